@@ -1,0 +1,64 @@
+# Every target makes its own .venv; nothing else is needed than Python 3.11, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEQLOOM_DATA ?= $(if $(wildcard ../shared/data),$(abspath ../shared/data),)
+export SEQLOOM_DATA
+TORCH := torch==2.13.0
+STAMP := $(VENV)/.ready
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$n)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow parity check format docs bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Seqloom needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The CPU build of torch is asked for by its exact version first, so that no range can bring in a CUDA build.
+$(STAMP): $(VENV)/bin/python pyproject.toml
+	@echo "Installing into $(VENV) (a few minutes the first time) ..."
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/pip install --quiet --group dev --editable .
+	@touch $@
+
+$(VENV)/.parity: $(STAMP)
+	$(BIN)/pip install --quiet --group parity
+	@touch $@
+
+demo: $(STAMP) ## train a small English-German translator on the corpus inside the package (about three minutes)
+	$(BIN)/seqloom demo --out runs/demo
+
+test: $(STAMP) ## the test suite
+	$(BIN)/pytest -n $(JOBS) -m 'not slow and not parity' tests
+
+test-slow: $(STAMP) ## learning runs and long loops
+	$(BIN)/pytest -n $(JOBS) -m slow --timeout 3600 tests
+
+parity: $(VENV)/.parity ## comparisons with other libraries
+	$(BIN)/pytest -n $(JOBS) -m parity tests
+
+check: $(STAMP) ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## rewrite the files in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## build the documentation into site/
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+bench: $(STAMP) ## measure ours and the peers side by side, write docs/benchmarks.md
+	$(BIN)/python benchmarks/run_all.py
+
+clean: ## remove the environment and the built pages
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache

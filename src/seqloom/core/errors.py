@@ -1,0 +1,79 @@
+"""Errors a user can meet, each class with the exit code of the command that meets it.
+
+    0  done             1  failure          2  usage: flags, config, paths
+    3  data             4  model            130, 143  stopped by SIGINT, SIGTERM
+
+A message says what is wrong, shows the value, says where, and offers the way out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class SeqloomError(Exception):
+    """Anything the command line reports as one sentence, without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class TrainingError(SeqloomError):
+    """A run that cannot go on: non-finite steps in a row, a full disk, a lost rank."""
+
+
+class UsageError(SeqloomError):
+    """A command or call that cannot be carried out as written: flags, paths, values."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting that is unknown, of the wrong type, or out of range."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a data file: where, and what."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class DataError(SeqloomError):
+    """Text or files that do not fit their purpose. Shows the first five problems and counts the rest."""
+
+    exit_code = 3
+    shown: ClassVar[int] = 5
+
+    def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
+        self.problems = tuple(problems)
+        lines = [message] if message else []
+        lines += [str(problem) for problem in self.problems[: self.shown]]
+        if len(self.problems) > self.shown:
+            lines.append(f"… and {len(self.problems) - self.shown} more problems like these")
+        super().__init__("\n".join(lines))
+
+
+class ModelError(SeqloomError):
+    """A model directory or checkpoint that is damaged, foreign, or does not fit what it is used with."""
+
+    exit_code = 4
+
+
+class Stopped(SeqloomError):
+    """A run that a signal ended in good order; `code` is 130 for SIGINT and 143 for SIGTERM."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code_of(error: SeqloomError) -> int:
+    """The exit status that the command line gives for this error."""
+    return error.code if isinstance(error, Stopped) else error.exit_code

@@ -1,0 +1,70 @@
+"""The stepping protocol: all that search knows of a model.
+
+Whatever can be decoded offers `start` and `step` over an immutable state with one operation, `select`:
+
+    state = stepper.start(source)                  one row per sentence
+    out = stepper.step(state, last)                log P(next symbol | source, all symbols so far), row by row
+    state = out.state.select(rows)                 repeat, reorder and drop rows
+
+A state is a value. Caches behind it may be preallocated and append-only: an older state still reads its own
+length, each state is stepped once, and `select` gives a fresh one (free when the rows are unchanged).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+S = TypeVar("S", bound="State")
+
+
+class State(Protocol):
+    """Where each row stands. Rows are the first axis of all that it holds."""
+
+    def select(self: S, rows: Int[Tensor, " picked"]) -> S:
+        """The state whose row r is row `rows[r]` of this one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A batch of source sentences, padded at the end.
+
+    `ids` hold the end symbol of each sentence; `lengths` count it. A padded position may hold any id.
+    """
+
+    ids: Int[Tensor, "batch source"]
+    lengths: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step gives for each row.
+
+    `symbols` names the offered symbols when only some are (a shortlist): column c of `log_probs` then belongs to
+    `symbols[c]`. `attention` is how much each row looked at each source position, where the stepper was asked for it.
+    """
+
+    log_probs: Float[Tensor, "rows symbols"]
+    state: State
+    attention: Float[Tensor, "rows source"] | None = None
+    symbols: Int[Tensor, " symbols"] | None = None
+
+
+class Stepper(Protocol):
+    """Something that can be decoded. `begin` is fed as the first `last`; `end` finishes a row."""
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    def start(self, source: Source) -> State:
+        """One row per sentence, before the first symbol."""
+        ...
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        """Feed each row its last symbol; log-probabilities of the next one."""
+        ...

@@ -1,0 +1,50 @@
+"""The Task protocol: what to feed, what to sum, what to report. The trainer knows nothing else of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum with the number of things it sums over (target tokens, say). Only the trainer divides."""
+
+    total: Float[Tensor, ""]
+    count: int
+
+
+class Task(Protocol[Batch]):
+    """A job with its data. Batches are a pure function of (epoch, index): the position in the data is two integers."""
+
+    def batches(self, epoch: int) -> int:
+        """How many batches this epoch has; the same on every rank."""
+        ...
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """One batch on the task's device."""
+        ...
+
+    def count(self, batch: Batch) -> int:
+        """What `loss` will count for this batch, known before it is computed."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """The summed loss of a batch."""
+        ...
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        """Figures on held-out data, for a model in evaluation mode; "loss" (per count) must be among them."""
+        ...
+
+    def describe(self, batch: Batch) -> str:
+        """Which data a batch holds, for messages: "32 pairs, lines 17, 203, 511 …"."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A hash of the training data, to notice at a resume that it has changed."""
+        ...
