@@ -3,6 +3,7 @@
 import os
 import random
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import hypothesis
 import numpy
@@ -10,10 +11,24 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-# Shapes and types of every function and dataclass of the package are checked at each call. The hook works on modules
-# as they are imported, so it stands before anything here may import the package. It covers all of them: pydantic
-# classes keep their own checks (the hook touches dataclasses and functions only), and an argument annotated with a
-# plain Protocol is let through, since only a runtime-checkable one could be checked.
+
+def _make_protocols_checkable() -> None:
+    """Let `isinstance` answer for every Protocol of the package: the type check refuses one for which it cannot."""
+    meta: Any = type(Protocol)
+    plain = meta.__init__
+
+    def initialise(cls: Any, *args: Any, **kwargs: Any) -> None:
+        plain(cls, *args, **kwargs)
+        if cls.__module__.startswith("seqloom.") and cls.__dict__.get("_is_protocol", False):
+            runtime_checkable(cls)
+
+    meta.__init__ = initialise
+
+
+# Shapes and types of every function and dataclass of the package are checked at each call; pydantic classes keep
+# their own checks. No module is left out. The hook works on modules as they are imported, so it stands before
+# anything that imports the package.
+_make_protocols_checkable()
 install_import_hook("seqloom", "beartype.beartype")
 
 # Runners share their cores, so a time limit per example would fail at random; examples are the same in every run.
@@ -27,7 +42,7 @@ torch.set_num_threads(1)
 def fixed_seed() -> None:
     """Each test starts from the same random state, whatever ran before it."""
     random.seed(0)
-    numpy.random.seed(0)  # noqa: NPY002 - only for other libraries: the package takes generators
+    numpy.random.seed(0)
     torch.manual_seed(0)
 
 

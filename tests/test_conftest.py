@@ -24,6 +24,8 @@ def test_shapes_of_a_dataclass_are_checked() -> None:
 def test_a_value_may_stand_where_a_protocol_is_named() -> None:
     state = _State()
     assert Step(torch.zeros(2, 3), state).state is state
+    with pytest.raises(Exception, match="state"):
+        Step(torch.zeros(2, 3), "no state")  # type: ignore[arg-type]
 
 
 def test_types_of_plain_values_are_checked() -> None:
