@@ -1,0 +1,261 @@
+"""Files: atomic writes, lines split at LF only, hashes, and messages that say what is wrong and where."""
+
+import errno
+import gzip
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core import files
+from seqloom.core.errors import DataError, SeqloomError, UsageError
+from seqloom.core.files import (
+    LineReader,
+    check_manifest,
+    directory_manifest,
+    read_lines,
+    require_file,
+    sha256_of,
+    write_atomically,
+)
+
+NASTY_LINES = st.lists(
+    st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\r\u2028\u2029\x85\x0b\x0c\ufeffé😀")))
+)
+
+
+def written(folder: Path, content: bytes, name: str = "text.de") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@given(NASTY_LINES)
+def test_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    lines = [line.replace("\n", " ").replace("\0", " ").rstrip("\r") for line in lines]
+    if lines:
+        lines[0] = lines[0].lstrip("\ufeff")
+    path = written(tmp_path_factory.mktemp("lines"), "".join(f"{line}\n" for line in lines).encode())
+    assert list(read_lines(path)) == lines
+
+
+def test_only_lf_ends_a_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\rb\u2028c\u2029d\x85e\x0bf\x0cg\r\nh\n".encode())
+    assert list(read_lines(path)) == ["a\rb\u2028c\u2029d\x85e\x0bf\x0cg", "h"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n\nb", ["a", "", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\r\nb\r", ["a\r", "b\r"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+    ],
+)
+def test_ends_of_lines_and_files(tmp_path: Path, content: bytes, lines: list[str]) -> None:
+    assert list(read_lines(written(tmp_path, content))) == lines
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7])
+def test_chunk_borders_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    content = "\ufeffgrün\r\n\r\n😀 äöü\r\nlast".encode()
+    monkeypatch.setattr(files, "CHUNK", chunk)
+    assert list(read_lines(written(tmp_path, content))) == ["grün", "", "😀 äöü", "last"]
+    wide = written(tmp_path, "grün\r\n😀\n".encode("utf-16"))
+    assert list(read_lines(wide, "utf-16")) == ["grün", "😀"]
+
+
+def test_a_reader_tells_what_it_met_and_starts_again(tmp_path: Path) -> None:
+    reader = LineReader(written(tmp_path, b"\xef\xbb\xbfa\r\nb\n"))
+    assert list(reader) == list(reader) == ["a", "b"]
+    assert (reader.lines, reader.had_mark, reader.had_carriage_returns) == (2, True, True)
+    plain = LineReader(written(tmp_path, b"a\rb\n"))
+    assert list(plain) == ["a\rb"]
+    assert (plain.lines, plain.had_mark, plain.had_carriage_returns) == (1, False, False)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1 << 20])
+def test_invalid_utf8_is_named_by_line_column_and_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(files, "CHUNK", chunk)
+    path = written(tmp_path, "gut\nschön\nMän".encode() + b"n\xe9 caf\n")
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    assert str(caught.value) == (
+        f"{path}:3:5: invalid UTF-8 byte 0xE9; if the file is Latin-1, set data.encoding=latin-1"
+    )
+
+
+def test_a_character_cut_at_the_end_of_the_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"text\.de:2:1: invalid UTF-8 byte 0xC3"):
+        list(read_lines(written(tmp_path, b"a\n\xc3")))
+
+
+def test_latin1_can_be_asked_for(tmp_path: Path) -> None:
+    assert list(read_lines(written(tmp_path, b"caf\xe9\n"), "latin-1")) == ["café"]
+
+
+def test_nul_is_binary_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"text\.de:2:3: NUL character; is this binary data\?"):
+        list(read_lines(written(tmp_path, b"some words\nab\0cd and more words that are plain text\n")))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "hint"),
+    [
+        ("utf-16", "utf-16"),
+        ("utf-32", "utf-32"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32-le", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
+    ],
+)
+def test_wide_encodings_are_recognised_and_readable_as_hinted(tmp_path: Path, encoding: str, hint: str) -> None:
+    path = written(tmp_path, "Zwei Männer\nein Hund\n".encode(encoding))
+    with pytest.raises(DataError, match=f"set data.encoding={hint}$"):
+        list(read_lines(path))
+    assert list(read_lines(path, hint)) == ["Zwei Männer", "ein Hund"]
+
+
+def test_an_unknown_encoding_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"data\.encoding=utf-7\.5: no such encoding"):
+        read_lines(written(tmp_path, b"a\n"), "utf-7.5")
+
+
+def test_gzip_is_read_like_plain_text(tmp_path: Path) -> None:
+    assert list(read_lines(written(tmp_path, gzip.compress(b"a\nb\n"), "text.gz"))) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(os.urandom(5000).hex().encode())[:-500], "cut short or damaged"),
+        (b"plain text\n", "not gzip data, though the name ends in .gz"),
+    ],
+)
+def test_bad_gzip_is_a_data_error(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(read_lines(written(tmp_path, content, "text.gz")))
+
+
+def test_flipped_gzip_is_a_data_error(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(b"some words to compress, some words\n" * 50))
+    content[len(content) // 2] ^= 0xFF
+    with pytest.raises(DataError, match=r"text\.gz"):
+        list(read_lines(written(tmp_path, bytes(content), "text.gz")))
+
+
+def test_a_line_without_end_stops_before_the_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CHUNK", 100)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+    path = written(tmp_path, gzip.compress(b"ok\n" + b"a" * 10_000), "bomb.gz")
+    with pytest.raises(DataError, match=r"bomb\.gz:2: the line is longer than 1,000 characters"):
+        list(read_lines(path))
+
+
+def test_reading_is_fast(tmp_path: Path) -> None:
+    path = written(tmp_path, "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche .\r\n".encode() * 29_000)
+    started = time.process_time()
+    assert sum(1 for _ in read_lines(path)) == 29_000
+    assert time.process_time() - started < 0.2
+
+
+def test_required_files_are_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, b"a\n", "train.de")
+    require_file(path)
+    with pytest.raises(UsageError, match=r"trian\.de: no such file; did you mean .*train\.de\?"):
+        require_file(tmp_path / "trian.de")
+    with pytest.raises(UsageError, match=r"no such file \(there is no folder .*nowhere either\)"):
+        require_file(tmp_path / "nowhere" / "train.de")
+    with pytest.raises(UsageError, match="is a folder"):
+        require_file(tmp_path)
+    with pytest.raises(UsageError, match="pipe or a device"):
+        require_file(Path(os.devnull))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match="permission denied"):
+        require_file(path)
+
+
+def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_atomically(path, "grün")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    path = tmp_path / "state.json"
+    write_atomically(path, "old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(SeqloomError, match=r"cannot write .*No space left on device; it needs 3 bytes and [\d,]+ byte"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_write_into_a_missing_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SeqloomError, match=r"cannot write .*nowhere.*No such file"):
+        write_atomically(tmp_path / "nowhere" / "a", b"")
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a", b"a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sha256_is_the_published_one(tmp_path: Path) -> None:
+    assert (
+        sha256_of(written(tmp_path, b"abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )  # FIPS 180-2, example B.1
+
+
+def test_a_manifest_notices_every_change(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    written(tmp_path, b"weights", "model")
+    written(tmp_path / "text", b"words", "words")
+    manifest = directory_manifest(tmp_path)
+    assert list(manifest) == ["model", "text/words"]
+    assert manifest["model"]["size"] == 7
+    written(tmp_path, b"{}", "manifest.json")
+    assert directory_manifest(tmp_path, leave_out=["manifest.json"]) == manifest
+    assert check_manifest(tmp_path, manifest) == []
+    written(tmp_path, b"weightz", "model")
+    (tmp_path / "text" / "words").unlink()
+    flipped, missing = check_manifest(tmp_path, manifest)
+    assert flipped.startswith("model: SHA-256 is ")
+    assert missing == "text/words: missing"
+    written(tmp_path, b"weigh", "model")
+    assert check_manifest(tmp_path, manifest)[0] == "model: 5 bytes, but 7 were written"
+
+
+def test_a_manifest_cannot_point_outside_its_folder(tmp_path: Path) -> None:
+    outside = written(tmp_path, b"secret", "secret")
+    inside = tmp_path / "model"
+    inside.mkdir()
+    record = {"size": 6, "sha256": sha256_of(outside)}
+    (sentence,) = check_manifest(inside, {"../secret": record})
+    assert sentence == f"../secret: lies outside {inside}"
+    assert check_manifest(inside, {"a": 3}) == ["a: the manifest holds no size and hash for it"]
