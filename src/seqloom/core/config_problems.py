@@ -1,0 +1,177 @@
+"""What is wrong with settings, in sentences: where it was written, its full path, its value, and the way out."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from seqloom.core.errors import ConfigError
+from seqloom.core.schema import (
+    Section,
+    field_text,
+    is_collection,
+    kinds_of,
+    plain_default,
+    section_for,
+    sections_of,
+    type_text,
+)
+from seqloom.core.yaml_reader import Keys, Tree, write_value
+
+SHOWN = 5
+"""Problems written out; the rest is counted."""
+
+_FALSE_FRIENDS = ("yes", "no", "on", "off", "y", "n")
+
+
+def problems_error(section: Section, tree: Tree, error: ValidationError, *, name: str) -> ConfigError:
+    """The refusal of these settings by their class as one ConfigError; `name` is the file, for what is missing."""
+    sentences: dict[Keys, str] = {}
+    for details in error.errors(include_url=False):
+        # The members of a union complain one by one about the same value; one sentence covers them.
+        spot = _Spot(section, tree, details)
+        sentences.setdefault(spot.keys, spot.sentence(name))
+    # Unknown keys first: one of them is often the reason why another is missing.
+    lines = sorted(sentences.values(), key=lambda sentence: "unknown key" not in sentence)
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f"… and {len(lines) - SHOWN} more problems like these"]
+    return ConfigError("\n".join(lines))
+
+
+class _Spot:
+    """Where in the settings an error lies: the way the library names it, walked along the classes.
+
+    The library puts the names of union members into its way; these are no keys and are left out.
+    """
+
+    def __init__(self, root: Section, tree: Tree, details: ErrorDetails) -> None:
+        self.root, self.tree, self.details = root, tree, details
+        self.keys: Keys = ()
+        self.parent: Section = root
+        """The class that has the last key as a field, or the list or mapping that holds it."""
+        self.field: FieldInfo | None = None
+        section: Section | None = root
+        parts, value = list(details["loc"]), cast("Any", tree.values)
+        while parts:
+            part = parts.pop(0)
+            is_element = section is None
+            if is_element and not isinstance(part, int) and not (isinstance(value, Mapping) and part in value):
+                continue
+            self.keys, value = (*self.keys, str(part)), _at(value, part)
+            if section is not None:
+                self.parent, self.field = section, section.model_fields.get(str(part))
+            annotation = self.field.annotation if self.field else None
+            inner, section = sections_of(annotation), None
+            if inner and isinstance(value, Mapping) and (is_element or not is_collection(annotation)):
+                is_named = len(inner) > 1 and bool(parts)
+                section = section_for(annotation, parts.pop(0) if is_named else None)
+
+    @property
+    def path(self) -> str:
+        return ".".join(self.keys)
+
+    def place(self, name: str) -> str:
+        """Where the value, or else the section around it, was written."""
+        around = (self.keys[:end] for end in range(len(self.keys), 0, -1))
+        return next((self.tree.places[keys] for keys in around if keys in self.tree.places), name)
+
+    def sentence(self, name: str) -> str:
+        kind, value = self.details["type"], self.details["input"]
+        if kind == "extra_forbidden":
+            return f"{self.place(name)}: unknown key {self.path} (value {_short(value)}){self._suggestion()}"
+        if kind == "missing":
+            words = f": {self.field.description}" if self.field and self.field.description else ""
+            return f"{self.place(name)}: {self.path} is missing{words}"
+        if kind.startswith("union_tag"):
+            return self._about_kind(name, value)
+        if kind == "value_error":
+            problem = str(self.details.get("ctx", {}).get("error", self.details["msg"]))
+            where = f"{self.path}: " if self.path else ""
+            return f"{self.place(name)}: {where}{problem}"
+        return f"{self.place(name)}: {self.path} = {_short(value)}: expected {self._expected()}{self._hint(value)}"
+
+    def _expected(self) -> str:
+        """What the field takes; for an element of a list, or a bound inside a type, what the library says."""
+        if self.field is None:
+            return self.details["msg"]
+        if self.keys and self.keys[-1] in self.parent.model_fields:
+            return field_text(self.field)
+        said = self.details["msg"].removeprefix("Input should be ").removeprefix("a valid ").replace("string", "text")
+        return f"{said} (the whole is a {type_text(self.field.annotation)})"
+
+    def _hint(self, value: Any) -> str:
+        expected = self.details["type"]
+        if expected.startswith("string") and isinstance(value, (bool, int, float)):
+            return f'; put it in quotes: "{write_value(value)}"'
+        if expected.startswith("bool") and str(value).lower() in _FALSE_FRIENDS:
+            return "; write true or false"
+        if expected.startswith("int") and isinstance(value, float) and value.is_integer():
+            return f"; write {int(value)}"
+        if expected.startswith(("int", "float")) and isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+            return "; write it without quotes and without leading zeros"
+        return ""
+
+    def _about_kind(self, name: str, value: Any) -> str:
+        sections = sections_of(self.field.annotation) if self.field else ()
+        kinds = [kind for section in sections for kind in kinds_of(section)]
+        known = f"known kinds: {', '.join(kinds)}"
+        if not isinstance(value, Mapping) or "kind" not in value:
+            return f"{self.place(name)}: {self.path} needs a kind; {known}"
+        place = self.tree.places.get((*self.keys, "kind"), self.place(name))
+        near = difflib.get_close_matches(str(value["kind"]), kinds, n=1)
+        question = f"; did you mean {near[0]}?" if near else ""
+        return f"{place}: {self.path}.kind = {_short(value['kind'])}: no such kind{question} ({known})"
+
+    def _suggestion(self) -> str:
+        *before, wrong = self.keys
+        own = list(self.parent.model_fields)
+        others = [kind for path, kind in _paths(self.root, self.tree.values) if path == self.path and kind]
+        if others:
+            return f"; it is a setting of the kind {' and '.join(others)}"
+        near = [".".join((*before, key)) for key in difflib.get_close_matches(wrong, own, n=1)]
+        everywhere = {path: kind for path, kind in _paths(self.root, self.tree.values) if path != self.path}
+        same = [path for path in everywhere if path.split(".")[-1] == wrong]
+        similar = difflib.get_close_matches(wrong, [path.split(".")[-1] for path in everywhere], n=1)
+        elsewhere = same or [path for path in everywhere if not near and path.split(".")[-1] in similar]
+        found = list(dict.fromkeys([*elsewhere[:1], *near] if same else [*near, *elsewhere[:1]]))
+        if found:
+            named = [path + (f" (of kind {kind})" if (kind := everywhere.get(path)) else "") for path in found]
+            return f"; did you mean {' or '.join(named)}?"
+        where = f"{'.'.join(before)} has" if before else "there are"
+        return f"; {where} {', '.join(own)}"
+
+
+def _paths(section: Section, values: Any, prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    """Every known path, with its kind where that is not the one in use; those in use come first."""
+    others: list[tuple[str, str | None]] = []
+    for key, field in section.model_fields.items():
+        path = prefix + key
+        yield path, None
+        value = values.get(key) if isinstance(values, Mapping) else None
+        if value is None and not field.is_required():
+            value = plain_default(field)
+        kind = value.get("kind") if isinstance(value, Mapping) else None
+        inner: Sequence[Section] = sections_of(field.annotation)
+        chosen = section_for(field.annotation, kind)
+        if chosen is not None:
+            yield from _paths(chosen, value, path + ".")
+        for other in inner:
+            if other is not chosen:
+                word = (kinds_of(other) or (other.__name__,))[0]
+                others += [(found, word) for found, _ in _paths(other, None, path + ".")]
+    yield from others
+
+
+def _at(value: Any, part: int | str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(str(part))
+    is_within = isinstance(value, list) and isinstance(part, int) and part < len(value)
+    return value[part] if is_within else None
+
+
+def _short(value: Any) -> str:
+    text = write_value(value)
+    return text if len(text) <= 60 else text[:59] + "…"
