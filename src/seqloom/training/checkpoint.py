@@ -1,0 +1,333 @@
+"""Checkpoints: written whole or not at all, verified when read, never pickled.
+
+A run folder holds `checkpoints/step-N/`, each with four files and the manifest that vouches for them, and beside them
+the one-line files `latest` and `best` that name one of these folders. A process may die between any two calls to the
+disk: what is then found is the old checkpoint or the new one, and leftovers that carry "partial" in their names.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seqloom.core.errors import ModelError, SeqloomError, TrainingError
+from seqloom.core.events import Listener, notice
+from seqloom.core.files import FileRecord, check_manifest, directory_manifest, fsync_directory, write_atomically
+
+FORMAT = 1
+"""Version of the folder's layout; a newer one is refused."""
+
+_MODEL, _OPTIMISER, _GENERATORS, _STATE = "model.safetensors", "optim.safetensors", "rng.safetensors", "state.json"
+_MANIFEST = "manifest.json"
+_FOLDER = re.compile(r"step-(\d+)")
+_PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on after a step as if it had never stopped."""
+
+    step: int
+    weights: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+    generators: Mapping[str, Tensor]
+    state: Mapping[str, Any]
+    """Plain JSON values."""
+
+
+class NewerFormatError(ModelError):
+    """A checkpoint that a later version wrote: not damaged, and no reason to fall back to an older one."""
+
+
+# --- the disk --------------------------------------------------------------------------------------------------------
+
+
+class Disk(Protocol):
+    """The calls that change the disk. A test hands in one that fails, or dies, at the n-th of them."""
+
+    def free_bytes(self, folder: Path) -> int: ...
+
+    def make_folder(self, folder: Path) -> None: ...
+
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
+
+    def write_text(self, path: Path, text: str) -> None: ...
+
+    def sync_folder(self, folder: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def replace_text(self, path: Path, text: str) -> None: ...
+
+    def remove_folder(self, folder: Path) -> None: ...
+
+
+class RealDisk:
+    """The disk of this machine. What is written is on it when the call returns, not in a cache."""
+
+    def free_bytes(self, folder: Path) -> int:
+        return shutil.disk_usage(folder).free
+
+    def make_folder(self, folder: Path) -> None:
+        folder.mkdir()
+
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        save_file(dict(tensors), path)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+    def write_text(self, path: Path, text: str) -> None:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        fsync_directory(folder)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def replace_text(self, path: Path, text: str) -> None:
+        write_atomically(path, text)
+
+    def remove_folder(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk) -> Path:
+    """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part."""
+    folder = checkpoint_folder(run, checkpoint.step)
+    partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # 1. A folder under another name, on the same file system, if there is room for it.
+        _require_room(folder.parent, checkpoint, disk=disk)
+        disk.make_folder(partial)
+        # 2. The four files.
+        disk.write_tensors(partial / _MODEL, checkpoint.weights)
+        disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
+        disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
+        disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
+        # 3. The manifest, last of all: without it a folder is no checkpoint.
+        disk.write_text(partial / _MANIFEST, _manifest(checkpoint.step, directory_manifest(partial)))
+        disk.sync_folder(partial)
+        # 4. Its name. One that is in the way is damaged, or of a future that a resume has left.
+        discard(folder, disk=disk)
+        disk.rename(partial, folder)
+        disk.sync_folder(folder.parent)
+        # 5. The pointers.
+        point(run, "latest", checkpoint.step, disk=disk)
+        if is_best:
+            point(run, "best", checkpoint.step, disk=disk)
+    except (OSError, SafetensorError, SeqloomError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise TrainingError(f"{folder.name} could not be written into {folder.parent}: {error}") from error
+    except BaseException:  # a second SIGINT
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return folder
+
+
+def point(run: Path, name: str, step: int, *, disk: Disk) -> None:
+    """Make the pointer `latest` or `best` name a step."""
+    disk.replace_text(_pointer(run, name), f"step-{step}\n")
+
+
+def prune(run: Path, *, up_to: int, keep: int, average: int, save_every: int, disk: Disk) -> None:
+    """Remove old checkpoints, except the last `keep`, those that will be averaged, and what the pointers name.
+
+    Steps after `up_to` are of a future that a resume has left, and damaged: they count for nothing and stay as they
+    are until they are reached and written again.
+    """
+    steps = [step for step in checkpoint_steps(run) if step <= up_to]
+    kept = {*steps[-keep:], pointed_step(run, "latest"), pointed_step(run, "best")}
+    if average:
+        kept |= set(regular_steps(steps, save_every=save_every)[-average:])
+    for step in steps:
+        if step not in kept:
+            discard(checkpoint_folder(run, step), disk=disk)
+
+
+def discard(folder: Path, *, disk: Disk) -> None:
+    """Remove a checkpoint. It loses its name first, so that no half-removed folder is ever taken for one."""
+    if folder.exists():
+        aside = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
+        disk.rename(folder, aside)
+        disk.remove_folder(aside)
+
+
+def remove_leftovers(run: Path, *, listener: Listener) -> None:
+    """Remove what a process that died has left half-written or half-removed. Call it only while holding the lock."""
+    leftovers = sorted((run / "checkpoints").glob(f"*{_PARTIAL}*"))
+    for path in leftovers:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if leftovers:
+        names = ", ".join(path.name for path in leftovers)
+        notice(listener, f"removed what an interrupted run had left unfinished: {names}")
+
+
+def _require_room(folder: Path, checkpoint: Checkpoint, *, disk: Disk) -> None:
+    parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators)
+    need = round(1.2 * sum(tensor.nbytes for part in parts for tensor in part.values()))
+    free = disk.free_bytes(folder)
+    if need > free:
+        raise TrainingError(f"it needs {need:,} bytes and {free:,} bytes are free")
+
+
+def _manifest(step: int, files: Mapping[str, FileRecord]) -> str:
+    return json.dumps({"format": FORMAT, "step": step, "files": files}, indent=1)
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_folder(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run / "checkpoints" / f"step-{step}"
+
+
+def checkpoint_steps(run: Path) -> list[int]:
+    """The steps that have a checkpoint folder, damaged or not, in order."""
+    names = (_FOLDER.fullmatch(path.name) for path in (run / "checkpoints").glob("step-*"))
+    return sorted(int(name.group(1)) for name in names if name)
+
+
+def regular_steps(steps: list[int], *, save_every: int) -> list[int]:
+    """Those of some steps that the schedule of saving asked for, and the last.
+
+    A checkpoint that a signal or a best dev loss called for is no such one: whether a run was interrupted must not
+    change what is averaged.
+    """
+    return [step for step in steps if step % save_every == 0 or step == steps[-1]]
+
+
+def pointed_step(run: Path, name: str) -> int | None:
+    """The step that the pointer `latest` or `best` names; None where there is no such pointer or it cannot be read."""
+    try:
+        found = _FOLDER.fullmatch(_pointer(run, name).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(found.group(1)) if found else None
+
+
+def repair_pointers(run: Path, *, latest: int, best: int | None, disk: Disk) -> None:
+    """Make the pointers agree with the checkpoint that a run goes on from, where a crash came between them."""
+    if pointed_step(run, "latest") != latest:
+        point(run, "latest", latest, disk=disk)
+    named = pointed_step(run, "best")
+    if best is not None and checkpoint_folder(run, best).exists():
+        if named != best:
+            point(run, "best", best, disk=disk)
+    elif named is not None and (named > latest or not checkpoint_folder(run, named).exists()):
+        _pointer(run, "best").unlink()
+
+
+def final_folders(run: Path, *, average: int, save_every: int, listener: Listener) -> list[Path]:
+    """The checkpoints whose mean is the final model: the last `average` regular ones, or else the best alone.
+
+    A damaged one is left out with a notice; without a best one that can be read, the newest takes its place.
+    """
+    latest = pointed_step(run, "latest")
+    steps = [step for step in checkpoint_steps(run) if latest is None or step <= latest]
+    best = pointed_step(run, "best")
+    sound = _sound_steps(run, steps, listener=listener)
+    if not sound:
+        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read")
+    if average:
+        chosen = regular_steps(sound, save_every=save_every)[-average:]
+    else:
+        chosen = [best] if best in sound else sound[-1:]
+    return [checkpoint_folder(run, step) for step in chosen]
+
+
+def _sound_steps(run: Path, steps: Iterable[int], *, listener: Listener) -> list[int]:
+    sound = []
+    for step in steps:
+        try:
+            verify_checkpoint(checkpoint_folder(run, step))
+        except ModelError as error:
+            notice(listener, f"left out a damaged checkpoint: {error}")
+        else:
+            sound.append(step)
+    return sound
+
+
+def _pointer(run: Path, name: str) -> Path:
+    return run / "checkpoints" / name
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def newest_checkpoint(run: Path, *, listener: Listener) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None where there is none at all.
+
+    Damaged ones are named in one notice. If nothing else is left, that is an error, not a new beginning.
+    """
+    damages = []
+    for step in reversed(checkpoint_steps(run)):
+        try:
+            checkpoint = read_checkpoint(checkpoint_folder(run, step))
+        except NewerFormatError:
+            raise
+        except ModelError as error:
+            damages.append(str(error))
+            continue
+        if damages:
+            skipped = "; ".join(damages)
+            notice(listener, f"DAMAGED CHECKPOINT: going back to step {step}, because {skipped}", step=step)
+        return checkpoint
+    if damages:
+        raise ModelError("no checkpoint of this run can be read: " + "; ".join(damages))
+    return None
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint after comparing every file with the manifest; a ModelError says what is damaged."""
+    step = verify_checkpoint(folder)
+    try:
+        return Checkpoint(
+            step=step,
+            weights=load_file(folder / _MODEL),
+            optimiser=load_file(folder / _OPTIMISER),
+            generators=load_file(folder / _GENERATORS),
+            state=json.loads((folder / _STATE).read_text(encoding="utf-8")),
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{folder} cannot be read: {error}") from error
+
+
+def verify_checkpoint(folder: Path) -> int:
+    """The step of a checkpoint whose files are all as they were written; otherwise a ModelError that names one."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        number, step, files = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder} has no readable {_MANIFEST} ({error})") from error
+    if number > FORMAT:
+        raise NewerFormatError(
+            f"{folder} has format {number} and this version reads up to {FORMAT}; update seqloom to open it"
+        )
+    if folder.name != f"step-{step}":
+        raise ModelError(f"{folder} holds the manifest of step {step}")
+    missing = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} - files.keys()
+    problems = [f"{name}: not in the manifest" for name in sorted(missing)] or check_manifest(folder, files)
+    if problems:
+        raise ModelError(f"{folder}: {'; '.join(problems)}")
+    return step

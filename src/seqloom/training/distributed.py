@@ -1,0 +1,108 @@
+"""The ranks of a run: processes that torchrun started, each with the same model and its own share of the batches."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, distributed
+
+from seqloom.core.errors import TrainingError, UsageError
+
+
+@dataclass(frozen=True)
+class World:
+    """Which rank this process is, of how many, and the few things that ranks do together.
+
+    Only tensors travel between ranks, never pickled objects.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank writes files and emits events."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """The sum over all ranks of each of some numbers, the same on every rank."""
+        return self._reduce(values, distributed.ReduceOp.SUM)
+
+    def least(self, value: int) -> int:
+        """The least of one integer per rank."""
+        return int(self._reduce([value], distributed.ReduceOp.MIN)[0])
+
+    def _reduce(self, values: "list[float] | tuple[float, ...]", how: distributed.ReduceOp.RedOpType) -> list[float]:
+        if self.size == 1:
+            return list(values)
+        # float64 holds every count below 2⁵³ exactly.
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(tensor, how)
+        return [float(value) for value in tensor.tolist()]
+
+    def from_first(self, *values: float) -> list[float]:
+        """What the first rank gives, on every rank."""
+        if self.size == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        distributed.broadcast(tensor, src=0)
+        return [float(value) for value in tensor.tolist()]
+
+    def stack(self, tensor: Tensor) -> Tensor:
+        """One row per rank, on the CPU, in the order of the ranks; shapes must agree."""
+        if self.size == 1:
+            return tensor.detach().cpu()[None]
+        mine = tensor.detach().to(self.device)
+        rows = [torch.empty_like(mine) for _ in range(self.size)]
+        distributed.all_gather(rows, mine)
+        return torch.stack(rows).cpu()
+
+    def first_does(self, action: Callable[[], None], *, what: str) -> None:
+        """The first rank does something for all; if it fails there, every rank stops."""
+        error: BaseException | None = None
+        if self.is_first:
+            try:
+                action()
+            except BaseException as raised:
+                error = raised
+        (has_failed,) = self.from_first(float(error is not None))
+        if error is not None:
+            raise error
+        if has_failed:
+            raise TrainingError(f"rank 0 could not {what}; its message says why")
+
+
+def alone(device: torch.device | None = None) -> World:
+    """The world of a single process."""
+    return World(device=device or torch.device("cpu"))
+
+
+@contextmanager
+def join(device: torch.device) -> Iterator[World]:
+    """The world that torchrun's environment describes (gloo between CPUs, NCCL between GPUs), or one alone without it.
+
+    On GPUs each rank takes the one with its local number: see `World.device`.
+    """
+    size = _from_environment("WORLD_SIZE", 1)
+    if size == 1:
+        yield alone(device)
+        return
+    if device.type == "cuda":
+        device = torch.device("cuda", _from_environment("LOCAL_RANK", 0))
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _from_environment(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    try:
+        return int(text) if text else default
+    except ValueError as error:
+        raise UsageError(f"{name}={text!r} in the environment is no number; torchrun sets it, or unset it") from error

@@ -1,0 +1,119 @@
+"""Taking checkpoints of a run and going on from them, on all ranks together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from seqloom.core.errors import ModelError, TrainingError, UsageError
+from seqloom.core.events import Event, Listener, notice
+from seqloom.training import checkpoint
+from seqloom.training.checkpoint import Checkpoint, Disk
+from seqloom.training.distributed import World
+from seqloom.training.optimisers import optimiser_tensors, restore_optimiser
+from seqloom.training.progress import Progress
+from seqloom.training.randomness import generator_states, restore_generators
+from seqloom.training.settings import TrainingConfig
+from seqloom.training.weights import for_disk, load_weights, weights_of
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """What is kept of a run, where, and through which disk. Every rank calls every method; the first one writes."""
+
+    model: nn.Module
+    optimiser: Optimizer
+    run: Path
+    device: torch.device
+    world: World
+    disk: Disk
+    listener: Listener
+
+    def require_empty(self) -> None:
+        """Refuse to begin a run where there is one."""
+
+        def check() -> None:
+            steps = checkpoint.checkpoint_steps(self.run)
+            if steps:
+                hint = f"go on with: seqloom train --resume {self.run}, or name another folder"
+                raise UsageError(f"{self.run} already holds a run, which is at step {steps[-1]}; {hint}")
+
+        self.world.first_does(check, what="begin a run in this folder")
+
+    def remove_leftovers(self) -> None:
+        """Remove what a process that died has left unfinished."""
+        self.world.first_does(
+            lambda: checkpoint.remove_leftovers(self.run, listener=self.listener), what="tidy the run folder"
+        )
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole. The first rank chooses it, the others read the same one."""
+        found: list[Checkpoint | None] = [None]
+
+        def choose() -> None:
+            found[0] = checkpoint.newest_checkpoint(self.run, listener=self.listener)
+
+        self.world.first_does(choose, what="read a checkpoint")
+        (step,) = self.world.from_first(-1 if found[0] is None else found[0].step)
+        if step >= 0 and not self.world.is_first:
+            found[0] = checkpoint.read_checkpoint(checkpoint.checkpoint_folder(self.run, int(step)))
+        return found[0]
+
+    def restore(self, found: Checkpoint) -> Progress:
+        """Put weights, optimiser, generators and pointers back; where the run stood."""
+        folder = checkpoint.checkpoint_folder(self.run, found.step)
+        load_weights(self.model, found.weights, origin=str(folder))
+        restore_optimiser(self.optimiser, self.model, found.optimiser)
+        if self.world.rank < len(found.generators["torch"]):
+            mine = {name: rows[self.world.rank] for name, rows in found.generators.items()}
+            restore_generators(mine, self.device)
+        try:
+            progress = Progress.from_json(found.state["progress"])
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{folder / 'state.json'} does not say where the run stood: {error}") from error
+        self.world.first_does(
+            lambda: checkpoint.repair_pointers(self.run, latest=found.step, best=progress.best.step, disk=self.disk),
+            what="write the pointers",
+        )
+        return progress
+
+    def save(
+        self, progress: Progress, config: TrainingConfig, *, circumstances: Mapping[str, Any], is_best: bool
+    ) -> TrainingError | None:
+        """Write a checkpoint and remove old ones; what went wrong on the disk, if something did."""
+        generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
+        failures: list[TrainingError] = []
+
+        def write() -> None:
+            tensors = optimiser_tensors(self.optimiser, self.model)
+            contents = Checkpoint(
+                step=progress.step,
+                weights=weights_of(self.model),
+                optimiser={name: for_disk(tensor) for name, tensor in tensors.items()},
+                generators=generators,
+                state={"progress": progress.to_json(), "circumstances": circumstances},
+            )
+            try:
+                folder = checkpoint.write_checkpoint(self.run, contents, is_best=is_best, disk=self.disk)
+            except TrainingError as error:
+                failures.append(error)
+                return
+            self.listener(Event("saved", {"step": progress.step, "path": str(folder), "is_best": is_best}))
+            self._prune(progress.step, config)
+
+        self.world.first_does(write, what="save a checkpoint")
+        (has_failed,) = self.world.from_first(float(bool(failures)))
+        if has_failed and not failures:
+            failures.append(TrainingError("rank 0 could not write a checkpoint; its message says why"))
+        return failures[0] if failures else None
+
+    def _prune(self, step: int, config: TrainingConfig) -> None:
+        limits = {"keep": config.keep, "average": config.average, "save_every": config.save_every}
+        try:
+            checkpoint.prune(self.run, up_to=step, **limits, disk=self.disk)
+        except OSError as error:
+            notice(self.listener, f"old checkpoints in {self.run} could not be removed: {error}")

@@ -1,0 +1,89 @@
+"""Optimisers: torch's fused ones, with weight decay on weight matrices only.
+
+sgd      u = μ u + g + λ θ                   θ ← θ − η u
+adam     g' = g + λ θ, then as below without decay
+adamw    m = β₁ m + (1 − β₁) g               v = β₂ v + (1 − β₂) g²
+         θ ← θ − η λ θ − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from seqloom.core.errors import ModelError
+from seqloom.training.settings import TrainingConfig
+
+_FUSED_DEVICES = {"cpu", "cuda"}
+
+
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> Optimizer:
+    """The optimiser of a config over the parameters of a model that ask for a gradient."""
+    decayed, plain = split_by_decay(model)
+    groups = [
+        {"params": list(decayed.values()), "weight_decay": config.weight_decay},
+        {"params": list(plain.values()), "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    devices = {parameter.device.type for parameter in model.parameters()}
+    fused = devices <= _FUSED_DEVICES
+    match config.optimiser:
+        case "adamw":
+            return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+        case "adam":
+            return Adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+        case "sgd":
+            return SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=fused)
+
+
+def split_by_decay(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str, nn.Parameter]]:
+    """Named parameters with decay and without.
+
+    Only what multiplies activations is decayed: tensors of two axes or more. Biases and norms are no such thing, and a
+    row of an embedding that its batch did not use would fade although nothing spoke against it.
+    """
+    embeddings = {
+        id(module.weight) for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+    }
+    decayed: dict[str, nn.Parameter] = {}
+    plain: dict[str, nn.Parameter] = {}
+    for name, parameter in trained(model).items():
+        is_matrix = parameter.dim() >= 2 and id(parameter) not in embeddings
+        (decayed if is_matrix else plain)[name] = parameter
+    return decayed, plain
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that ask for a gradient, each once, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def set_rate(optimiser: Optimizer, rate: float) -> None:
+    """Use this learning rate for the next step."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def optimiser_tensors(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """What the optimiser remembers (means, step counters), as "parameter/part": by name, not by position."""
+    tensors = {}
+    for name, parameter in trained(model).items():
+        for part, value in optimiser.state.get(parameter, {}).items():
+            if value is not None:
+                tensors[f"{name}/{part}"] = torch.as_tensor(value)
+    return tensors
+
+
+def restore_optimiser(optimiser: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser back what `optimiser_tensors` took from it; rates and decay stay those of the config."""
+    order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    position = {id(parameter): number for number, parameter in enumerate(order)}
+    state: dict[int, dict[str, Tensor]] = {}
+    parameters = trained(model)
+    for name, tensor in tensors.items():
+        owner, part = name.rsplit("/", 1)
+        if owner not in parameters:
+            raise ModelError(f"the optimiser state belongs to another model: it has {owner}, which this one has not")
+        state.setdefault(position[id(parameters[owner])], {})[part] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

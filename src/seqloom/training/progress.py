@@ -1,0 +1,75 @@
+"""Where a run stands and how it ended, as values; and which batches a step takes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from seqloom.training.schedules import Plateau
+from seqloom.training.stopping import Best
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All that the loop knows after a step. With the tensors of a checkpoint this is the whole state of a run."""
+
+    step: int = 0
+    """Steps made, skipped ones included."""
+    epoch: int = 0
+    index: int = 0
+    """Batches of this epoch that are used up."""
+    tokens: int = 0
+    """What the losses have counted so far."""
+    seconds: float = 0.0
+    """Time spent in the loop, in earlier processes too. Nothing is decided by it."""
+    bad_steps: int = 0
+    """Non-finite steps in a row up to now."""
+    skipped: int = 0
+    """Non-finite steps of the whole run."""
+    logged_loss: float = 0.0
+    """Sum of the losses since the last "step" event."""
+    logged_count: int = 0
+    """What they counted."""
+    best: Best = field(default_factory=Best)
+    plateau: Plateau = field(default_factory=Plateau)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `state.json`."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> "Progress":
+        """What `to_json` was made from."""
+        nested = {"best": Best(**values["best"]), "plateau": Plateau(**values["plateau"])}
+        return Progress(**{**values, **nested})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    reason: Literal["steps", "patience", "nothing to do"]
+    message: str
+    step: int
+    best_loss: float | None
+    best_step: int | None
+    tokens: int
+    seconds: float
+    skipped: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """The batches of one step: `first` up to but not `last` of an epoch, and those among them that are this rank's."""
+
+    epoch: int
+    first: int
+    last: int
+    mine: tuple[int | None, ...]
+    """Indices in the order in which they are used; None is an empty batch that keeps this rank in step."""
+
+
+def deal(epoch: int, first: int, last: int, *, rank: int, ranks: int) -> Share:
+    """Deal out batches as cards are dealt: one to each rank in turn, and an empty one where the last round is short."""
+    rounds = range(first, last, ranks)
+    mine = tuple(start + rank if start + rank < last else None for start in rounds)
+    return Share(epoch=epoch, first=first, last=last, mine=mine)

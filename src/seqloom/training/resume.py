@@ -1,0 +1,87 @@
+"""Resuming: what a checkpoint remembers of its circumstances, and what may differ from them when a run goes on."""
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+
+from seqloom.core.errors import ConfigError, DataError
+from seqloom.core.events import Listener, notice
+from seqloom.training.distributed import World
+from seqloom.training.settings import TrainingConfig
+from seqloom.version import __version__
+
+_LABELS = {
+    "ranks": "number of ranks",
+    "threads": "number of threads",
+    "device": "device",
+    "is_deterministic": "deterministic algorithms",
+    "seqloom": "version of seqloom",
+    "torch": "version of torch",
+    "numpy": "version of numpy",
+    "python": "version of Python",
+}
+"""What must be the same for the same bits, besides config and data."""
+
+
+def circumstances(
+    config: TrainingConfig, *, seed: int, data: str, world: World, device: torch.device
+) -> dict[str, Any]:
+    """What besides the state of the loop decides how a run goes on; kept in `state.json`."""
+    return {
+        "training": config.model_dump(mode="json"),
+        "seed": seed,
+        "data": data,
+        "machine": {
+            "ranks": world.size,
+            "threads": torch.get_num_threads(),
+            "device": device.type,
+            "is_deterministic": torch.are_deterministic_algorithms_enabled(),
+            "seqloom": __version__,
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Settings that differ from those of the checkpoint, as [then, now]. The ones of now are used."""
+    then, given = saved["training"], now["training"]
+    return {name: [then.get(name), given[name]] for name in given if then.get(name) != given[name]}
+
+
+def check_circumstances(
+    saved: Mapping[str, Any], now: Mapping[str, Any], *, exact: bool, allow_data_change: bool, listener: Listener
+) -> None:
+    """Refuse what cannot go on as one run, and tell of what goes on with other bits."""
+    then, given = saved["training"]["optimiser"], now["training"]["optimiser"]
+    if then != given:
+        raise ConfigError(
+            f"training.optimiser is {given}, but this run was trained with {then}, whose state does not fit; "
+            "keep it, or begin a new run with training.start_from"
+        )
+    if saved["seed"] != now["seed"]:
+        raise ConfigError(
+            f"seed is {now['seed']}, but this run began with {saved['seed']}, which orders its batches; keep that one"
+        )
+    if saved["data"] != now["data"]:
+        if not allow_data_change:
+            raise DataError(
+                f"the training data has changed since the checkpoint was written (hash {now['data'][:12]}…, then "
+                f"{saved['data'][:12]}…); bring the old data back, or go on with --allow-data-change"
+            )
+        notice(listener, "the training data has changed since the checkpoint was written; going on as you asked")
+    differences = [
+        f"{label} was {saved['machine'].get(name)} and is {now['machine'][name]}"
+        for name, label in _LABELS.items()
+        if saved["machine"].get(name) != now["machine"][name]
+    ]
+    if differences and exact:
+        raise ConfigError(
+            f"this run cannot go on to the same bits: {'; '.join(differences)}. Leave out --exact to go on"
+        )
+    if differences:
+        notice(listener, f"order kept, bits not: {'; '.join(differences)}")

@@ -1,0 +1,100 @@
+"""The settings of a training run: how long, with which optimiser, at which rate, and what is kept."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from seqloom.core.config import Config
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class TrainingConfig(Config):
+    """How a model is trained. Every length of time is counted in optimiser steps."""
+
+    steps: Positive = 10_000
+    """Optimiser steps of the whole run, counted from its beginning; a resumed run goes on up to the same number."""
+
+    batches_per_step: Positive = 1
+    """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch has fewer
+    where they do not come out even: a step never crosses an epoch."""
+
+    optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
+    """Rule of the update: AdamW (decay apart from the gradient), Adam (decay as a part of it) or gradient descent."""
+
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    """Adam and AdamW: shares of the old mean of the gradient, and of its square, that each step keeps; below 1."""
+
+    epsilon: Amount = 1e-9
+    """Adam and AdamW: added to the root of the squared gradient's mean, so that nothing is divided by zero."""
+
+    weight_decay: Amount = 0.0
+    """Pull of weight matrices towards zero, per unit of learning rate; biases, norms and embeddings are left out."""
+
+    momentum: Fraction = 0.0
+    """Gradient descent: share of the last update that the next one keeps, from 0 up to but not 1."""
+
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    """Highest learning rate, which the schedule multiplies by a factor between 0 and 1."""
+
+    schedule: Literal["inverse_sqrt", "cosine", "plateau", "constant"] = "inverse_sqrt"
+    """Course of the learning rate after the warm-up: falling as 1/√step, falling as a cosine to zero at the last step,
+    falling when the dev loss stands still, or constant."""
+
+    warmup: Natural = 1_000
+    """Steps over which the learning rate rises linearly to its highest value; 0 starts there."""
+
+    plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Schedule "plateau": what the learning rate is multiplied by when the dev loss stands still."""
+
+    plateau_patience: Natural = 1
+    """Schedule "plateau": validations without a better dev loss that are borne before the rate falls."""
+
+    clip_norm: Amount = 0.0
+    """Longest gradient (2-norm over all parameters); a longer one is shortened to it. 0 leaves gradients alone."""
+
+    clip_value: Amount = 0.0
+    """Largest element of a gradient, either sign; larger ones are cut to it. 0 leaves gradients alone."""
+
+    validate_every: Natural = 1_000
+    """Steps between validations on the dev data; the last step always has one. 0 never validates."""
+
+    save_every: Positive = 1_000
+    """Steps between checkpoints. A new best dev loss, the last step and a signal save one as well."""
+
+    keep: Annotated[int, Field(ge=2)] = 2
+    """Checkpoints kept, the newest ones, at least 2; the best one is kept on top of them."""
+
+    patience: Natural = 0
+    """Validations without a better dev loss after which training ends; 0 trains to the last step."""
+
+    average: Natural = 0
+    """Last regular checkpoints whose weights are averaged into the final model; 0 takes the best checkpoint."""
+
+    bad_steps: Positive = 3
+    """Steps in a row with a loss or gradient that is no finite number after which the run stops with an error."""
+
+    log_every: Positive = 50
+    """Steps between "step" events, each of which gives the mean loss since the last one."""
+
+    threads: Natural = 0
+    """Threads of the arithmetic on the CPU; 0 leaves the number as it is."""
+
+    start_from: str | None = None
+    """Model folder whose weights the run starts from, in place of random ones."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "TrainingConfig":
+        if self.clip_norm and self.clip_value:
+            raise ValueError(
+                f"clip_norm is {self.clip_norm:g} and clip_value is {self.clip_value:g}; "
+                "gradients are clipped one way: set the other to 0"
+            )
+        looks_at_dev_loss = self.patience > 0 or self.schedule == "plateau"
+        if looks_at_dev_loss and not self.validate_every:
+            what = f"patience={self.patience}" if self.patience else "schedule=plateau"
+            raise ValueError(f"validate_every is 0, but {what} looks at the dev loss; set validate_every above 0")
+        return self

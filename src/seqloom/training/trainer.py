@@ -1,0 +1,344 @@
+"""The trainer: one loop for every model and every task.
+
+    collect batches → counts over ranks → backward → clip → step → schedule → event → validate → save
+
+The gradient of a step is that of Σ loss / Σ count over all its batches on all ranks: how they are dealt out changes
+nothing. A loss or gradient that is no finite number changes no weight; the step counts all the same, so that the
+position in the data, the schedule and the step number always move together.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+from typing import Any, Generic, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError
+from seqloom.core.events import Event, Listener, Value, ignore, notice
+from seqloom.core.seeds import seed_for
+from seqloom.nn.dropout import reseed
+from seqloom.training import schedules
+from seqloom.training.checkpoint import Disk, RealDisk
+from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
+from seqloom.training.distributed import World, alone
+from seqloom.training.keeping import Keeper
+from seqloom.training.lock import locked
+from seqloom.training.memory import keep_freed_memory
+from seqloom.training.objective import Objective, share_gradients
+from seqloom.training.optimisers import make_optimiser, set_rate
+from seqloom.training.progress import Outcome, Progress, Share, deal
+from seqloom.training.randomness import generators_kept, seed_generators
+from seqloom.training.reports import Measured, Pace, describe_bad_step, step_values
+from seqloom.training.resume import changed_settings, check_circumstances, circumstances
+from seqloom.training.settings import TrainingConfig
+from seqloom.training.signals import AtOnce, Signals
+from seqloom.training.task import Batch, Task
+
+
+class Trainer(Generic[Batch]):
+    """Trains a model on a task in a run folder, and goes on where an earlier process stopped."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task[Batch],
+        config: TrainingConfig,
+        *,
+        run: Path,
+        seed: int,
+        device: torch.device,
+        listener: Listener = ignore,
+        world: World | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.world = world or alone(device)
+        if config.batches_per_step < self.world.size:
+            raise ConfigError(
+                f"training.batches_per_step={config.batches_per_step} cannot be shared by {self.world.size} ranks; "
+                f"set it to at least {self.world.size}, or start fewer ranks"
+            )
+        self.model = model.to(device)
+        self.task = task
+        self.config = config
+        self.run, self.seed, self.device = run, seed, device
+        self.listener = listener if self.world.is_first else ignore
+        self.optimiser = make_optimiser(self.model, config)
+        self.objective = share_gradients(Objective(self.model, task), self.world)
+        self.keeper = Keeper(
+            self.model,
+            self.optimiser,
+            run=run,
+            device=device,
+            world=self.world,
+            disk=disk or RealDisk(),
+            listener=self.listener,
+        )
+        self._data = task.fingerprint()
+        self.progress = Progress()
+        self.saved_step: int | None = None
+        self._pace = Pace(self.progress)
+
+    def train(self, resume: bool = False, *, exact: bool = False, allow_data_change: bool = False) -> Outcome:
+        """Train to the last step, or until patience ends.
+
+        A signal raises `Stopped` after the step at hand is done and saved; a second SIGINT does so at once. `exact`
+        refuses a resume that could not give the same bits, `allow_data_change` allows one on changed data.
+        """
+        keep_freed_memory()
+        if self.config.threads:
+            torch.set_num_threads(self.config.threads)
+        with ExitStack() as stack:
+            self.world.first_does(lambda: stack.enter_context(locked(self.run)), what="lock the run folder")
+            signals = stack.enter_context(Signals())
+            try:
+                self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change)
+                return self._loop(signals)
+            except AtOnce:
+                raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
+
+    def _loop(self, signals: Signals) -> Outcome:
+        if self._end() is not None:
+            return self._finish("nothing to do")
+        self.model.train()
+        self._pace = Pace(self.progress)
+        while True:
+            share = self._next_share()
+            batches = [None if index is None else self.task.batch(share.epoch, index) for index in share.mine]
+            (count,) = self.world.sum(sum(self.task.count(batch) for batch in batches if batch is not None))
+            losses = self._backward(share, batches, count=int(count))
+            measured = self._measure(losses, signals, count=int(count))
+            if measured.is_finite:
+                self._update(measured)
+            self._advance(share, measured)
+            if not measured.is_finite:
+                self._report_bad_step(share, measured, losses)
+            self._report_step(measured)
+            is_best = self._validate()
+            end = self._end()
+            if is_best or end or measured.signal or self.progress.step % self.config.save_every == 0:
+                self._save(is_best=is_best, is_last_act=bool(end or measured.signal))
+            if end:
+                return self._finish(end)
+            if measured.signal:
+                raise self._stopped(measured.signal)
+
+    # --- one step ----------------------------------------------------------------------------------------------------
+
+    def _next_share(self) -> Share:
+        """The next batches of the epoch, or the first of the next one: a step never crosses an epoch."""
+        epoch, first = self.progress.epoch, self.progress.index
+        total = self.task.batches(epoch)
+        if first >= total:
+            epoch, first, total = epoch + 1, 0, self.task.batches(epoch + 1)
+        if total == 0:
+            raise DataError(f"epoch {epoch} has no batches: the training data is empty, or all of it was filtered out")
+        last = min(total, first + self.config.batches_per_step)
+        return deal(epoch, first, last, rank=self.world.rank, ranks=self.world.size)
+
+    def _backward(self, share: Share, batches: list[Batch | None], *, count: int) -> list[Tensor]:
+        """Add up the gradients of the mean loss; the summed losses of this rank's batches, still on the device."""
+        self.optimiser.zero_grad(set_to_none=True)
+        # Ranks average their gradients, so each loss is multiplied by their number: Σ loss · ranks / Σ count.
+        scale = self.world.size / max(1, count)
+        losses = []
+        for position, (index, batch) in enumerate(zip(share.mine, batches, strict=True)):
+            # Noise belongs to the batch, not to the rank that it was dealt to nor to what came before.
+            reseed(self.model, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
+            is_last = position == len(batches) - 1
+            with nullcontext() if is_last else self._added_up_here():
+                loss = self.objective(batch)
+                (loss * scale).backward()
+            losses.append(loss.detach())
+        return losses
+
+    def _added_up_here(self) -> AbstractContextManager[None]:
+        """Gradients inside stay on this rank until the last batch of the step, which sends the sums."""
+        objective = self.objective
+        return objective.no_sync() if isinstance(objective, DistributedDataParallel) else nullcontext()
+
+    def _measure(self, losses: list[Tensor], signals: Signals, *, count: int) -> Measured:
+        """Loss, norm and signals, over all ranks. This is where the step waits for the device, once."""
+        norm = global_norm(gradients(self.model.parameters()))
+        total = torch.stack(losses).sum()
+        loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
+        received = signals.received
+        loss, interrupts, terminations = self.world.sum(loss_here, received is SIGINT, received is SIGTERM)
+        return Measured(
+            loss=loss,
+            count=count,
+            norm=norm_here,
+            rate=self.config.learning_rate * self._factor(self.progress.step + 1),
+            signal=130 if interrupts else 143 if terminations else 0,
+        )
+
+    def _update(self, measured: Measured) -> None:
+        """Clip, then step."""
+        if self.config.clip_norm:
+            clip_by_norm(gradients(self.model.parameters()), self.config.clip_norm, norm=measured.norm)
+        elif self.config.clip_value:
+            clip_by_value(gradients(self.model.parameters()), self.config.clip_value)
+        set_rate(self.optimiser, measured.rate)
+        self.optimiser.step()
+
+    def _factor(self, step: int) -> float:
+        config, warmup = self.config, self.config.warmup
+        match config.schedule:
+            case "constant":
+                return schedules.constant(step, warmup=warmup)
+            case "inverse_sqrt":
+                return schedules.inverse_sqrt(step, warmup=warmup)
+            case "cosine":
+                return schedules.cosine(step, warmup=warmup, steps=config.steps)
+            case "plateau":
+                falls = self.progress.plateau.falls
+                return schedules.plateau(step, warmup=warmup, factor=config.plateau_factor, falls=falls)
+
+    def _advance(self, share: Share, measured: Measured) -> None:
+        before, is_good = self.progress, measured.is_finite
+        self.progress = replace(
+            before,
+            step=before.step + 1,
+            epoch=share.epoch,
+            index=share.last,
+            tokens=before.tokens + measured.count,
+            seconds=self._pace.seconds(),
+            bad_steps=0 if is_good else before.bad_steps + 1,
+            skipped=before.skipped + (not is_good),
+            logged_loss=before.logged_loss + (measured.loss if is_good else 0.0),
+            logged_count=before.logged_count + (measured.count if is_good else 0),
+        )
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def _emit(self, kind: str, values: Mapping[str, Value]) -> None:
+        self.listener(Event(kind, values))
+
+    def _report_step(self, measured: Measured) -> None:
+        progress, steps = self.progress, self.config.steps
+        if progress.step % self.config.log_every == 0 or progress.step == steps:
+            self._emit("step", {**step_values(progress, measured), **self._pace.figures(progress, steps=steps)})
+            self.progress = replace(progress, logged_loss=0.0, logged_count=0)
+
+    def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
+        """Tell of a step that changed no weight, and end the run after too many in a row."""
+        step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
+        where = describe_bad_step(self.model, self.task, share=share, losses=losses, world=self.world)
+        loss = measured.loss / max(1, measured.count)
+        figures: dict[str, Value] = {"loss": loss, "norm": measured.norm, "in_a_row": in_a_row}
+        self._emit("bad_step", {"step": step, "epoch": share.epoch, **figures, "where": where})
+        if in_a_row >= limit:
+            raise TrainingError(
+                f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
+                f"row were not finite (training.bad_steps={limit}). It was {where}. Try a lower "
+                f"training.learning_rate or a training.clip_norm, and look at these data. {self._way_on()}"
+            )
+
+    # --- validation and the end --------------------------------------------------------------------------------------
+
+    def _validate(self) -> bool:
+        """Look at the dev data if it is time; whether this is the best loss so far.
+
+        The first rank does it and tells the others the loss, so that all of them decide alike.
+        """
+        config, progress = self.config, self.progress
+        if not config.validate_every or (progress.step % config.validate_every and progress.step != config.steps):
+            return False
+        figures: dict[str, float] = {}
+        self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
+        (loss,) = self.world.from_first(figures.get("loss", 0.0))
+        best = progress.best.after(loss, progress.step)
+        plateau = progress.plateau.after(loss, patience=config.plateau_patience)
+        self.progress = replace(progress, best=best, plateau=plateau, seconds=self._pace.seconds())
+        is_best = best.step == progress.step
+        values = {"step": progress.step, "epoch": progress.epoch, **figures, "is_best": is_best}
+        self._emit("validation", {**values, "seconds": self.progress.seconds})
+        return is_best
+
+    def _figures(self) -> Mapping[str, float]:
+        with generators_kept(self.device), torch.no_grad():
+            self.model.eval()
+            figures = self.task.validate(self.model)
+            self.model.train()
+        if "loss" not in figures:
+            raise TrainingError(f'{type(self.task).__name__}.validate gave {sorted(figures)}, but no "loss"')
+        return figures
+
+    def _end(self) -> Literal["steps", "patience"] | None:
+        if self.progress.step >= self.config.steps:
+            return "steps"
+        return "patience" if self.progress.best.is_over(self.config.patience) else None
+
+    def _finish(self, reason: Literal["steps", "patience", "nothing to do"]) -> Outcome:
+        progress, best = self.progress, self.progress.best
+        if reason == "nothing to do":
+            asked = f"asked for {self.config.steps}"
+            if progress.step < self.config.steps:
+                asked = f"and {best.stale} validations without a better dev loss (training.patience)"
+            message = f"nothing to do: already at step {progress.step}, {asked}"
+        elif reason == "patience":
+            message = f"no better dev loss in {best.stale} validations; the best was {best.loss} at step {best.step}"
+        else:
+            message = f"all {progress.step} steps done"
+        outcome = Outcome(
+            reason=reason,
+            message=message,
+            step=progress.step,
+            best_loss=best.loss,
+            best_step=best.step,
+            tokens=progress.tokens,
+            seconds=progress.seconds,
+            skipped=progress.skipped,
+        )
+        self._emit("finished", vars(outcome))
+        return outcome
+
+    def _stopped(self, code: Literal[130, 143]) -> Stopped:
+        name = "SIGINT" if code == 130 else "SIGTERM"
+        message = f"stopped by {name} after step {self.progress.step}. {self._way_on()}"
+        self._emit("stopped", {"step": self.progress.step, "signal": name, "message": message})
+        return Stopped(message, code)
+
+    def _way_on(self) -> str:
+        if self.saved_step is None:
+            return "There is no checkpoint yet"
+        return f"Saved is step {self.saved_step}; go on with: seqloom train --resume {self.run}"
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+
+    def _begin(self, *, resume: bool, exact: bool, allow_data_change: bool) -> None:
+        """Start from the model as it is, or from the newest checkpoint that is whole."""
+        if not resume:
+            self.keeper.require_empty()
+        self.keeper.remove_leftovers()
+        seed_generators(self.seed, self.world.rank)
+        found = self.keeper.newest() if resume else None
+        if found is None:
+            if resume:
+                notice(self.listener, f"{self.run} has no checkpoint yet; starting from the beginning")
+            return
+        then, now = found.state["circumstances"], self._circumstances()
+        check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
+        self.progress = self.keeper.restore(found)
+        self.saved_step = found.step
+        values: dict[str, Value] = {"step": found.step, "epoch": self.progress.epoch}
+        taken = "weights, optimiser state, position in the data, best dev loss"
+        self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
+
+    def _circumstances(self) -> dict[str, Any]:
+        return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
+
+    def _save(self, *, is_best: bool, is_last_act: bool) -> None:
+        """Write a checkpoint. If the disk refuses, the run goes on with a loud event, unless there is no going on."""
+        progress = self.progress
+        failure = self.keeper.save(progress, self.config, circumstances=self._circumstances(), is_best=is_best)
+        if failure is None:
+            self.saved_step = progress.step
+        elif is_last_act:
+            raise TrainingError(f"{failure}. {self._way_on()}")
+        else:
+            self._emit("save_failed", {"step": progress.step, "message": f"{failure}. Training goes on"})

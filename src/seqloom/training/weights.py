@@ -1,0 +1,67 @@
+"""The weights of a model as named tensors: taken out, put back, compared. What two modules share is kept once."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.core.errors import ModelError
+
+_SHOWN = 3
+
+
+def live_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers themselves, under the first of their names."""
+    seen: set[int] = set()
+    weights = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor) and id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor
+    return weights
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """The weights in the form in which they are written: on the CPU, contiguous, no two sharing memory."""
+    return {name: for_disk(tensor) for name, tensor in live_weights(model).items()}
+
+
+def for_disk(tensor: Tensor) -> Tensor:
+    """A tensor that fills its own memory on the CPU. It is copied only where it does not do so already."""
+    plain = tensor.detach().cpu().contiguous()
+    return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
+    """Copy weights into a model in place. Names and shapes must agree; `origin` says where they come from."""
+    live = live_weights(model)
+    differences = first_differences(live, weights)
+    if differences:
+        raise ModelError(
+            f"the weights in {origin} do not fit this model: {differences}. "
+            "Use the config and the vocabulary that these weights were trained with"
+        )
+    for name, tensor in live.items():
+        tensor.copy_(weights[name])
+
+
+def first_differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+    """Names that are missing, too many, or of another shape: the first of each, in words; "" where there are none."""
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    shapes = [
+        f"{name} is {_shape(found[name])} in place of {_shape(wanted[name])}"
+        for name in wanted
+        if name in found and wanted[name].shape != found[name].shape
+    ]
+    parts = [("missing", missing), ("unknown", unknown), ("of another shape", shapes)]
+    return "; ".join(f"{len(items)} {label} ({_some(items)})" for label, items in parts if items)
+
+
+def _shape(tensor: Tensor) -> str:
+    return " × ".join(map(str, tensor.shape)) or "a single number"
+
+
+def _some(items: list[str]) -> str:
+    return ", ".join(items[:_SHOWN]) + (", …" if len(items) > _SHOWN else "")
