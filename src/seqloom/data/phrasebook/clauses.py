@@ -1,0 +1,267 @@
+"""Random clauses that make sense in all languages."""
+
+from seqloom.data.phrasebook import tree
+from seqloom.data.phrasebook.concepts import Verb
+from seqloom.data.phrasebook.lexicon import (
+    ADJECTIVES_OF,
+    DITRANSITIVE,
+    FREQUENCIES,
+    INTRANSITIVE,
+    LOCAL,
+    MANNERS_OF,
+    MODALS,
+    MOTION,
+    NOUNS,
+    RELATIONS,
+    SCENES,
+    TRANSITIVE,
+    WEATHER,
+    nouns_of,
+)
+from seqloom.data.phrasebook.phrases import KIN, LANDS, NAMES, OWN, TIMES_OF, PhraseSampler
+from seqloom.data.phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense
+
+INTRANSITIVES = tuple(INTRANSITIVE.values())
+TRANSITIVES = tuple(TRANSITIVE.values())
+DITRANSITIVES = tuple(DITRANSITIVE.values())
+MOTIONS = tuple(MOTION.values())
+FREQUENTLY = tuple(FREQUENCIES.values())
+ABLE = tuple(MODALS.values())
+# Done in a moment: no progressive.
+MOMENTARY = frozenset(("see", "hear", "find", "lose", "forget", "meet", "wear", "see", "like", "rise"))
+ANIMAL_GOALS = tuple(NOUNS[name] for name in ("garden", "forest", "park", "lake", "kitchen", "village"))
+WALKS = tuple(
+    NOUNS[name]
+    for name in (
+        "school", "university", "station", "restaurant", "museum", "theatre", "cinema", "library", "church",
+        "supermarket", "bakery", "bank", "pharmacy", "office", "garden", "park", "market", "kitchen", "cellar",
+    )
+)  # fmt: skip
+DRIVES = tuple(NOUNS[name] for name in ("station", "airport", "hospital", "supermarket", "hotel", "beach", "factory"))
+SURFACES = tuple(NOUNS[name] for name in ("table", "chair", "bed", "sofa"))
+LANDMARKS = tuple(NOUNS[name] for name in ("house", "church", "school", "hotel", "tree", "bridge", "tower", "station"))
+ROOMS = tuple(NOUNS[name] for name in SCENES["work"][0].classes & {"office"}) + nouns_of("room")
+OBJECTS = nouns_of("object")
+STANDING = nouns_of("furniture vehicle")
+COMPARED = tuple(nouns_of(kind) for kind in ("animal", "clothes", "furniture", "vehicle", "fruit", "job"))
+JOBS = nouns_of("job")
+PEOPLE_NOUNS = nouns_of("person")
+DESCRIBED = tuple(noun for noun in NOUNS.values() if ADJECTIVES_OF[noun] and not noun.is_mass)
+FOODS = tuple(noun for noun in nouns_of("mass") if ADJECTIVES_OF[noun])
+CHILDREN = tuple(NOUNS[name] for name in ("child", "boy", "girl"))
+
+
+class ClauseSampler(PhraseSampler):
+    """Draws clauses; `rich` ones have adjuncts, adjectives and relative clauses."""
+
+    def clause(self, rich: bool = True) -> tree.Proposition:
+        x = self.random()
+        if x < 0.16:
+            return self.act(self.pick(INTRANSITIVES), rich=rich)
+        if x < 0.60:
+            return self.act(self.pick(TRANSITIVES), rich=rich)
+        if x < 0.70:
+            return self.act(self.pick(DITRANSITIVES), rich=rich)
+        if x < 0.80:
+            return self.act(self.pick(MOTIONS), rich=rich)
+        if x < 0.83:
+            return self.residence()
+        if x < 0.85:
+            return self.weather()
+        return self.being(rich)
+
+    def act(self, verb: Verb, *, rich: bool = True, subject: tree.Nominal | None = None) -> Clause:
+        """A clause with this verb: tense and time first, then who, what and where."""
+        tense, negated, time, frequency = self.circumstances(verb, rich)
+        who = self.subject(verb, rich) if subject is None else subject
+        modal = None
+        if tense == Tense.PRESENT and not frequency and not verb.traits and self.random() < 0.2:
+            modal = self.pick(ABLE)
+            if modal.name == "must":
+                negated = False
+            if time is not None:
+                time = self.future_time() if self.chance(0.7) else None
+        if tense == Tense.PERFECT and isinstance(who, NounPhrase) and who.determiner == Determiner.EVERY:
+            tense, negated = Tense.PRESENT, False
+        negative = negated or (frequency is not None and frequency.name == "never")
+        if negative and isinstance(who, NounPhrase) and who.determiner >= Determiner.EVERY and who.determiner <= 6:
+            # "Every man does not sleep" has two readings.
+            who = who._replace(determiner=Determiner.THE)
+        thing = recipient = goal = place = manner = None
+        if verb.objects:
+            thing = self.object(verb, who, negative=negative, rich=rich)
+        if verb.name in DITRANSITIVE:
+            recipient = self.recipient(who)
+        elif verb.name in MOTION:
+            goal = self.goal(verb, who)
+        if rich and not verb.traits:
+            if MANNERS_OF[verb.name] and self.random() < 0.15 and not negative:
+                manner = self.pick(MANNERS_OF[verb.name])
+            elif (
+                goal is None
+                and isinstance(thing, NounPhrase | type(None))
+                and self.random() < (0.3 if thing is None else 0.15)
+            ):
+                place = self.scene(verb)
+        fronted = rich and time is not None and self.random() < 0.25
+        return Clause(who, verb, tense, negated, modal, thing, recipient, place, goal, time, frequency, manner, fronted)
+
+    def circumstances(self, verb: Verb, rich: bool):  # type: ignore[no-untyped-def]
+        x = self.random()
+        negated = self.random() < 0.14
+        time = frequency = None
+        if verb.traits:
+            if "have" in verb.traits and x < 0.25:
+                return Tense.PAST, negated, self.past_time(), None
+            return Tense.PRESENT, negated, None, None
+        if x < 0.36:
+            tense = Tense.PRESENT
+            y = self.random()
+            if rich and y < 0.25:
+                frequency, negated = self.pick(FREQUENTLY), False
+            elif rich and y < 0.55:
+                time = self.pick(TIMES_OF["present"])
+            elif rich and y < 0.65:
+                time = self.clock()
+        elif x < 0.44 and verb.name not in MOMENTARY:
+            tense, time = Tense.PROGRESSIVE, TIMES_OF["now"][0]
+        elif x < 0.50:
+            tense = Tense.PERFECT
+        elif x < 0.80:
+            tense = Tense.PAST
+            if self.random() < 0.5:
+                time = self.past_time()
+        else:
+            tense = Tense.FUTURE
+            if self.random() < 0.55:
+                time = self.future_time()
+        return tense, negated, time, frequency
+
+    def goal(self, verb: Verb, who: tree.Nominal) -> tree.Somewhere:
+        if isinstance(who, NounPhrase) and "animal" in who.noun.classes:
+            return self.towards(self.pick(ANIMAL_GOALS))
+        if verb.name == "fly" or (verb.name in ("drive", "return") and self.chance(0.5)):
+            return self.pick(LANDS)
+        return self.towards(self.pick(DRIVES if verb.name == "drive" else WALKS))
+
+    def scene(self, verb: Verb) -> tree.Somewhere | None:
+        places = SCENES.get(verb.name)
+        if not places:
+            return None
+        if verb.name in ("work", "study", "meet", "travel", "dance", "sing") and self.chance(0.3):
+            return self.city()
+        return self.inside(self.pick(places))
+
+    def residence(self) -> Clause:
+        verb = LOCAL["live"] if self.chance(0.6) else LOCAL["come"]
+        who = self.subject(verb, True)
+        place = self.pick(LANDS)
+        if verb.name == "live" and self.chance(0.3):
+            time = self.past_time()
+            return Clause(who, verb, Tense.PAST, False, place=place, time=time, fronted=self.chance(0.3))
+        return Clause(who, verb, negated=self.chance(0.12), place=place)
+
+    def weather(self) -> Clause:
+        verb = self.pick(tuple(WEATHER.values()))
+        x = self.random()
+        place = self.pick(LANDS) if self.chance(0.6) else None
+        negated = self.chance(0.15)
+        if x < 0.35:
+            frequency = self.pick(FREQUENTLY)
+            return Clause(Pronoun.WEATHER, verb, place=place, frequency=frequency)
+        if x < 0.7:
+            return Clause(Pronoun.WEATHER, verb, Tense.PAST, negated, place=place, time=self.past_time())
+        return Clause(Pronoun.WEATHER, verb, Tense.FUTURE, negated, place=place, time=self.future_time())
+
+    def being(self, rich: bool = True) -> Copula:
+        x = self.random()
+        if x < 0.5:
+            return self.quality(rich)
+        if x < 0.62:
+            who = self.pick(NAMES) if self.chance(0.5) else NounPhrase(self.pick(KIN), self.pick(OWN))
+            if self.chance(0.3):
+                who = self.pick((Pronoun.HE, Pronoun.SHE))
+            return Copula(who, self.pick(JOBS), negated=self.chance(0.2))
+        if x < 0.80:
+            return self.location()
+        if x < 0.92:
+            return self.comparison()
+        if self.chance(0.5):
+            who = self.pick(NAMES)
+        else:
+            who = NounPhrase(self.pick(CHILDREN), self.pick((Determiner.THE, Determiner.THIS)))
+        return Copula(who, tree.Age(2 + int(self.random() * 11)))
+
+    def quality(self, rich: bool) -> Copula:
+        x = self.random()
+        if x < 0.45:
+            noun = self.pick(DESCRIBED)
+            adjective = self.pick(ADJECTIVES_OF[noun])
+            if noun.is_kin:
+                who: tree.Nominal = NounPhrase(noun, self.pick(OWN))
+            else:
+                who = self.doer(noun, False)
+            if isinstance(who, NounPhrase) and who.determiner == Determiner.A:
+                who = who._replace(determiner=Determiner.THIS)
+        elif x < 0.55:
+            noun = self.pick(FOODS)
+            adjective = self.pick(ADJECTIVES_OF[noun])
+            who = NounPhrase(noun, Determiner.THE)
+        else:
+            who = (
+                self.pick(NAMES)
+                if self.chance(0.5)
+                else self.pick((Pronoun.I, Pronoun.YOU, Pronoun.HE, Pronoun.SHE, Pronoun.WE, Pronoun.THEY))
+            )
+            adjective = self.pick(ADJECTIVES_OF[KIN[0]])
+        y = self.random()
+        negated = self.random() < 0.15 and not (isinstance(who, NounPhrase) and who.determiner in (4, 5, 6))
+        very = not negated and not adjective.zh.endswith("色") and self.random() < 0.3
+        if y < 0.2:
+            return Copula(who, adjective, Tense.PAST, negated, very, self.past_time(), rich and self.chance(0.2))
+        if y < 0.28:
+            return Copula(who, adjective, Tense.FUTURE, negated, very, self.future_time(), False)
+        return Copula(who, adjective, Tense.PRESENT, negated, very)
+
+    def location(self) -> Copula:
+        x = self.random()
+        negated = self.chance(0.15)
+        if x < 0.5:
+            thing = NounPhrase(self.pick(OBJECTS), self.pick((Determiner.THE, Determiner.THE, *OWN)))
+            surface = self.pick(SURFACES)
+            if self.chance(0.5):
+                where = self.inside(surface)
+            else:
+                where = tree.Place(
+                    self.pick((RELATIONS["under"], RELATIONS["beside"], RELATIONS["behind"])), self.ground(surface)
+                )
+            return Copula(thing, where, negated=negated)
+        if x < 0.75:
+            who: tree.Nominal = (
+                self.pick(NAMES) if self.chance(0.5) else self.pick((Pronoun.HE, Pronoun.SHE, Pronoun.THEY))
+            )
+            return Copula(who, self.inside(self.pick(WALKS)), negated=negated)
+        relation = self.pick((RELATIONS["behind"], RELATIONS["before"], RELATIONS["beside"]))
+        ground = self.ground(self.pick(LANDMARKS))
+        thing = NounPhrase(self.pick(STANDING) if self.chance(0.5) else self.pick(LANDMARKS), Determiner.THE)
+        if thing.noun is ground.noun:
+            thing = NounPhrase(NOUNS["car"], Determiner.THE)
+        return Copula(thing, tree.Place(relation, ground), negated=negated)
+
+    def comparison(self) -> Copula:
+        if self.chance(0.4):
+            first, second = self.pick(NAMES), self.pick(NAMES)
+            if first is not second:
+                return Copula(first, tree.Comparison(self.pick(ADJECTIVES_OF[KIN[0]]), second))
+        nouns = self.pick(COMPARED)
+        one, other = self.pick(nouns), self.pick(nouns)
+        while other is one:
+            other = self.pick(nouns)
+        shared = [
+            adjective
+            for adjective in ADJECTIVES_OF[one]
+            if adjective in ADJECTIVES_OF[other] and not adjective.zh.endswith("色")
+        ]
+        determiner = Determiner.THIS if self.chance(0.3) else Determiner.THE
+        than = NounPhrase(other, determiner)
+        return Copula(NounPhrase(one, determiner), tree.Comparison(self.pick(shared), than))
