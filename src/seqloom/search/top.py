@@ -1,0 +1,62 @@
+"""The best symbols of each row, with ties decided, so that neither neighbours nor kernels can change a result."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqloom.core.errors import ModelError
+from seqloom.core.stepping import Step
+
+
+@dataclass(frozen=True)
+class Top:
+    """The best symbols of each row, best first; of equal ones the lower symbol first. Forbidden ones are −∞."""
+
+    log_probs: Float[Tensor, "rows best"]
+    symbols: Int[Tensor, "rows best"]
+
+
+def top_symbols(step: Step, best: int) -> Top:
+    """The `best` most probable symbols of each row (all, if fewer are offered)."""
+    log_probs, symbols = step.log_probs, step.symbols
+    if symbols is not None:
+        # In the order of ids, columns decide ties as they do without a shortlist.
+        symbols, order = symbols.sort()
+        log_probs = log_probs.index_select(1, order)
+    values, columns = _top_columns(log_probs, min(best, log_probs.shape[1]))
+    if values.isnan().any():
+        rows = values.isnan().any(1).nonzero().flatten().tolist()
+        raise ModelError(
+            f"the model gave log-probabilities that are no numbers (NaN) for {len(rows)} of {len(values)} rows, the "
+            f"first one row {rows[0]}; its weights may be damaged: look for non-finite values in the training log"
+        )
+    return Top(values, columns if symbols is None else symbols[columns])
+
+
+def _top_columns(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
+    """What a stable descending sort puts first, without sorting all columns.
+
+    `topk` finds the right values, but where several columns share the last of them it takes any. One value more
+    shows whether that happened; only such rows are sorted whole.
+    """
+    found, columns = values.topk(min(best + 1, values.shape[1]), dim=1)
+    if found.shape[1] > best:
+        is_tied = (found[:, best - 1] == found[:, best]) & found[:, best].isfinite()
+        found, columns = found[:, :best], columns[:, :best]
+        if is_tied.any():
+            rows = is_tied.nonzero().flatten()
+            sorted_values, sorted_columns = values[rows].sort(dim=1, descending=True, stable=True)
+            found = found.index_copy(0, rows, sorted_values[:, :best])
+            columns = columns.index_copy(0, rows, sorted_columns[:, :best])
+    columns, order = columns.sort(dim=1)
+    found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return found, columns.gather(1, order)
+
+
+def dead_end(sentence: int, step: int) -> ModelError:
+    """What to raise when a sentence can neither go on nor end."""
+    return ModelError(
+        f"sentence {sentence} of the batch cannot go on: at step {step} every symbol has probability 0 and nothing is "
+        "finished; allow the end symbol, or leave out a constraint or shortlist that forbids all others"
+    )

@@ -1,0 +1,107 @@
+"""Scores, settings, and the choice of the best symbols."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from seqloom.core.config import resolve
+from seqloom.core.errors import ConfigError
+from seqloom.core.stepping import Source, Step
+from seqloom.search.scores import LengthNormalisation, LengthNormalised, length_penalty, score_of
+from seqloom.search.settings import SearchConfig
+from seqloom.search.top import top_symbols
+
+KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "gnmt")
+lengths = st.integers(1, 500)
+alphas = st.floats(0, 3)
+log_probs = st.floats(-1000, 0)
+
+
+def test_length_penalties_by_hand() -> None:
+    assert length_penalty("none", 7, 0.6) == 1
+    assert length_penalty("mean", 7, 0.6) == 7
+    assert length_penalty("gnmt", 7, 1.0) == 2
+    assert length_penalty("gnmt", 19, 0.5) == 2  # |Y| = 19 counts end: (24/6)^0.5
+
+
+@given(alphas, lengths)
+def test_gnmt_of_one_symbol_is_one_and_alpha_zero_has_no_effect(alpha: float, length: int) -> None:
+    assert length_penalty("gnmt", 1, alpha) == 1
+    assert length_penalty("gnmt", length, 0.0) == 1
+
+
+@given(st.sampled_from(KINDS), alphas, log_probs, lengths)
+def test_terms_add_up_to_the_formula(kind: LengthNormalisation, alpha: float, log_prob: float, length: int) -> None:
+    terms = LengthNormalised(kind, alpha).terms(log_prob, length)
+    assert terms["log_prob"] == log_prob
+    assert math.isclose(score_of(terms), log_prob / length_penalty(kind, length, alpha), abs_tol=1e-9)
+
+
+@given(
+    st.sampled_from(KINDS), st.floats(-2, 3), log_probs, lengths, st.lists(st.floats(-5, 0), min_size=1, max_size=30)
+)
+def test_no_continuation_beats_the_bound(
+    kind: LengthNormalisation, alpha: float, log_prob: float, length: int, further: list[float]
+) -> None:
+    score = LengthNormalised(kind, alpha)
+    limit = length + len(further) + 3
+    bound = score.bound(log_prob, length, limit)
+    for steps in range(1, len(further) + 1):
+        assert score_of(score.terms(log_prob + sum(further[:steps]), length + steps)) <= bound + 1e-9
+
+
+@given(st.lists(st.lists(st.integers(-3, 0), min_size=6, max_size=6), min_size=1, max_size=5), st.integers(1, 7))
+def test_top_symbols_are_those_of_a_stable_sort(values: list[list[int]], best: int) -> None:
+    table = torch.tensor(values, dtype=torch.float32).masked_fill(torch.tensor(values) == -3, float("-inf"))
+    top = top_symbols(Step(table, Unused()), best)
+    expected, columns = table.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(top.log_probs, expected[:, :best])
+    allowed = top.log_probs.isfinite()
+    assert torch.equal(top.symbols[allowed], columns[:, :best][allowed])
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(-2, 0), min_size=6, max_size=6))
+def test_ties_on_a_shortlist_go_to_the_lower_symbol(order: list[int], values: list[int]) -> None:
+    row = torch.tensor([values], dtype=torch.float64)
+    whole = top_symbols(Step(row, Unused()), 3)
+    short = top_symbols(Step(row[:, order], Unused(), symbols=torch.tensor(order)), 3)
+    assert torch.equal(whole.symbols, short.symbols)
+
+
+class Unused:
+    """A state that nobody looks at."""
+
+    def select(self, rows: torch.Tensor) -> "Unused":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("beam=0", "0 is too small; give 1 or more"),
+        ("nbest=5", "nbest 5 asks for more hypotheses than beam 4 keeps; give beam=5 or nbest=4"),
+        ("alpha=-0.5", "-0.5 is out of range; give 0 or more"),
+        ("tokens_per_batch=0", "0 is too small"),
+        ("length_normalisation=lengthy", "lengthy"),
+    ],
+)
+def test_wrong_settings_are_refused_with_a_sentence(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(SearchConfig, overrides=[setting])
+    assert message in str(refused.value)
+    assert setting.partition("=")[0] in str(refused.value)
+
+
+def test_a_maximum_length_of_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no room for any output"):
+        SearchConfig(length_factor=0.0, length_constant=0)
+
+
+def test_the_maximum_length_is_a_sentences_own() -> None:
+    source = Source(torch.zeros(3, 9, dtype=torch.long), torch.tensor([9, 1, 4]))
+    assert SearchConfig(length_factor=1.5, length_constant=2).limits(source) == [15, 3, 8]
+    assert SearchConfig(length_factor=0.1, length_constant=0).limits(source) == [1, 1, 1]
