@@ -1,0 +1,131 @@
+"""Vocabularies: counts as Counter has them, a fixed order of ids, a file that comes back equal."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.errors import ConfigError, DataError, ModelError
+from seqloom.core.symbols import RESERVED, UNKNOWN
+from seqloom.text.vocabulary import Vocabulary, count_tokens, read_foreign_vocabulary
+
+WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "<unk>", "</s>", "zebra", "Ähre", "猫", "a"]))
+
+
+@given(st.lists(WORDS))
+def test_counts_equal_those_of_counter(lines: list[list[str]]) -> None:
+    assert count_tokens(lines) == Counter(word for line in lines for word in line)
+
+
+def test_ids_follow_count_and_then_code_points() -> None:
+    counts = Counter(["the", "the", "the", "cat", "cat", "sat", "on", "on", "mat", "Ähre", "Zoo"])
+    vocabulary = Vocabulary.from_counts(counts)
+    assert list(vocabulary) == [*RESERVED, "the", "cat", "on", "Zoo", "mat", "sat", "Ähre"]
+    assert [vocabulary.id_of(word) for word in ("the", "cat", "dog")] == [4, 5, UNKNOWN]
+    assert vocabulary.counts == (3, 2, 2, 1, 1, 1, 1)
+
+
+@given(WORDS, st.randoms(use_true_random=False))
+def test_the_order_of_the_text_changes_no_id(words: list[str], random: object) -> None:
+    shuffled = list(words)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert Vocabulary.from_counts(Counter(words)) == Vocabulary.from_counts(Counter(shuffled))
+
+
+@given(WORDS, st.integers(1, 3), st.integers(5, 12))
+def test_rare_tokens_are_removed_and_their_occurrences_counted(words: list[str], minimum: int, size: int) -> None:
+    vocabulary = Vocabulary.from_counts(Counter(words), size=size, minimum_count=minimum)
+    assert vocabulary.size <= size
+    assert all(words.count(token) >= minimum for token in vocabulary.tokens)
+    assert vocabulary.unknown == vocabulary.encode(words).count(UNKNOWN) == vocabulary.count_unknown(words)
+
+
+def test_a_word_that_looks_reserved_has_an_id_of_its_own() -> None:
+    vocabulary = Vocabulary.from_counts(Counter(["<unk>", "</s>", "</s>"]))
+    assert vocabulary.encode(["</s>", "<unk>", "<pad>"]) == [4, 5, UNKNOWN]
+    assert vocabulary.token(5) == "<unk>"
+
+
+@given(WORDS)
+def test_text_and_back_is_the_same_vocabulary(words: list[str]) -> None:
+    vocabulary = Vocabulary.from_counts(Counter(words), minimum_count=2)
+    assert Vocabulary.from_text(vocabulary.to_text()) == vocabulary
+
+
+def test_saving_what_was_loaded_writes_the_same_bytes(tmp_path: Path) -> None:
+    vocabulary = Vocabulary.from_counts(Counter(["a", "b", "b", "c\u2028d", "<unk>"]))
+    vocabulary.save(tmp_path / "one.txt")
+    Vocabulary.load(tmp_path / "one.txt").save(tmp_path / "two.txt")
+    assert (tmp_path / "one.txt").read_bytes() == (tmp_path / "two.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<pad>\t0\n<s>\t0\n</s>\t0\n<unk>\t0\nthe", "cut short"),
+        (b"<pad>\t0\n<s>\t0\n</s>\t0\n<unk>\t0\nthe\n", r":5 is damaged: 'the'"),
+        (b"the\t3\n", "does not begin with"),
+        (b"<pad>\t0\n<s>\t0\n</s>\t0\n<unk>\t0\na\t1\na\t1\n", r"repeated: \['a'\]"),
+        (b"\xff", "byte 1 is not UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_a_model_error_that_names_it(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "vocabulary.txt"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as caught:
+        Vocabulary.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.txt cannot be read"):
+        Vocabulary.load(tmp_path / "none.txt")
+
+
+def test_tokens_that_a_line_cannot_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"'a\\tb'"):
+        Vocabulary(("a\tb",), (1,)).save(tmp_path / "vocabulary.txt")
+
+
+def test_a_size_without_room_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="size 4 has no room"):
+        Vocabulary.from_counts({"a": 1}, size=4)
+
+
+def test_an_id_outside_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match="id 5 is outside this vocabulary, whose ids are 0 to 4"):
+        Vocabulary(("a",), (1,)).token(5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<bos>\n<eos>\n<unk>\nthe\ncat\n",
+        "START\nEND\nthe\ncat\n",
+        "[PAD]\nthe\n[UNK]\n[CLS]\n[SEP]\ncat",
+        "the 120\n<s> 7\n</s> 7\ncat 3\n",
+        "the\t120\r\ncat\t3\r\n",
+    ],
+)
+def test_foreign_vocabularies_give_the_same_ids_whatever_they_call_reserved(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "foreign.txt"
+    path.write_text(content, encoding="utf-8", newline="")
+    assert read_foreign_vocabulary(path).tokens == ("the", "cat")
+
+
+def test_bare_names_are_words_further_down(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.txt"
+    path.write_text("<s>\n</s>\n<unk>\nthe\nEND\n[EOS]\n", encoding="utf-8")
+    assert read_foreign_vocabulary(path).tokens == ("the", "END")
+
+
+def test_a_foreign_vocabulary_with_repetitions_names_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.txt"
+    path.write_text("the\ncat\nthe\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"foreign\.txt:3: 'the' stands here again"):
+        read_foreign_vocabulary(path)
+    path.write_text("<s>\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has no tokens"):
+        read_foreign_vocabulary(path)
