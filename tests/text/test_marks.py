@@ -1,0 +1,68 @@
+"""The signs for spaces and joins: every normalised text comes back."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.text.marks import join_words, mark_spaces, show_spaces, split_chunks, split_words
+from seqloom.text.normalise import Normaliser
+
+NASTY = st.text(
+    st.one_of(st.sampled_from("aéB1.,'’-\"()?▁￭▅⁇我的カไทยक\u0301\u200d<>/ "), st.characters(exclude_categories=["Cs"]))
+)
+
+
+@given(NASTY, st.booleans())
+def test_marked_spaces_come_back(text: str, has_start: bool) -> None:
+    normal = Normaliser()(text)
+    assert show_spaces(mark_spaces(normal, has_start=has_start), has_start=has_start) == normal
+
+
+@given(NASTY)
+def test_chunks_are_the_marked_text_cut_before_spaces(text: str) -> None:
+    marked = mark_spaces(Normaliser()(text))
+    assert "".join(split_chunks(marked)) == marked
+    assert all("▁" not in chunk[1:] for chunk in split_chunks(marked))
+
+
+@given(NASTY)
+def test_words_come_back(text: str) -> None:
+    normal = Normaliser()(text)
+    assert join_words(split_words(normal)) == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('"Hello," she said.', ['"￭', "Hello", "￭,", '￭"', "she", "said", "￭."]),
+        ("Quoi ? L'homme (ici)", ["Quoi", "?", "L'homme", "(￭", "ici", "￭)"]),
+        (
+            "T-shirt for 1,000.50 $ or 5%...",
+            ["T", "￭-￭", "shirt", "for", "1,000.50", "$", "or", "5", "￭%", "￭.", "￭.", "￭."],
+        ),
+        ("rock 'n' roll", ["rock", "'￭", "n", "￭'", "roll"]),
+        ("a ￭ b", ["a", "\x1a", "b"]),
+        ("नमस्ते می‌خواهم", ["नमस्ते", "می‌خواهم"]),
+        ("", []),
+    ],
+)
+def test_words_and_marks_are_parted(text: str, words: list[str]) -> None:
+    assert split_words(text) == words
+
+
+def test_a_text_in_a_script_without_spaces_gets_no_sign_at_its_start() -> None:
+    assert [mark_spaces(text) for text in ("Tom 很好", "很好 Tom", "「あ」", "한국 말", "")] == [
+        "▁Tom▁很好",
+        "很好▁Tom",
+        "「あ」",
+        "▁한국▁말",
+        "",
+    ]
+
+
+def test_words_of_a_long_line_take_linear_time() -> None:
+    started = time.process_time()
+    assert len(split_words("ab." * 100_000)) == 200_000
+    assert time.process_time() - started < 5
