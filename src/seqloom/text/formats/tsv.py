@@ -1,0 +1,58 @@
+"""Columns of text with tabs between them. Quotes are ordinary characters: nothing is escaped."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.files import read_lines, write_atomically
+from seqloom.text.formats.plain import join_lines
+
+
+def read_tsv(path: Path, *, columns: Sequence[int] = (1, 2), encoding: str = "utf-8") -> Iterator[tuple[str, ...]]:
+    """The chosen columns (counted from 1) of each line, `.gz` too.
+
+    Every line must have as many columns as the first. At a line that has not, reading stops, and the rest is only
+    looked through, so that the DataError can name all such lines.
+    """
+    if not columns or min(columns) < 1:
+        raise UsageError(
+            f"columns are counted from 1, and at least one is needed; these were asked for: {list(columns)}"
+        )
+    return _read_rows(path, columns, encoding)
+
+
+def _read_rows(path: Path, columns: Sequence[int], encoding: str) -> Iterator[tuple[str, ...]]:
+    width = 0
+    problems: list[Problem] = []
+    for number, line in enumerate(read_lines(path, encoding), start=1):
+        cells = line.split("\t")
+        if number == 1:
+            width = len(cells)
+            if width < max(columns):
+                _refuse_first(path, width, columns)
+        if len(cells) != width:
+            problems.append(Problem(f"{len(cells)} columns, but line 1 has {width}", str(path), number))
+        if not problems:
+            yield tuple(cells[column - 1] for column in columns)
+    if problems:
+        raise DataError("a line end or a tab inside a sentence?", problems=problems)
+
+
+def _refuse_first(path: Path, width: int, columns: Sequence[int]) -> None:
+    plural = "column" if width == 1 else "columns"
+    hint = "; is this plain text without tabs?" if width == 1 else ""
+    message = f"{width} {plural}, but column {max(columns)} is needed{hint}"
+    raise DataError(problems=[Problem(message, str(path), 1)])
+
+
+def write_tsv(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write rows of cells so that `read_tsv` gives the same ones back."""
+    write_atomically(path, join_lines(_joined(rows, str(path)), str(path)))
+
+
+def _joined(rows: Iterable[Sequence[str]], name: str) -> Iterator[str]:
+    for number, row in enumerate(rows, start=1):
+        for cell in row:
+            if "\t" in cell:
+                raise DataError(f"{name}:{number}: {cell[:60]!r} has a tab inside; make it a space first")
+        yield "\t".join(row)

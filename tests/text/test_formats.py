@@ -1,0 +1,64 @@
+"""Plain text and TSV: what is written comes back, what does not fit is named with its line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seqloom.core.errors import DataError, UsageError
+from seqloom.text.formats.plain import read_plain, write_plain
+from seqloom.text.formats.tsv import read_tsv, write_tsv
+
+# A byte-order mark opens files, and NUL is taken for binary data: neither is text.
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0\ufeff"))
+REUSED_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@REUSED_FOLDER
+@given(lines=st.lists(CELL))
+def test_plain_lines_come_back(tmp_path: Path, lines: list[str]) -> None:
+    write_plain(tmp_path / "a.txt", lines)
+    assert list(read_plain(tmp_path / "a.txt")) == lines
+
+
+@REUSED_FOLDER
+@given(rows=st.lists(st.tuples(CELL, CELL, CELL)))
+def test_columns_come_back(tmp_path: Path, rows: list[tuple[str, str, str]]) -> None:
+    write_tsv(tmp_path / "a.tsv", rows)
+    assert list(read_tsv(tmp_path / "a.tsv", columns=(3, 1))) == [(row[2], row[0]) for row in rows]
+
+
+def test_odd_separators_and_quotes_are_ordinary(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress('say "hi\tsag „hi\r\na\u2028b\x85c\td\n'.encode()))
+    assert list(read_tsv(path)) == [('say "hi', "sag „hi"), ("a\u2028b\x85c", "d")]
+
+
+def test_lines_with_other_column_counts_are_all_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\nc\nd\te\nf\tg\th\n", encoding="utf-8")
+    rows = read_tsv(path)
+    assert next(rows) == ("a", "b")
+    with pytest.raises(DataError) as caught:
+        next(rows)
+    assert "a.tsv:2: 1 columns, but line 1 has 2" in str(caught.value)
+    assert [problem.line for problem in caught.value.problems] == [2, 4]
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("no tabs here\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.txt:1: 1 column, but column 2 is needed; is this plain text"):
+        list(read_tsv(path))
+    with pytest.raises(UsageError, match=r"counted from 1.*\[0, 1\]"):
+        read_tsv(path, columns=(0, 1))
+
+
+def test_what_would_not_come_back_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.txt:2: 'b\\nc' has a line end inside"):
+        write_plain(tmp_path / "a.txt", ["a", "b\nc"])
+    with pytest.raises(DataError, match=r"a\.tsv:1: 'a\\tb' has a tab inside"):
+        write_tsv(tmp_path / "a.tsv", [("a\tb", "c")])
+    assert not list(tmp_path.iterdir())

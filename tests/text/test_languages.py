@@ -1,0 +1,48 @@
+"""The table of languages."""
+
+import pytest
+
+from seqloom.core.errors import UsageError
+from seqloom.text.languages import LANGUAGES, find_language, language_name
+
+
+def test_the_table_has_unique_two_letter_codes_and_names() -> None:
+    assert len(LANGUAGES) > 100
+    assert all(len(code) == 2 and code == language.code for code, language in LANGUAGES.items())
+    assert len({language.name for language in LANGUAGES.values()}) == len(LANGUAGES)
+    assert list(LANGUAGES) == sorted(LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_right_to_left", "is_unspaced"),
+    [
+        ("de", "German", False, False),
+        ("zh", "Chinese", False, True),
+        ("ja", "Japanese", False, True),
+        ("th", "Thai", False, True),
+        ("ko", "Korean", False, False),
+        ("vi", "Vietnamese", False, False),
+        ("ar", "Arabic", True, False),
+        ("he", "Hebrew", True, False),
+        ("ur", "Urdu", True, False),
+    ],
+)
+def test_known_languages(code: str, name: str, is_right_to_left: bool, is_unspaced: bool) -> None:
+    language = find_language(code)
+    assert (language.name, language.is_right_to_left, language.is_unspaced) == (name, is_right_to_left, is_unspaced)
+
+
+def test_regions_scripts_and_other_codes_are_understood() -> None:
+    assert [language_name(code) for code in ("pt-BR", "zh_Hant", "EN", "cmn", "iw")] == [
+        "Portuguese",
+        "Chinese",
+        "English",
+        "Chinese",
+        "Hebrew",
+    ]
+
+
+def test_an_unknown_code_is_its_own_name_but_cannot_be_found() -> None:
+    assert language_name("tlh") == "tlh"
+    with pytest.raises(UsageError, match=r"'germn' is not the code .* did you mean de"):
+        find_language("germn")
