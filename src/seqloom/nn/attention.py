@@ -1,0 +1,172 @@
+"""Attention of a recurrent decoder: which part of the memory to look at, for one query at a time or for many at once.
+
+    score(s, h) = s · h                        dot       (Luong et al., 2015)
+                  s · W h                      bilinear  (Luong et al., 2015, "general")
+                  v · tanh(W s + U h)          additive  (Bahdanau et al., 2015)
+    weights[j] = softmax_j(score(s, h_j))      over the real positions of the sentence
+    context = Σ_j weights[j] h_j
+
+What depends on the memory alone (W h, U h) is its `keys`: computed once per sentence, whatever the number of queries.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqloom.core.errors import ConfigError
+from seqloom.nn.init import xavier_uniform
+from seqloom.nn.masks import additive, length_mask
+from seqloom.nn.multihead import slots_of
+from seqloom.nn.probe import Probe
+
+
+class Score(nn.Module, ABC):
+    """How well queries and memory go together."""
+
+    @abstractmethod
+    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+        """What the scores need of the memory."""
+
+    @abstractmethod
+    def forward(
+        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
+    ) -> Float[Tensor, "batch queries source"]:
+        """The score of each query with each position."""
+
+
+class DotScore(Score):
+    """s · h, which needs both to be of one width."""
+
+    def __init__(self, query_width: int, memory_width: int) -> None:
+        super().__init__()
+        if query_width != memory_width:
+            raise ConfigError(
+                f"dot attention multiplies decoder states of width {query_width} with a memory of width "
+                f"{memory_width}; make them equal, or set model.attention=bilinear"
+            )
+
+    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+        return memory
+
+    def forward(
+        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
+    ) -> Float[Tensor, "batch queries source"]:
+        return queries @ keys.transpose(1, 2)
+
+
+class BilinearScore(Score):
+    """s · W h"""
+
+    def __init__(self, query_width: int, memory_width: int) -> None:
+        super().__init__()
+        self.from_memory = nn.Linear(memory_width, query_width, bias=False)
+        xavier_uniform(self.from_memory.weight)
+
+    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+        keys: Tensor = self.from_memory(memory)
+        return keys
+
+    def forward(
+        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
+    ) -> Float[Tensor, "batch queries source"]:
+        return queries @ keys.transpose(1, 2)
+
+
+class AdditiveScore(Score):
+    """v · tanh(W s + U h), a network of one hidden layer as wide as the query.
+
+    Every pair of query and position has a hidden layer of its own, so this takes `width` times the memory of the
+    other two.
+    """
+
+    def __init__(self, query_width: int, memory_width: int) -> None:
+        super().__init__()
+        self.from_query = nn.Linear(query_width, query_width, bias=False)
+        self.from_memory = nn.Linear(memory_width, query_width, bias=False)
+        self.weigh = nn.Linear(query_width, 1, bias=False)
+        for layer in (self.from_query, self.from_memory, self.weigh):
+            xavier_uniform(layer.weight)
+
+    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+        keys: Tensor = self.from_memory(memory)
+        return keys
+
+    def forward(
+        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
+    ) -> Float[Tensor, "batch queries source"]:
+        pairs = self.from_query(queries)[:, :, None] + keys[:, None]  # [batch, queries, source, width]
+        scores: Tensor = self.weigh(pairs.tanh_()).squeeze(3)
+        return scores
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an encoder left of each sentence: its values, the keys made of them, and a mask of 0 and −∞."""
+
+    values: Float[Tensor, "sentences source width"]
+    keys: Float[Tensor, "sentences source key"]
+    mask: Float[Tensor, "sentences one source"]
+
+    def select(self, sentences: Int[Tensor, " picked"]) -> "Memory":
+        """The memory of these sentences."""
+        return Memory(self.values[sentences], self.keys[sentences], self.mask[sentences])
+
+
+class Attention(nn.Module):
+    """A score, the softmax over its real positions, and the weighted sum."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+        self.weights = Probe()
+
+    def remember(self, values: Float[Tensor, "batch source width"], lengths: Int[Tensor, " batch"]) -> Memory:
+        """The memory of a batch of sentences, with all that can be computed before the first query."""
+        # A sentence of no tokens looks at its first padding: all −∞ would give NaN.
+        mask = length_mask(lengths.clamp(min=1), values.shape[1])
+        return Memory(values, self.score.keys(values), additive(mask, values.dtype)[:, None])
+
+    def forward(
+        self, queries: Float[Tensor, "batch queries width"], memory: Memory
+    ) -> tuple[Float[Tensor, "batch queries memory"], Float[Tensor, "batch queries source"]]:
+        """The context of each query and its weights, which sum to one and are zero on padding."""
+        scores = self.score(queries, memory.keys) + memory.mask
+        weights: Tensor = self.weights(scores.softmax(2))
+        return weights @ memory.values, weights
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Which sentence each row belongs to, and its slot among the rows of that sentence.
+
+    The rows of a sentence are queries side by side, so its memory is looked at in place and never copied per row.
+    """
+
+    sentence: Int[Tensor, " rows"]
+    slot: Int[Tensor, " rows"]
+    sentences: int
+    slots: int
+    is_plain: bool
+    """Row r is sentence r, all of them."""
+
+    def gather(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, "sentences slots width"]:
+        """The rows of each sentence side by side, zeros in the slots left over."""
+        if self.is_plain:
+            return rows[:, None]
+        table = rows.new_zeros(self.sentences, self.slots, rows.shape[1])
+        table[self.sentence, self.slot] = rows
+        return table
+
+    def deal(self, table: Float[Tensor, "sentences slots width"]) -> Float[Tensor, "rows width"]:
+        """Each row's part of a table: the inverse of `gather`."""
+        return table[:, 0] if self.is_plain else table[self.sentence, self.slot]
+
+
+def owners_of(sentence: Int[Tensor, " rows"], sentences: int) -> Owners:
+    """The owners of rows that belong to these sentences."""
+    slot, slots = slots_of(sentence, sentences)
+    is_plain = len(sentence) == sentences and torch.equal(sentence, torch.arange(sentences, device=sentence.device))
+    return Owners(sentence, slot, sentences=sentences, slots=slots, is_plain=is_plain)
