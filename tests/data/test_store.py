@@ -1,0 +1,137 @@
+"""The store: what is appended comes back, and a damaged or half-made one is refused."""
+
+import errno
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
+from seqloom.data.store import HEADER, Store, StoreWriter
+
+Examples = Sequence[tuple[Sequence[int], Sequence[int]]]
+SENTENCES = st.lists(st.integers(0, 69_999), max_size=6)
+
+
+def make(folder: Path, examples: Examples, *, symbols: int = 100, chunk: int = 2) -> Store:
+    with StoreWriter(folder, symbols=symbols) as writer:
+        for begin in range(0, len(examples), chunk):
+            part = examples[begin : begin + chunk]
+            lines = range(10 + begin, 10 + begin + len(part))
+            writer.append([source for source, _ in part], [target for _, target in part], lines)
+    return Store.open(folder, verify=True)
+
+
+SMALL: Examples = [([5, 6, 2], [7, 2]), ([2], [8, 9, 4, 2]), ([99, 2], [2])]
+
+
+@given(st.lists(st.tuples(SENTENCES, SENTENCES.filter(bool)), min_size=1, max_size=9), st.integers(1, 4))
+def test_what_is_appended_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, examples: list[tuple[list[int], list[int]]], chunk: int
+) -> None:
+    examples = [([*source, 2], target) for source, target in examples]
+    store = make(tmp_path_factory.mktemp("store") / "ids", examples, symbols=70_000, chunk=chunk)
+    assert [(list(store.source(at)), list(store.target(at))) for at in range(len(store))] == examples
+    assert list(store.source_lengths) == [len(source) for source, _ in examples]
+    assert list(store.target_lengths) == [len(target) for _, target in examples]
+    assert [store.line(at) for at in range(len(store))] == list(range(10, 10 + len(examples)))
+
+
+@pytest.mark.parametrize(("symbols", "kind"), [(65_535, np.uint16), (65_536, np.uint32)])
+def test_ids_take_two_bytes_where_the_vocabulary_allows(tmp_path: Path, symbols: int, kind: type) -> None:
+    store = make(tmp_path / "ids", [([symbols - 1], [2])], symbols=symbols)
+    assert store.source(0).dtype == kind
+    assert list(store.source(0)) == [symbols - 1]
+
+
+@pytest.mark.parametrize("wrong", [100, -1, 65_540])
+def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path, wrong: int) -> None:
+    with pytest.raises(ModelError, match=f"id {wrong} lies outside the vocabulary of 100 symbols"):
+        make(tmp_path / "ids", [([wrong], [2])])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "ids"
+
+    def stop_half_way() -> None:
+        with StoreWriter(folder, symbols=9) as writer:
+            writer.append([[2]], [[2]], [1])
+            assert not folder.exists()
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        stop_half_way()
+    assert list(tmp_path.iterdir()) == []
+    make(folder, SMALL)
+    assert list(tmp_path.iterdir()) == [folder]
+    with pytest.raises(UsageError, match="exists already"):
+        StoreWriter(folder, symbols=9)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(SeqloomError, match="cannot write .*ids: No space left on device"):
+        make(tmp_path / "ids", SMALL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no example is left"):
+        make(tmp_path / "ids", [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cut_file_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "ids"
+    make(folder, SMALL)
+    path = folder / "target.ids"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(DataError, match=r"target\.ids has 12 bytes, not 14.*remove it"):
+        Store.open(folder)
+
+
+def test_a_flipped_bit_is_noticed_when_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "ids"
+    make(folder, SMALL)
+    path = folder / "source.ids"
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    Store.open(folder)
+    with pytest.raises(DataError, match=r"source\.ids: SHA-256"):
+        Store.open(folder, verify=True)
+
+
+@pytest.mark.parametrize("header", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "ids": "bogus"}'])
+def test_a_damaged_header_is_noticed(tmp_path: Path, header: str) -> None:
+    folder = tmp_path / "ids"
+    make(folder, SMALL)
+    (folder / HEADER).write_text(header)
+    with pytest.raises(DataError, match="no complete store of examples"):
+        Store.open(folder)
+
+
+def test_another_format_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "ids"
+    make(folder, SMALL)
+    header = json.loads((folder / HEADER).read_text())
+    (folder / HEADER).write_text(json.dumps({**header, "format": 7}))
+    with pytest.raises(DataError, match="has format 7, this version reads 1"):
+        Store.open(folder)
+    with pytest.raises(DataError, match="No such file"):
+        Store.open(tmp_path / "nowhere")
+
+
+def test_the_fingerprint_tells_contents_apart(tmp_path: Path) -> None:
+    prints = [
+        make(tmp_path / name, examples).fingerprint()
+        for name, examples in (("a", SMALL), ("b", SMALL), ("c", SMALL[:2]), ("d", [*SMALL[:2], ([98, 2], [2])]))
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
