@@ -1,0 +1,42 @@
+"""Perplexity by its definition."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.errors import DataError, UsageError
+from seqloom.metrics.perplexity import perplexity
+
+
+@given(st.integers(1, 100_000), st.integers(1, 10_000))
+def test_a_uniform_model_has_the_size_of_its_vocabulary(symbols: int, count: int) -> None:
+    found = perplexity(count * math.log(symbols), count)
+    assert found.value == pytest.approx(symbols, rel=1e-12)
+    assert found.bits == pytest.approx(math.log2(symbols), abs=1e-9)
+
+
+def test_a_worked_case() -> None:
+    """Probabilities ½, ¼ and ⅛: the geometric mean is ¼."""
+    nats = -sum(math.log(p) for p in (0.5, 0.25, 0.125))
+    assert perplexity(nats, 3).value == pytest.approx(4)
+    assert perplexity(0.0, 3).value == 1
+
+
+def test_the_unit_is_part_of_the_result() -> None:
+    """Six subwords that are three words: the same nats, another number."""
+    by_token, by_word = perplexity(12.0, 6), perplexity(12.0, 3, unit="word", has_end=False, unknown="counted")
+    assert by_word.value == pytest.approx(by_token.value**2)
+    assert by_word.signature == "unit:word|count:3|end:no|unknown:counted"
+    assert by_token.signature == "unit:token|count:6|end:yes|unknown:absent"
+
+
+def test_what_cannot_be_a_perplexity_is_refused() -> None:
+    with pytest.raises(DataError, match="there are 0 words to share 0 nats among"):
+        perplexity(0.0, 0, unit="word")
+    for wrong in (math.nan, -1.0):
+        with pytest.raises(UsageError, match=f"a cross-entropy of {wrong} nats over 5 tokens"):
+            perplexity(wrong, 5)
+    assert perplexity(math.inf, 5).value == math.inf
+    assert perplexity(1e6, 5).value == math.inf
