@@ -42,7 +42,11 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def run(
-        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, lengths: Int[Tensor, " batch"] | None = None
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         """Hidden states at every position, and the state after the last one of each row.
 
@@ -91,15 +95,9 @@ class LSTMCell(Cell):
         self.from_input, self.from_state = _gates(input_width, width, gates=4)
         nn.init.constant_(self.from_input.bias[width : 2 * width].detach(), forget_bias)
 
-    def forward(
-        self,
-        inputs: Float[Tensor, "rows inputs"],
-        hidden: Float[Tensor, "rows width"],
-        memory: Float[Tensor, "rows width"],
-    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
-        """(x, h, c) to (h', c')"""
-        hidden, memory = self.advance(self.project(inputs), (hidden, memory))
-        return hidden, memory
+    def forward(self, inputs: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
+        """x and (h, c) to (h', c')"""
+        return self.advance(self.project(inputs), state)
 
     def project(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows gates"]:
         projected: Tensor = self.from_input(inputs)
@@ -116,10 +114,14 @@ class LSTMCell(Cell):
         return hint.tanh(), hint
 
     def run(
-        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, lengths: Int[Tensor, " batch"] | None = None
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         if lengths is not None and len(lengths):
-            return self._run_packed(inputs, state, lengths)
+            return self._run_packed(inputs, state, lengths=lengths)
         weights, begin = _weights(self.from_input, self.from_state), [part[None] for part in state]
         # The kernel for CPUs keeps what its backward pass needs only when told that it trains.
         trains = torch.is_grad_enabled()
@@ -127,7 +129,7 @@ class LSTMCell(Cell):
         return outputs, (hidden[0], memory[0])
 
     def _run_packed(
-        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, lengths: Int[Tensor, " batch"]
+        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, *, lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         """The memory at the end of shorter rows is known to torch's slower kernel for packed sequences alone."""
         counted = lengths.clamp(min=1)  # which refuses a row of no positions
@@ -184,7 +186,11 @@ class GRUCell(Cell):
         return (hint.tanh(),)
 
     def run(
-        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, lengths: Int[Tensor, " batch"] | None = None
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         weights = _weights(self.from_input, self.from_state)
         outputs, hidden = torch.gru(inputs, state[0][None], weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)

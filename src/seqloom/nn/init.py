@@ -15,7 +15,7 @@ def seeded(seed: int) -> Iterator[None]:
     torch's layers draw their first weights from its global generator. This borrows it and gives it back.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         yield
 
 

@@ -21,11 +21,8 @@ def smoothed_cross_entropy(
     """Σ over tokens of −Σ_k q_k log p_k with p = softmax(W x + b), q = (1 − ε)·one-hot(target) + ε/symbols.
 
     The scores of all tokens would be by far the largest tensor of a small model. Here a few rows of them are
-    computed at a time and turned into their gradient in place,
-
-        ∂/∂score_k = p_k − q_k,
-
-    and the gradients of x, W and b are summed up at once, so the backward pass only scales them.
+    computed at a time, and with ∂/∂score_k = p_k − q_k the gradients of x, W and b are summed up at once, so the
+    backward pass only scales them.
     """
     total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return total
@@ -55,36 +52,40 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         smoothing: float,
     ) -> Tensor:
         needs_gradient = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
-        symbols = weight.shape[0]
-        rows = max(1, CHUNK_ELEMENTS // symbols)
-        total = features.new_zeros(())
+        share, hit = smoothing / weight.shape[0], 1 - smoothing
+        # What q contributes is linear in the scores, so it needs no pass over them: with s = W x + b,
+        # Σ_k q_k s_k = (1 − ε)·s_target + ε/symbols · Σ_k s_k, and Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k.
+        wanted_rows = weight.index_select(0, targets)
+        summed_weight, summed_features = weight.sum(0), features.sum(0)
+        total = -hit * torch.sum(features * wanted_rows) - share * torch.dot(summed_features, summed_weight)
+        if bias is not None:
+            total = total - hit * bias.index_select(0, targets).sum() - share * len(targets) * bias.sum()
         feature_gradient = torch.empty_like(features) if needs_gradient else None
         weight_gradient = torch.zeros_like(weight) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
+        rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
         for begin in range(0, len(targets), rows):
-            chunk = slice(begin, begin + rows)
-            some, wanted = features[chunk], targets[chunk, None]
+            some = features[begin : begin + rows]
             scores = F.linear(some, weight, bias)
             highest = scores.amax(1, keepdim=True)
-            wanted_scores = scores.gather(1, wanted).sum()
-            # −Σ_k q_k score_k, of which the smoothing part is over every symbol
-            total -= (1 - smoothing) * wanted_scores
-            if smoothing:
-                total -= smoothing / symbols * scores.sum()
-            probabilities = scores.sub_(highest).exp_()
-            normaliser = probabilities.sum(1, keepdim=True)
+            exponentials = scores.sub_(highest).exp_()
+            normaliser = exponentials.sum(1, keepdim=True)
             total += (normaliser.log() + highest).sum()
             if feature_gradient is None or weight_gradient is None:
                 continue
-            gradient = probabilities.div_(normaliser)
-            if smoothing:
-                gradient -= smoothing / symbols
-            gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, smoothing - 1))
-            torch.mm(gradient, weight, out=feature_gradient[chunk])
-            weight_gradient.addmm_(gradient.t(), some)
+            # p = exponentials / normaliser; the division is done on the short side of each product.
+            part = feature_gradient[begin : begin + rows]
+            torch.mm(exponentials, weight, out=part).div_(normaliser)
+            weight_gradient.addmm_(exponentials.t(), some / normaliser)
             if bias_gradient is not None:
-                bias_gradient += gradient.sum(0)
-        ctx.save_for_backward(feature_gradient, weight_gradient, bias_gradient)
+                bias_gradient.addmv_(exponentials.t(), normaliser.reciprocal().squeeze(1))
+        if feature_gradient is not None and weight_gradient is not None:
+            feature_gradient.sub_(share * summed_weight).sub_(wanted_rows, alpha=hit)
+            weight_gradient.sub_(share * summed_features).index_add_(0, targets, features, alpha=-hit)
+        if bias_gradient is not None:
+            bias_gradient.sub_(share * len(targets))
+            bias_gradient.index_add_(0, targets, torch.ones_like(features[:, 0]), alpha=-hit)
+        ctx.save_for_backward(feature_gradient, weight_gradient, bias_gradient)  # type: ignore[arg-type]
         return total
 
     @staticmethod

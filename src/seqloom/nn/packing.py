@@ -1,17 +1,29 @@
 """Packing: real tokens one after another, so that padding costs nothing outside attention.
 
-A padded batch is `[batch, longest, …]`; packed it is `[tokens, …]`, sentence after sentence. The two directions are
-each other's transpose, so each one's gradient is the other: a gather and a scatter, with no addition in either.
+A padded batch is `[batch, longest, …]`; packed it is `[tokens, …]`, sentence after sentence. Attention wants
+`[batch, heads, longest, size]`. Each way there and back is one gather, and so is its gradient, because a real token
+stands in exactly one place on either side: nothing has to be added up or filled in.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from seqloom.nn.masks import length_mask
+
+
+@dataclass(frozen=True)
+class Gathers:
+    """Row indices between `[tokens, parts, heads]` and `[parts, batch, heads, longest]`.
+
+    `there[padded row]` is a packed row (any one, for padding); `back[packed row]` is a padded row.
+    """
+
+    there: Int[Tensor, " padded"]
+    back: Int[Tensor, " packed"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +37,24 @@ class Packing:
     longest: int
     flat: Int[Tensor, " tokens"]
     positions: Int[Tensor, " tokens"]
+    _gathers: dict[tuple[int, int], Gathers] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_full(self) -> bool:
-        """No sentence is shorter than another: packing is only another view."""
+        """No sentence is shorter than another: there is no padding."""
         return self.flat.shape[0] == self.batch * self.longest
+
+    def mask(self) -> Bool[Tensor, "batch longest"]:
+        """True where a position holds a token."""
+        mask = torch.zeros(self.batch * self.longest, dtype=torch.bool, device=self.flat.device)
+        return mask.index_fill_(0, self.flat, True).view(self.batch, self.longest)
+
+    def gathers(self, parts: int, heads: int) -> Gathers:
+        """The indices for this many parts and heads, worked out once."""
+        known = self._gathers.get((parts, heads))
+        if known is None:
+            known = self._gathers[parts, heads] = _gathers(self, parts, heads)
+        return known
 
 
 def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:
@@ -45,48 +70,67 @@ def pack(padded: Tensor, packing: Packing) -> Tensor:
 
 
 def pack_features(padded: Float[Tensor, "batch longest width"], packing: Packing) -> Float[Tensor, "tokens width"]:
-    """The same with a gradient that scatters instead of adding."""
-    if packing.is_full:
-        return padded.flatten(0, 1)
-    packed: Tensor = _Pack.apply(padded, packing)  # type: ignore[no-untyped-call]
-    return packed
+    """`[batch, longest, width]` to `[tokens, width]`, with a gradient that gathers too."""
+    return join_heads(padded[:, None], packing)
 
 
-def pad_features(packed: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "batch longest width"]:
-    """`[tokens, width]` to `[batch, longest, width]`, zeros in the padding."""
-    if packing.is_full:
-        return packed.reshape(packing.batch, packing.longest, -1)
-    padded: Tensor = _Pad.apply(packed, packing)  # type: ignore[no-untyped-call]
-    return padded
+def split_heads(
+    packed: Float[Tensor, "tokens joined"], packing: Packing, *, parts: int, heads: int
+) -> Float[Tensor, "parts batch heads longest size"]:
+    """`[tokens, parts · heads · size]` to one padded `[batch, heads, longest, size]` per part.
+
+    Padding holds copies of some token: finite numbers, which a mask has to hide.
+    """
+    split: Tensor = _SplitHeads.apply(packed, packing, parts, heads)  # type: ignore[no-untyped-call]
+    return split
 
 
-def _scatter(packed: Tensor, packing: Packing) -> Tensor:
-    flat = packed.new_zeros(packing.batch * packing.longest, packed.shape[1])
-    flat.index_copy_(0, packing.flat, packed)
-    return flat.view(packing.batch, packing.longest, -1)
+def join_heads(split: Float[Tensor, "batch heads longest size"], packing: Packing) -> Float[Tensor, "tokens joined"]:
+    """`[batch, heads, longest, size]` to `[tokens, heads · size]`; padding is left out."""
+    joined: Tensor = _JoinHeads.apply(split, packing)  # type: ignore[no-untyped-call]
+    return joined
 
 
-def _gather(padded: Tensor, packing: Packing) -> Tensor:
-    return padded.reshape(packing.batch * packing.longest, -1).index_select(0, packing.flat)
+def _gathers(packing: Packing, parts: int, heads: int) -> Gathers:
+    device, tokens = packing.flat.device, len(packing.flat)
+    token_at = torch.zeros(packing.batch * packing.longest, dtype=torch.long, device=device)
+    token_at[packing.flat] = torch.arange(tokens, device=device)
+    part = torch.arange(parts, device=device)
+    head = torch.arange(heads, device=device)
+    row = (token_at.view(packing.batch, 1, packing.longest) * parts + part.view(-1, 1, 1, 1)) * heads
+    there = row + head.view(-1, 1)  # [parts, batch, heads, longest]
+    sentence, position = packing.flat // packing.longest, packing.flat % packing.longest
+    padded = (part[:, None] * packing.batch + sentence[:, None, None]) * heads + head
+    back = padded * packing.longest + position[:, None, None]  # [tokens, parts, heads]
+    return Gathers(there=there.flatten(), back=back.flatten())
 
 
-class _Pack(torch.autograd.Function):
+class _SplitHeads(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, padded: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing  # type: ignore[attr-defined]
-        return _gather(padded, packing)
+    def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
+        gathers = packing.gathers(parts, heads)
+        ctx.back, ctx.shape = gathers.back, packed.shape  # type: ignore[attr-defined]
+        rows = packed.reshape(len(packed) * parts * heads, -1).index_select(0, gathers.there)
+        return rows.view(parts, packing.batch, heads, packing.longest, -1)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        rows = gradient.reshape(-1, gradient.shape[-1]).index_select(0, ctx.back)  # type: ignore[attr-defined]
+        return rows.view(ctx.shape), None, None, None  # type: ignore[attr-defined]
+
+
+class _JoinHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, split: Tensor, packing: Packing) -> Tensor:
+        gathers = packing.gathers(1, split.shape[1])
+        ctx.packing, ctx.there, ctx.shape = packing, gathers.there, split.shape  # type: ignore[attr-defined]
+        rows = split.reshape(-1, split.shape[-1]).index_select(0, gathers.back)
+        return rows.view(len(packing.flat), -1)
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return _scatter(gradient, ctx.packing), None  # type: ignore[attr-defined]
-
-
-class _Pad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing  # type: ignore[attr-defined]
-        return _scatter(packed, packing)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return _gather(gradient, ctx.packing), None  # type: ignore[attr-defined]
+        shape: torch.Size = ctx.shape  # type: ignore[attr-defined]
+        packing: Packing = ctx.packing  # type: ignore[attr-defined]
+        rows = gradient.reshape(-1, shape[-1]).index_select(0, ctx.there).view(shape)  # type: ignore[attr-defined]
+        # A padded query has no gradient of its own; without this it would pass on a copy of another's.
+        return rows if packing.is_full else rows.mul_(packing.mask()[:, None, :, None]), None

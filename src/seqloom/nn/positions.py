@@ -1,7 +1,7 @@
 """Positions: how a model that sees a set learns that it is a sequence."""
 
 import math
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +22,16 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "positions width"]:
     code[:, 0::2] = angles.sin()
     code[:, 1::2] = angles[:, : width // 2].cos()
     return code.to(torch.get_default_dtype())
+
+
+class AbsolutePositions(Protocol):
+    """Tells each vector where it stands."""
+
+    def __call__(
+        self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
+    ) -> Float[Tensor, "tokens width"]:
+        """`positions` are all below `longest`."""
+        ...
 
 
 class SinusoidalPositions(nn.Module):

@@ -53,7 +53,7 @@ class Stack(nn.Module):
         finals = []
         for layer, cell in enumerate(self.cells):
             first = _nothing_read(cell, inputs) if state is None else state[layer]
-            inputs, final = cell.run(inputs if layer == 0 else self.dropout(inputs), first, lengths)
+            inputs, final = cell.run(inputs if layer == 0 else self.dropout(inputs), first, lengths=lengths)
             finals.append(final)
         return inputs, tuple(finals)
 

@@ -1,0 +1,376 @@
+"""The Transformer for translation (Vaswani et al., 2017).
+
+    encoder   x = √width · E[source] + position      each layer: self-attention, feed-forward
+    decoder   y = √width · E[previous] + position    each layer: causal self-attention, attention to x, feed-forward
+    output    P(next symbol) = softmax(W y)
+
+Every sublayer sits on a bypass with a layer norm before it (the default) or after it (the paper).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar, cast
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.core.config import Config
+from seqloom.core.stepping import Source, State, Step
+from seqloom.core.symbols import BEGIN, END
+from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
+from seqloom.nn.dropout import Dropout
+from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.init import seeded
+from seqloom.nn.masks import additive, length_mask
+from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, check_heads, slots_of
+from seqloom.nn.outputs import Output
+from seqloom.nn.packing import Packing, pack, packing_of
+from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
+from seqloom.nn.probe import listen
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+FIRST_ROOM = 32
+"""Positions a cache has room for at first; it doubles when they are used up."""
+
+
+class TransformerConfig(Config):
+    """An encoder-decoder Transformer."""
+
+    kind: Literal["transformer"] = "transformer"
+    """Names this model in a config file."""
+    width: int = Field(256, ge=2)
+    """Size of each token's vector."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; each takes width / heads numbers."""
+    encoder_layers: int = Field(3, ge=1)
+    """Layers of the encoder."""
+    decoder_layers: int = Field(3, ge=1)
+    """Layers of the decoder."""
+    feed_forward: int = Field(1024, ge=1)
+    """Inner size of the feed-forward blocks."""
+    activation: Activation = "relu"
+    """Between the two feed-forward layers: relu (the paper) or gelu."""
+    dropout_rate: float = Field(0.1, ge=0, lt=1)
+    """Share of numbers dropped from embeddings and from the output of each sublayer, in training."""
+    inner_dropout_rate: float = Field(0.0, ge=0, lt=1)
+    """Share of numbers dropped between the two feed-forward layers, in training."""
+    norm: NormPlace = "before"
+    """Layer norm before each sublayer (trains without much care) or after it (the paper)."""
+    final_norm: bool | None = None
+    """A last norm after each stack; left open, only where the layers have theirs before."""
+    positions: Literal["sinusoidal", "concatenated", "learned", "shaw", "bias", "none"] = "sinusoidal"
+    """sinusoidal (added, the paper), concatenated (joined and projected), learned (a row per position), shaw
+    (relative, on the keys), bias (relative, a number per head and distance) or none."""
+    longest: int = Field(512, ge=1)
+    """Rows of the table for learned positions; later positions share the last one."""
+    farthest: int = Field(16, ge=1)
+    """Distance at which shaw positions are clipped."""
+    tying: Tying = "all"
+    """Tables that are one: all (source, target, output), output (target, output) or none."""
+    output_projection: bool = True
+    """Whether the joined heads are mixed by a matrix W_O."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> "Transformer":
+        """A model with fresh weights drawn from `seed`."""
+        check_heads(self.width, self.heads)
+        with seeded(seed):
+            tables = tied_tables(symbols, self.width, self.tying)
+            encoder_layers = [
+                EncoderLayer(self._self_attention(), self._feed_forward(), self._bypass)
+                for _ in range(self.encoder_layers)
+            ]
+            decoder_layers = [
+                DecoderLayer(
+                    self._self_attention(),
+                    CrossAttention(self.width, self.heads, has_output=self.output_projection),
+                    self._feed_forward(),
+                    bypass=self._bypass,
+                )
+                for _ in range(self.decoder_layers)
+            ]
+            encoder = self._stack(tables.source, encoder_layers, is_causal=False)
+            decoder = self._stack(tables.target, decoder_layers, is_causal=True)
+            return Transformer(encoder, decoder, Output(tables.output))
+
+    def _stack(self, embedding: Embedding, layers: Sequence[Layer], *, is_causal: bool) -> "Stack[Layer]":
+        positions: AbsolutePositions = NoPositions()
+        if self.positions in ("sinusoidal", "concatenated"):
+            combine: Literal["add", "concat"] = "add" if self.positions == "sinusoidal" else "concat"
+            positions = SinusoidalPositions(self.width, combine=combine)
+        elif self.positions == "learned":
+            positions = LearnedPositions(self.width, positions=self.longest)
+        has_norm = self.norm == "before" if self.final_norm is None else self.final_norm
+        return Stack(
+            embedding,
+            positions,
+            layers,
+            bias=RelativeBias(self.heads, is_causal=is_causal) if self.positions == "bias" else None,
+            norm=nn.LayerNorm(self.width) if has_norm else nn.Identity(),
+            dropout_rate=self.dropout_rate,
+        )
+
+    def _self_attention(self) -> SelfAttention:
+        relative = None
+        if self.positions == "shaw":
+            relative = ShawKeys(self.width // self.heads, farthest=self.farthest)
+        return SelfAttention(self.width, self.heads, has_output=self.output_projection, relative=relative)
+
+    def _feed_forward(self) -> FeedForward:
+        return FeedForward(
+            self.width, self.feed_forward, activation=self.activation, dropout_rate=self.inner_dropout_rate
+        )
+
+    def _bypass(self) -> Residual:
+        return Residual(self.width, norm=self.norm, dropout_rate=self.dropout_rate)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each on its bypass."""
+
+    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, bypass: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.self = attention
+        self.feed_forward = feed_forward
+        self.around_self, self.around_feed_forward = bypass(), bypass()
+
+    def forward(
+        self, x: Float[Tensor, "tokens width"], packing: Packing, mask: Float[Tensor, "#batch #heads #queries keys"]
+    ) -> Float[Tensor, "tokens width"]:
+        x = self.around_self(x, lambda x: self.self(x, packing, mask=mask, is_causal=False))
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, feed-forward, each on its bypass."""
+
+    def __init__(
+        self,
+        attention: SelfAttention,
+        cross: CrossAttention,
+        feed_forward: FeedForward,
+        *,
+        bypass: Callable[[], Residual],
+    ) -> None:
+        super().__init__()
+        self.self = attention
+        self.cross = cross
+        self.feed_forward = feed_forward
+        self.around_self, self.around_cross, self.around_feed_forward = bypass(), bypass(), bypass()
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens width"],
+        packing: Packing,
+        *,
+        bias: Float[Tensor, "heads target target"] | None,
+        memory: KeyValues,
+        memory_mask: Float[Tensor, "#batch #heads #queries keys"],
+    ) -> Float[Tensor, "tokens width"]:
+        # Padding needs no mask here: it stands after the tokens, where a causal query never looks.
+        own = None if bias is None else bias[None]
+        x = self.around_self(x, lambda x: self.self(x, packing, mask=own, is_causal=bias is None))
+        x = self.around_cross(x, lambda x: self.cross(x, packing, memory, mask=memory_mask))
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+    def step(self, x: Float[Tensor, "rows width"], state: "Decoding", layer: int) -> Float[Tensor, "rows width"]:
+        """One position for every row; its key and value go into the cache."""
+        x = self.around_self(x, lambda x: self.self.step(x, state.caches[layer], state.position, bias=state.bias))
+        x = self.around_cross(x, lambda x: state.attend_to_memory(self.cross, x, layer))
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class Stack(nn.Module, Generic[Layer]):
+    """What stands around the layers of an encoder or decoder: embeddings and positions before, a norm after."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        positions: AbsolutePositions,
+        layers: Sequence[Layer],
+        *,
+        bias: RelativeBias | None,
+        norm: nn.Module,
+        dropout_rate: float,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.positions = positions
+        self.bias = bias
+        self.layers = cast("Sequence[Layer]", nn.ModuleList(layers))
+        self.norm = norm
+        self.dropout = Dropout(dropout_rate)
+
+    def embed(
+        self, ids: Int[Tensor, " tokens"], positions: Int[Tensor, " tokens"], *, longest: int
+    ) -> Float[Tensor, "tokens width"]:
+        """dropout(√width · E[id] + position)"""
+        vectors = self.embedding(ids) * math.sqrt(self.embedding.weight.shape[1])
+        embedded: Tensor = self.dropout(self.positions(vectors, positions, longest=longest))
+        return embedded
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
+
+    def __init__(self, encoder: "Stack[EncoderLayer]", decoder: "Stack[DecoderLayer]", output: Output) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.output = output
+
+    def forward(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens width"]:
+        """Features of the real target positions, sentence after sentence, from the symbols before each."""
+        memory, memory_packing, memory_mask = self.encode(source)
+        packing = packing_of(lengths, previous.shape[1])
+        x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
+        bias = self._causal_bias(packing.longest)
+        for layer in self.decoder.layers:
+            keys = layer.cross.key_values(memory, memory_packing)
+            x = layer(x, packing, bias=bias, memory=keys, memory_mask=memory_mask)
+        features: Tensor = self.decoder.norm(x)
+        return features
+
+    def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
+        """The memory (packed), where its tokens stand, and the mask that hides its padding."""
+        packing = packing_of(source.lengths, source.ids.shape[1])
+        x = self.encoder.embed(pack(source.ids, packing), packing.positions, longest=packing.longest)
+        # A sentence of no tokens may look at its first padding, which is zero: all −∞ would give NaN.
+        mask = additive(length_mask(source.lengths.clamp(min=1), packing.longest), x.dtype)[:, None, None]
+        attention_mask = mask
+        if self.encoder.bias is not None:
+            attention_mask = mask + self.encoder.bias(range(packing.longest), packing.longest)
+        for layer in self.encoder.layers:
+            x = layer(x, packing, attention_mask)
+        memory: Tensor = self.encoder.norm(x)
+        return memory, packing, mask
+
+    def stepper(self, *, attention: bool = False) -> "TransformerStepper":
+        """This model as the search sees it; with `attention`, each step tells where it looked in the source."""
+        return TransformerStepper(self, gives_attention=attention)
+
+    def _causal_bias(self, length: int) -> Float[Tensor, "heads target target"] | None:
+        if self.decoder.bias is None:
+            return None
+        bias: Tensor = self.decoder.bias(range(length), length)
+        return bias + bias.new_full((length, length), float("-inf")).triu(1)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder left, once per sentence: keys and values for each decoder layer, and the padding mask."""
+
+    layers: tuple[KeyValues, ...]
+    mask: Float[Tensor, "sentences one one source"]
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Where each row of a Transformer stands: its own keys and values so far, and its place in the shared memory.
+
+    `owners[row]` is the sentence of a row. The rows of one sentence are queries side by side in `slots`, so the
+    memory is never copied per row.
+    """
+
+    memory: Memory
+    owners: Int[Tensor, " rows"]
+    slots: Int[Tensor, " rows"]
+    most_slots: int
+    caches: tuple[KeyValues, ...]
+    position: int
+    bias: Float[Tensor, "#rows heads one keys"] | None = None
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
+        if len(rows) == len(self.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+            return self
+        owners = self.owners[rows]
+        slots, most_slots = slots_of(owners, len(self.memory.mask))
+        caches = tuple(self._select_cache(cache, rows) for cache in self.caches)
+        return replace(self, owners=owners, slots=slots, most_slots=most_slots, caches=caches)
+
+    def _select_cache(self, cache: KeyValues, rows: Int[Tensor, " picked"]) -> KeyValues:
+        """The rows of a cache up to the present position, with the same room to grow."""
+
+        def pick(kept: Tensor) -> Tensor:
+            picked = kept.new_empty(len(rows), *kept.shape[1:])
+            picked[:, :, : self.position] = kept[:, :, : self.position].index_select(0, rows)
+            return picked
+
+        return KeyValues(pick(cache.keys), pick(cache.values))
+
+    def with_room(self) -> "Decoding":
+        """The same state, its caches twice as long if they are full."""
+        room = self.caches[0].keys.shape[2]
+        if self.position < room:
+            return self
+
+        def grow(kept: Tensor) -> Tensor:
+            longer = kept.new_empty(*kept.shape[:2], 2 * room, kept.shape[3])
+            longer[:, :, :room] = kept
+            return longer
+
+        return replace(self, caches=tuple(KeyValues(grow(each.keys), grow(each.values)) for each in self.caches))
+
+    def attend_to_memory(
+        self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
+    ) -> Float[Tensor, "rows width"]:
+        """The rows of each sentence look at its memory, as so many queries of one attention."""
+        memory, sentences = self.memory.layers[layer], len(self.memory.mask)
+        packing = Packing(sentences, self.most_slots, self.owners * self.most_slots + self.slots, self.slots)
+        attended: Tensor = cross(x, packing, memory, mask=self.memory.mask)
+        return attended
+
+
+class TransformerStepper:
+    """Decodes a Transformer with caches: one position at a time, rows side by side."""
+
+    begin = BEGIN
+    end = END
+
+    def __init__(self, model: Transformer, *, gives_attention: bool) -> None:
+        self.model = model
+        self.gives_attention = gives_attention
+
+    def start(self, source: Source) -> Decoding:
+        decoder = self.model.decoder
+        sentences = len(source.lengths)
+        memory, packing, mask = self.model.encode(source)
+        layers = tuple(layer.cross.key_values(memory, packing) for layer in decoder.layers)
+        shape = (sentences, layers[0].keys.shape[1], FIRST_ROOM, layers[0].keys.shape[3])
+        caches = tuple(KeyValues(memory.new_empty(shape), memory.new_empty(shape)) for _ in decoder.layers)
+        rows = torch.arange(sentences, device=source.ids.device)
+        return Decoding(
+            memory=Memory(layers, mask),
+            owners=rows,
+            slots=torch.zeros_like(rows),
+            most_slots=min(1, sentences),
+            caches=caches,
+            position=0,
+        )
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, Decoding)
+        decoder, position = self.model.decoder, state.position
+        state = state.with_room()
+        if decoder.bias is not None:
+            state = replace(state, bias=decoder.bias(range(position, position + 1), position + 1)[None])
+        x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)
+        attention = None
+        for number, layer in enumerate(decoder.layers):
+            if self.gives_attention and number == len(decoder.layers) - 1:
+                with listen(layer.cross, "weights") as trace:
+                    x = layer.step(x, state, number)
+                # [sentences, heads, slots, source] to [rows, source], the mean over heads
+                attention = trace["weights"][0].mean(1)[state.owners, state.slots]
+            else:
+                x = layer.step(x, state, number)
+        log_probs = self.model.output.log_probs(decoder.norm(x))
+        return Step(log_probs, replace(state, position=position + 1), attention=attention)

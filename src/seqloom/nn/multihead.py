@@ -1,0 +1,195 @@
+"""Multi-head attention (Vaswani et al., 2017) over packed batches in training and over caches in decoding.
+
+    head_h = softmax(Q_h K_hᵀ / √d + mask) V_h        d = width / heads
+    output = W_O [head_1; …; head_heads]
+
+Each score q·k sums d products of unit variance, hence the √d. Masks are added as 0 and −∞ before the softmax.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.core.errors import ConfigError
+from seqloom.nn.init import xavier_uniform
+from seqloom.nn.packing import Packing, join_heads, split_heads
+from seqloom.nn.probe import Probe
+
+SHORT = 96
+"""Keys up to which two batched products beat the fused kernel on a processor: its set-up costs more than it saves."""
+
+
+def attend(
+    query: Float[Tensor, "batch heads queries size"],
+    key: Float[Tensor, "batch heads keys size"],
+    value: Float[Tensor, "batch heads keys size"],
+    *,
+    mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+    is_causal: bool,
+    weights: Probe,
+) -> Float[Tensor, "batch heads queries size"]:
+    """softmax(Q Kᵀ / √size + mask) V by torch's fused kernel, or product by product.
+
+    The latter where it is faster, and wherever somebody listens to the weights.
+    """
+    is_short = key.device.type == "cpu" and key.shape[2] <= SHORT
+    if not (is_short or weights.is_heard):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=is_causal)
+    scores = torch.matmul(query, key.transpose(-1, -2)).mul_(1 / math.sqrt(query.shape[-1]))
+    if mask is not None:
+        scores = scores + mask
+    if is_causal:
+        scores = scores + scores.new_full(scores.shape[-2:], float("-inf")).triu_(1)
+    shares: Tensor = weights(scores.softmax(-1))
+    return torch.matmul(shares, value)
+
+
+class ShawKeys(nn.Module):
+    """Relative positions on the key side (Shaw et al., 2018): score[t, s] = q_t · (k_s + a[s − t]) / √size.
+
+    Distances are clipped to ±`farthest`. The second term is returned as a bias for the scores, all heads sharing `a`.
+    """
+
+    def __init__(self, size: int, *, farthest: int) -> None:
+        super().__init__()
+        self.farthest = farthest
+        self.weight = nn.Parameter(torch.empty(2 * farthest + 1, size))
+        nn.init.normal_(self.weight, std=size**-0.5)
+
+    def forward(
+        self, query: Float[Tensor, "batch heads queries size"], *, first: int, keys: int
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """The bias of queries that stand at `first`, `first + 1`, … against keys 0 … keys − 1."""
+        at = torch.arange(first, first + query.shape[2], device=query.device)
+        distance = torch.arange(keys, device=query.device)[None, :] - at[:, None]
+        column = distance.clamp(-self.farthest, self.farthest) + self.farthest
+        by_distance = query @ self.weight.t() / math.sqrt(query.shape[-1])
+        return by_distance.gather(-1, column.expand(*query.shape[:2], -1, -1))
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Keys and values a query may look at: [rows, heads, positions, size] each."""
+
+    keys: Float[Tensor, "rows heads positions size"]
+    values: Float[Tensor, "rows heads positions size"]
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values from the same sequence, by one fused matrix."""
+
+    def __init__(self, width: int, heads: int, *, has_output: bool = True, relative: ShawKeys | None = None) -> None:
+        super().__init__()
+        check_heads(width, heads)
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width) if has_output else nn.Identity()
+        self.relative = relative
+        self.weights = Probe()
+        xavier_uniform(self.qkv.weight, parts=3)
+        nn.init.zeros_(self.qkv.bias)
+        reset_output(self.output)
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens width"],
+        packing: Packing,
+        *,
+        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+        is_causal: bool,
+    ) -> Float[Tensor, "tokens width"]:
+        query, key, value = split_heads(self.qkv(x), packing, parts=3, heads=self.heads).unbind(0)
+        if self.relative is not None:
+            bias = self.relative(query, first=0, keys=packing.longest)
+            if is_causal:
+                future = bias.new_full((packing.longest, packing.longest), float("-inf")).triu(1)
+                bias, is_causal = bias + future, False
+            mask = bias if mask is None else bias + mask
+        mixed = attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights)
+        attended: Tensor = self.output(join_heads(mixed, packing))
+        return attended
+
+    def step(
+        self,
+        x: Float[Tensor, "rows width"],
+        cache: KeyValues,
+        position: int,
+        *,
+        bias: Float[Tensor, "#rows heads one keys"] | None,
+    ) -> Float[Tensor, "rows width"]:
+        """One more position: writes its key and value into the cache, then looks at all up to itself."""
+        query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)
+        cache.keys[:, :, position] = key
+        cache.values[:, :, position] = value
+        keys, values = cache.keys[:, :, : position + 1], cache.values[:, :, : position + 1]
+        query = query[:, :, None]
+        if self.relative is not None:
+            relative = self.relative(query, first=position, keys=position + 1)
+            bias = relative if bias is None else bias + relative
+        mixed = attend(query, keys, values, mask=bias, is_causal=False, weights=self.weights)
+        attended: Tensor = self.output(mixed.flatten(1))
+        return attended
+
+
+class CrossAttention(nn.Module):
+    """Queries from one sequence, keys and values from another, the memory."""
+
+    def __init__(self, width: int, heads: int, *, has_output: bool = True) -> None:
+        super().__init__()
+        check_heads(width, heads)
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.memory = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width) if has_output else nn.Identity()
+        self.weights = Probe()
+        xavier_uniform(self.query.weight)
+        xavier_uniform(self.memory.weight, parts=2)
+        nn.init.zeros_(self.query.bias)
+        nn.init.zeros_(self.memory.bias)
+        reset_output(self.output)
+
+    def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
+        """Keys and values of a memory: computed once, looked at by every query."""
+        keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads).unbind(0)
+        return KeyValues(keys, values)
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens width"],
+        packing: Packing,
+        memory: KeyValues,
+        *,
+        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+    ) -> Float[Tensor, "tokens width"]:
+        query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]
+        mixed = attend(query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights)
+        attended: Tensor = self.output(join_heads(mixed, packing))
+        return attended
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Each head takes an equal share of the width."""
+    if heads < 1 or width % heads:
+        fits = [number for number in range(1, width + 1) if width % number == 0 and number <= 2 * max(heads, 1)]
+        raise ConfigError(f"width {width} cannot be shared by {heads} heads; numbers of heads that fit: {fits}")
+
+
+def reset_output(output: nn.Module) -> None:
+    """First weights of an output projection, where there is one."""
+    if isinstance(output, nn.Linear):
+        xavier_uniform(output.weight)
+        nn.init.zeros_(output.bias)
+
+
+def slots_of(owners: Int[Tensor, " rows"], sentences: int) -> tuple[Int[Tensor, " rows"], int]:
+    """A place for each row among the rows of its sentence, and the largest number of rows a sentence has."""
+    counts = torch.bincount(owners, minlength=sentences)
+    order = torch.argsort(owners, stable=True)
+    begins = counts.cumsum(0) - counts
+    slots = torch.empty_like(owners)
+    slots[order] = torch.arange(len(owners), device=owners.device) - begins[owners[order]]
+    return slots, int(counts.max()) if len(owners) else 0
