@@ -13,7 +13,7 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Step
 from seqloom.search.scores import LengthNormalisation, LengthNormalised, length_penalty, score_of
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import top_symbols
+from seqloom.search.top import MANY, top_symbols, topk_by_blocks
 
 KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "gnmt")
 lengths = st.integers(1, 500)
@@ -62,6 +62,22 @@ def test_top_symbols_are_those_of_a_stable_sort(values: list[list[int]], best: i
     assert torch.equal(top.log_probs, expected[:, :best])
     allowed = top.log_probs.isfinite()
     assert torch.equal(top.symbols[allowed], columns[:, :best][allowed])
+
+
+@pytest.mark.parametrize("columns", [64, 65, 200, MANY, MANY + 63])
+@pytest.mark.parametrize("best", [1, 2, 5, 64])
+def test_topk_by_blocks_equals_topk(columns: int, best: int) -> None:
+    values = torch.randn(7, columns).masked_fill(torch.rand(7, columns) < 0.5, float("-inf"))
+    found, places = topk_by_blocks(values, best)
+    assert torch.equal(found, values.topk(best, dim=1).values)
+    assert torch.equal(values.gather(1, places), found)
+    assert all(len(set(row)) == best for row in places.tolist())
+
+
+def test_ties_among_many_symbols_go_to_the_lower_symbol() -> None:
+    values = torch.randint(3, (5, 3 * MANY)).double()
+    top = top_symbols(Step(values, Unused()), 4)
+    assert torch.equal(top.symbols, values.sort(dim=1, descending=True, stable=True).indices[:, :4])
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(-2, 0), min_size=6, max_size=6))

@@ -13,6 +13,7 @@ hypotheses without an end are returned after the finished ones, marked as such.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,8 +57,7 @@ def beam_search(stepper: Stepper, source: Source, settings: SearchConfig) -> lis
     return [sentence.hypotheses(attention, widths[sentence.number]) for sentence in sentences]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A live hypothesis (by its row in the batch and its place in the sentence) with one symbol more."""
 
     row: int

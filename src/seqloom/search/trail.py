@@ -1,7 +1,7 @@
 """The way a row came: links from symbol to symbol, shared by all hypotheses that begin alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,7 @@ from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import Score, score_of
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(NamedTuple):  # a tuple, because one is made for each row at each step
     """One symbol after those of `before`. `row` is the row whose step gave it; `log_prob` is that of the whole way.
 
     What no live hypothesis links to is freed by itself, so the memory is that of the hypotheses, not of the search.
