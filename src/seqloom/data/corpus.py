@@ -1,0 +1,231 @@
+"""Parallel corpora: restartable readers over pairs of files or TSV files, checked before anything slow begins."""
+
+import hashlib
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Num
+
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.files import LineReader, read_lines
+
+Part = tuple[Path, ...]
+"""A source file and a target file, or one TSV file."""
+
+_BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\r")
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
+_TWO_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+_NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg", "tgt", "ref", "hyp", "out"})
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence pair; `number` counts from 1 over the whole corpus, `file` is the part it stands in."""
+
+    number: int
+    file: int
+    source: str
+    target: str
+
+
+def open_corpus(paths: Sequence[Path], *, encoding: str = "utf-8") -> "ParallelCorpus":
+    """The corpus of `[a.de, a.en]`, of several such pairs one after another, or of TSV files."""
+    tables = [path for path in paths if _bare_name(path).endswith(".tsv")]
+    if paths and len(tables) == len(paths):
+        return ParallelCorpus([(path,) for path in paths], encoding=encoding)
+    if tables:
+        raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
+    if len(paths) == 0 or len(paths) % 2:
+        names = ", ".join(map(str, paths)) or "nothing"
+        raise UsageError(f"a source file and a target file are needed, or one .tsv file with both; given: {names}")
+    pairs = list(zip(paths[::2], paths[1::2], strict=True))
+    for source, target in pairs:
+        if source.exists() and target.exists() and source.samefile(target):
+            raise UsageError(f"{source} is given as source and as target; name the file of the other language")
+    return ParallelCorpus(pairs, encoding=encoding)
+
+
+def languages_from(paths: Sequence[Path]) -> tuple[str, str] | None:
+    """Source and target language by the names of the files: `train.de.gz train.en.gz` or `train.de-en.tsv`.
+
+    None where a name has no such ending, or two parts disagree.
+    """
+    names = [_bare_name(path).rsplit("/", 1)[-1] for path in paths]
+    found: set[tuple[str, str] | None] = set()
+    if all(name.endswith(".tsv") for name in names):
+        for name in names:
+            both = _TWO_LANGUAGES.fullmatch(name.removesuffix(".tsv").rpartition(".")[2])
+            found.add((both[1], both[2]) if both else None)
+    elif len(names) % 2 == 0:
+        for source, target in zip(names[::2], names[1::2], strict=True):
+            one, other = _language(source), _language(target)
+            found.add((one, other) if one and other else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _bare_name(path: Path) -> str:
+    return path.name.removesuffix(".gz")
+
+
+def _language(name: str) -> str | None:
+    ending = name.removesuffix(".txt").rpartition(".")[2]
+    is_language = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
+    return ending if is_language else None
+
+
+class ParallelCorpus:
+    """Sentence pairs in files. Each iteration starts again at the first line.
+
+    All files are read once when it is made: their lines are counted, their columns checked, their text hashed.
+    """
+
+    notices: tuple[str, ...]
+    """What was tacitly put right while reading, a sentence each."""
+
+    def __init__(self, parts: Sequence[Part], *, encoding: str = "utf-8") -> None:
+        self.parts, self.encoding = tuple(parts), encoding
+        checks: list[_Check] = []
+        problems: list[Problem] = []
+        for part in self.parts:
+            try:
+                checks.append(_check(part, encoding))
+            except DataError as error:
+                problems += error.problems or [Problem(str(error))]
+        if problems:
+            raise DataError(problems=problems)
+        self._counts = [check.lines for check in checks]
+        self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
+        self.notices = tuple(notice for check in checks for notice in check.notices)
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return sum(self._counts)
+
+    def __iter__(self) -> Iterator[Line]:
+        return self.seek(1)
+
+    def seek(self, number: int) -> Iterator[Line]:
+        """The lines from this number on."""
+        before = 0
+        for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
+            skipped = max(0, number - 1 - before)
+            if skipped < count:
+                pairs = islice(_pairs(part, self.encoding), skipped, None)
+                for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
+                    yield Line(at, file, source, target)
+            before += count
+
+    def place(self, number: int) -> str:
+        """Where a line stands, for messages: `train.de:17`."""
+        for part, count in zip(self.parts, self._counts, strict=True):
+            if number <= count:
+                return f"{part[0]}:{number}"
+            number -= count
+        raise IndexError(f"the corpus has {len(self)} lines; there is none beyond")
+
+    def fingerprint(self) -> str:
+        """A hash of the text of both sides: the same whether it is compressed or not, in pairs or tables."""
+        return self._digest
+
+
+@dataclass(frozen=True)
+class _Check:
+    lines: int
+    digest: bytes
+    notices: tuple[str, ...]
+
+
+def _pairs(part: Part, encoding: str) -> Iterator[tuple[str, str]]:
+    try:
+        if len(part) == 1:
+            for line in read_lines(part[0], encoding):
+                source, target = line.split("\t")
+                yield source, target
+        else:
+            yield from zip(*(read_lines(path, encoding) for path in part), strict=True)
+    except ValueError as error:
+        raise DataError(f"{' or '.join(map(str, part))} has changed since it was checked; start again") from error
+
+
+def _check(part: Part, encoding: str) -> _Check:
+    readers = [LineReader(path, encoding) for path in part]
+    lines, digest = _check_table(readers[0], part[0]) if len(part) == 1 else _check_pair(readers, part, encoding)
+    notices = []
+    for reader, path in zip(readers, part, strict=True):
+        if reader.had_mark:
+            notices.append(f"{path}: the byte-order mark at the start was left out")
+        if reader.had_carriage_returns:
+            notices.append(f"{path}: carriage returns at the ends of lines were left out")
+    return _Check(lines, digest, tuple(notices))
+
+
+def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
+    digest, problems = hashlib.sha256(), []
+    for number, line in enumerate(reader, start=1):
+        columns = line.count("\t") + 1
+        if columns != 2:
+            found = f"{columns} column" + ("s" if columns > 1 else "")
+            problems.append(Problem(f"{found}, expected source, tab, target", str(path), number))
+        digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
+    if problems:
+        raise DataError(problems=problems)
+    if reader.lines == 0:
+        raise _empty(path)
+    return reader.lines, digest.digest()
+
+
+def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tuple[int, bytes]:
+    digest, lengths = hashlib.sha256(), (array("l"), array("l"))
+    for source, target in zip_longest(*readers):
+        if source is not None and target is not None:
+            digest.update(f"{source}\t{target}\n".encode("utf-8", "surrogatepass"))
+            lengths[0].append(len(source))
+            lengths[1].append(len(target))
+    for reader, path in zip(readers, part, strict=True):
+        if reader.lines == 0:
+            raise _empty(path)
+    one, other = (reader.lines for reader in readers)
+    if one != other:
+        drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
+        raise _unequal(part, (one, other), drift, encoding)
+    return one, digest.digest()
+
+
+def _empty(path: Path) -> DataError:
+    return DataError(problems=[Problem("empty, expected at least one line", str(path))])
+
+
+def _unequal(part: Part, counts: tuple[int, int], drift: int | None, encoding: str) -> DataError:
+    sentences = [
+        f"{part[0]} has {counts[0]:,} lines, but {part[1]} has {counts[1]:,}; line n of one must translate line n"
+    ]
+    if drift is not None:
+        sentences.append(f"the lengths stop matching near line {drift:,}: look for a line too many or too few there")
+    else:
+        longer = part[0] if counts[0] > counts[1] else part[1]
+        sentences.append(f"the lengths match up to line {min(counts):,}: {longer} seems to go on after the end")
+    for path in part:
+        breaks = sum(line.count(mark) for line in read_lines(path, encoding) for mark in _BREAKS)
+        if breaks:
+            sentences.append(
+                f"{path} holds {breaks:,} characters such as U+2028 that some tools take for line ends; only LF is one"
+            )
+    return DataError(problems=[Problem("; ".join(sentences))])
+
+
+def _drift(source: Num[np.ndarray, " lines"], target: Num[np.ndarray, " lines"]) -> int | None:
+    """The line after which lengths no longer match, by the lowest point of a cumulative sum; None if they always do.
+
+    r_i = log((source_i + 1) / (target_i + 1)), d_i = |r_i − median r|, S_k = Σ_{i≤k} (d_i − mean d)
+    """
+    ratios = np.log((source + 1) / (target + 1))
+    distances = np.abs(ratios - np.median(ratios))
+    last = int(np.argmin(np.cumsum(distances - distances.mean())))
+    before, after = distances[: last + 1], distances[last + 1 :]
+    is_clear = len(after) >= 5 and after.mean() > 1.5 * before.mean() + 0.05
+    return last + 2 if is_clear else None
