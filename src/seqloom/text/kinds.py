@@ -1,0 +1,240 @@
+"""The four ways to cut a normalised text into pieces, each with its stored form."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Literal, Protocol
+
+import sentencepiece
+from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Tokenizer as FastTokenizer
+
+from seqloom.core.errors import ModelError
+from seqloom.core.symbols import RESERVED, UNKNOWN
+from seqloom.text.marks import (
+    BYTE_PIECES,
+    SPACE,
+    UNKNOWN_SIGN,
+    UNSPACED,
+    join_words,
+    mark_spaces,
+    show_spaces,
+    split_chunks,
+    split_words,
+)
+from seqloom.text.vocabulary import Vocabulary
+
+Segmentation = Literal["words", "spaces"]
+
+
+class Kind(Protocol):
+    """What a tokeniser needs from a way to cut: ids for texts, a text for ids, and bytes to store."""
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """All pieces in the order of their ids, the reserved ones first."""
+        ...
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of normalised texts."""
+        ...
+
+    def join(self, ids: Sequence[int]) -> str:
+        """The text of ids; reserved ones are left out, but `<unk>` is shown."""
+        ...
+
+    def to_bytes(self) -> bytes:
+        """The content of the file from which this kind is made again."""
+        ...
+
+
+# --- words and characters --------------------------------------------------------------------------------------------
+
+
+class Words:
+    """Whole words, from a vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary, *, segmentation: Segmentation) -> None:
+        self.vocabulary = vocabulary
+        self.pieces = tuple(vocabulary)
+        self._cut = word_cutter(segmentation)
+        self._paste = join_words if segmentation == "words" else " ".join
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.vocabulary.encode(self._cut(text)) for text in texts]
+
+    def join(self, ids: Sequence[int]) -> str:
+        shown = [UNKNOWN_SIGN if number == UNKNOWN else self.pieces[number] for number in ids if number >= UNKNOWN]
+        return self._paste(shown)
+
+    def to_bytes(self) -> bytes:
+        return self.vocabulary.to_text().encode("utf-8")
+
+
+def word_cutter(segmentation: Segmentation) -> Callable[[str], list[str]]:
+    """The function that cuts a normalised text into words."""
+    return split_words if segmentation == "words" else str.split
+
+
+class Characters:
+    """Single characters, from a vocabulary; those that it lacks are spelled in bytes where it has byte pieces."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.pieces = tuple(vocabulary)
+        self._table = _byte_table(self.pieces)
+        self._first_byte = vocabulary.id_of(BYTE_PIECES[0])
+        self._has_bytes = self._first_byte != UNKNOWN
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._segment(mark_spaces(text, has_start=False)) for text in texts]
+
+    def _segment(self, marked: str) -> list[int]:
+        ids = self.vocabulary.encode(marked)
+        if not self._has_bytes or UNKNOWN not in ids:
+            return ids
+        spelled = (
+            [number] if number != UNKNOWN else self._spell(character)
+            for number, character in zip(ids, marked, strict=True)
+        )
+        return list(chain.from_iterable(spelled))
+
+    def _spell(self, character: str) -> list[int]:
+        return [self._first_byte + byte for byte in character.encode("utf-8")]
+
+    def join(self, ids: Sequence[int]) -> str:
+        return show_spaces(_join_bytes(self._table, ids), has_start=False)
+
+    def to_bytes(self) -> bytes:
+        return self.vocabulary.to_text().encode("utf-8")
+
+
+# --- subwords --------------------------------------------------------------------------------------------------------
+
+
+class BytePairs:
+    """Byte-pair encoding (Sennrich et al., 2016): characters, joined by the merges that were learned, in their order.
+
+    Merges stay inside a word with its apostrophes, a digit, a mark with its repetitions, or a run of a script without
+    spaces; ▁ goes with the word after it, but stands alone before such a script.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._fast = FastTokenizer.from_str(content.decode("utf-8"))
+        if self._fast.get_added_tokens_decoder():
+            raise ModelError("it declares special tokens, which would then be found in ordinary text")
+        ids = self._fast.get_vocab()
+        self.pieces: tuple[str, ...] = tuple(sorted(ids, key=ids.__getitem__))
+        self._table = _byte_table(self.pieces)
+        self._chunks = ChunkCache(self._encode)
+
+    @staticmethod
+    def from_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> "BytePairs":
+        """Pieces in the order of their ids, and which two of them are joined first."""
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        model = models.BPE(ids, list(merges), unk_token=RESERVED[UNKNOWN], byte_fallback=BYTE_PIECES[0] in ids)
+        # No special tokens are declared: what a text says is never taken for a reserved symbol.
+        fast = FastTokenizer(model)
+        fast.pre_tokenizer = pre_tokenizer()
+        return BytePairs(fast.to_str().encode("utf-8"))
+
+    def _encode(self, chunks: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._fast.encode_batch_fast(chunks, add_special_tokens=False)]
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._chunks.segment(texts)
+
+    def join(self, ids: Sequence[int]) -> str:
+        return show_spaces(_join_bytes(self._table, ids))
+
+    def to_bytes(self) -> bytes:
+        return self._content
+
+
+def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
+    """Where byte pairs may not be joined: at the borders of words, digits, marks and scripts."""
+    unspaced = rf"[[\p{{L}}\p{{M}}]&&[{UNSPACED}]]"
+    # The zero-width joiners stand inside words of Persian and of Indian languages.
+    letter = rf"[[\p{{L}}\p{{M}}\u200c\u200d]&&[^{UNSPACED}]]"
+    # An apostrophe stays in its word, so that the text decides where l'homme and dog's fall apart.
+    word = rf"{SPACE}?{letter}+(?:['’]{letter}+)*"
+    mark = rf"{SPACE}?([^\p{{L}}\p{{M}}\p{{N}}{SPACE}])\1*"
+    pattern = rf"{unspaced}+|{word}|{SPACE}?\p{{N}}|{mark}|{SPACE}"
+    return pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+
+
+class Unigram:
+    """The unigram language model (Kudo, 2018): of all ways to cut a word, the one whose pieces are likeliest."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        size = self._processor.get_piece_size()
+        self.pieces: tuple[str, ...] = tuple(self._processor.id_to_piece(list(range(size))))
+        self._table = _byte_table(self.pieces)
+        self._chunks = ChunkCache(self._encode)
+
+    def _encode(self, chunks: list[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._processor.encode(chunks, num_threads=1)
+        return ids
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._chunks.segment(texts)
+
+    def join(self, ids: Sequence[int]) -> str:
+        return show_spaces(_join_bytes(self._table, ids))
+
+    def to_bytes(self) -> bytes:
+        return self._content
+
+
+class ChunkCache:
+    """Ids of texts from ids of their chunks, most of which are words that were met before."""
+
+    entries = 1 << 17
+    """Chunks kept before the memory is started anew: a few tens of megabytes."""
+    longest = 64
+    """Characters up to which a chunk is worth remembering."""
+
+    def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
+        self._encode = encode
+        self._known: dict[str, list[int]] = {}
+
+    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        # Another thread may start the memory anew meanwhile; the dictionary in hand stays complete for us.
+        known = self._known
+        chunked = [split_chunks(mark_spaces(text)) for text in texts]
+        unseen = list(dict.fromkeys(chunk for chunks in chunked for chunk in chunks if chunk not in known))
+        fresh = dict(zip(unseen, self._encode(unseen), strict=True)) if unseen else {}
+        ids = [_chain(fresh[chunk] if chunk in fresh else known[chunk] for chunk in chunks) for chunks in chunked]
+        self._remember(fresh)
+        return ids
+
+    def _remember(self, fresh: dict[str, list[int]]) -> None:
+        short = {chunk: ids for chunk, ids in fresh.items() if len(chunk) <= self.longest}
+        if len(self._known) + len(short) <= self.entries:
+            self._known.update(short)
+        elif short:
+            self._known = short if len(short) <= self.entries else {}
+
+
+def _chain(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+# --- from ids to text ------------------------------------------------------------------------------------------------
+
+
+def _byte_table(pieces: Sequence[str]) -> list[bytes]:
+    """What each id stands for in UTF-8: a byte for byte pieces, nothing for reserved symbols but `<unk>`."""
+    spelled = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
+    table = [spelled.get(piece) or piece.encode("utf-8") for piece in pieces]
+    table[: len(RESERVED)] = [b""] * len(RESERVED)
+    table[UNKNOWN] = UNKNOWN_SIGN.encode("utf-8")
+    return table
+
+
+def _join_bytes(table: Sequence[bytes], ids: Sequence[int]) -> str:
+    # A model can put byte pieces together that are no UTF-8; such bytes become U+FFFD.
+    return b"".join([table[number] for number in ids]).decode("utf-8", errors="replace")
