@@ -284,7 +284,7 @@ def test_a_language_called_no_needs_no_quotes() -> None:
 def test_settings_are_frozen_strict_and_closed() -> None:
     run = Run(seed=3)
     with pytest.raises(ValidationError, match="frozen"):
-        run.seed = 4
+        run.seed = 4  # type: ignore[misc]
     with pytest.raises(ValidationError, match="valid integer"):
         Run(seed="3")  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="Extra inputs"):

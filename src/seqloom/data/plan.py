@@ -13,9 +13,9 @@ Lengths = Integer[np.ndarray, " examples"]
 Indices = Int64[np.ndarray, " batch"]
 
 NOISE = 1.0
-"""How far, in tokens, the second sort key is shaken each epoch. On the 29,000 pairs of Multi30k at 4,096 tokens a
-batch, 1 leaves a pair 35 % of the companions of its last batch and real tokens fill 96 % of the places; 0 would leave
-51 % and fill 97 %. Shaking the first key as much would fill 85 % and make a sixth more batches."""
+"""How far, in tokens, the second sort key is shaken each epoch. On the 29,000 pairs of Multi30k (1.2 tokens a word,
+4,096 tokens a batch) 1 leaves a pair 31 % of the companions of its last batch, and real tokens fill 96 % of the places
+in 113 batches, of at least 112; 0 would leave 45 % and fill 97 %. Shaking the first key as well would fill 91 %."""
 
 
 class BatchPlan:
