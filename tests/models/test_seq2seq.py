@@ -1,6 +1,7 @@
 """The recurrent encoder-decoder: laws of stepping, padding, gradients, counts, and a task it must learn."""
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -236,7 +237,7 @@ def test_an_empty_batch_has_no_features(cell: str, input_feeding: bool) -> None:
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()),
 )
-def test_learns_to_reverse(settings: dict[str, object]) -> None:
+def test_learns_to_reverse_and_looks_where_it_reads(settings: dict[str, object]) -> None:
     """Greedy decoding turns every unseen sentence round after a few seconds of training."""
     symbols = Symbols(source=14, target=14, is_shared=True)
     model = config(
@@ -259,6 +260,22 @@ def test_learns_to_reverse(settings: dict[str, object]) -> None:
     source, labels, lengths = reversals(torch.Generator().manual_seed(2), rows=100)
     wanted_rows = [row[:length].tolist() for row, length in zip(labels, lengths.tolist(), strict=True)]
     assert greedy(model, source, steps=labels.shape[1]) == wanted_rows
+    looked_at = torch.stack([*positions_looked_at(model, source, labels)], 1)
+    mirrored = lengths[:, None] - 2 - torch.arange(labels.shape[1])
+    is_word = mirrored >= 0
+    assert float((looked_at == mirrored)[is_word].float().mean()) > 0.9
+
+
+def positions_looked_at(model: Seq2Seq, source: Source, labels: Tensor) -> Iterator[Tensor]:
+    """The source position with the largest weight, for each symbol of the right answer."""
+    stepper = model.stepper(attention=True)
+    state, last = stepper.start(source), torch.full((len(labels),), stepper.begin)
+    for following in labels.unbind(1):
+        step = stepper.step(state, last)
+        assert step.attention is not None
+        assert isinstance(step.state, Decoding)
+        yield step.attention.argmax(1)
+        state, last = step.state, following
 
 
 def reversals(generator: torch.Generator, *, rows: int) -> tuple[Source, Tensor, Tensor]:

@@ -46,13 +46,12 @@ def test_lstm_cell_equals_torch() -> None:
     ours = shaken(LSTMCell(INPUT, WIDTH))
     theirs = nn.LSTMCell(INPUT, WIDTH, dtype=torch.float64)
     load(theirs, ours)
-    x, (h, c) = torch.randn(BATCH, INPUT, dtype=torch.float64), state_for(ours, BATCH)
-    hidden, memory = ours(x, h, c)
-    expected = theirs(x, (h, c))
-    torch.testing.assert_close((hidden, memory), expected, rtol=0, atol=1e-12)
+    x, state = torch.randn(BATCH, INPUT, dtype=torch.float64), state_for(ours, BATCH)
+    expected = theirs(x, state)
+    torch.testing.assert_close(ours(x, state), expected, rtol=0, atol=1e-12)
     with torch.no_grad():  # a swap of the input and forget gates must be seen
         ours.from_input.bias.copy_(ours.from_input.bias.roll(WIDTH))
-    assert differ(ours(x, h, c)[0], expected[0])
+    assert differ(ours(x, state)[0], expected[0])
 
 
 def test_gru_cell_equals_torch() -> None:
@@ -76,7 +75,10 @@ def test_fast_run_equals_the_plain_loop_with_its_gradients(kind: str, lengths: T
     real = torch.ones(BATCH, TIME, 1) if lengths is None else (torch.arange(TIME) < lengths[:, None])[:, :, None]
     weights = torch.randn(BATCH, TIME, WIDTH, dtype=torch.float64) * real
     results = []
-    for outputs, final in (cell.run(inputs, state, lengths), unroll(cell, inputs, state=state, lengths=lengths)):
+    for outputs, final in (
+        cell.run(inputs, state, lengths=lengths),
+        unroll(cell, inputs, state=state, lengths=lengths),
+    ):
         loss = (outputs * weights).sum() + sum((part**2).sum() for part in final)
         gradients = torch.autograd.grad(loss, [inputs, *state, *cell.parameters()])
         results.append([outputs * real, *final, *gradients])
@@ -113,7 +115,7 @@ def test_run_equals_torch_over_a_sequence(kind: str, reference: type[nn.LSTM] | 
 def test_the_last_state_is_that_of_the_row_alone(kind: str) -> None:
     cell = shaken(MAKE[kind]())
     inputs, state = torch.randn(BATCH, TIME, INPUT, dtype=torch.float64), state_for(cell, BATCH)
-    _, together = cell.run(inputs, state, LENGTHS)
+    _, together = cell.run(inputs, state, lengths=LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         _, alone = cell.run(inputs[row : row + 1, :length], tuple(part[row : row + 1] for part in state))
         torch.testing.assert_close([part[row : row + 1] for part in together], list(alone), rtol=0, atol=1e-12)
@@ -136,7 +138,7 @@ def test_a_state_begins_at_the_hint(kind: str) -> None:
 def test_the_forget_gate_begins_open_by_its_bias() -> None:
     cell = LSTMCell(INPUT, WIDTH, forget_bias=2.0)
     memory = torch.ones(1, WIDTH)
-    _, kept = cell(torch.zeros(1, INPUT), torch.zeros(1, WIDTH), memory)
+    _, kept = cell(torch.zeros(1, INPUT), (torch.zeros(1, WIDTH), memory))
     torch.testing.assert_close(kept, torch.full((1, WIDTH), 2.0).sigmoid())
 
 
@@ -144,6 +146,6 @@ def test_the_forget_gate_begins_open_by_its_bias() -> None:
 @pytest.mark.parametrize("lengths", [None, torch.zeros(0, dtype=torch.long)])
 def test_an_empty_batch_gives_empty_outputs(kind: str, lengths: Tensor | None) -> None:
     cell = MAKE[kind]()
-    outputs, final = cell.run(torch.zeros(0, TIME, INPUT), cell.begin(torch.zeros(0, WIDTH)), lengths)
+    outputs, final = cell.run(torch.zeros(0, TIME, INPUT), cell.begin(torch.zeros(0, WIDTH)), lengths=lengths)
     assert outputs.shape == (0, TIME, WIDTH)
     assert final[0].shape == (0, WIDTH)

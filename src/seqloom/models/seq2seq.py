@@ -32,7 +32,7 @@ from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.masks import length_mask
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import pack_features, packing_of
+from seqloom.nn.packing import pack, packing_of
 from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, StackState, cells_of, ends
 
 Summary = Literal["last", "mean", "max"]
@@ -275,14 +275,14 @@ class Decoder(nn.Module):
         packed: Tensor
         if self.has_feeding:
             features, _ = self.follow(previous, start)
-            packed = self.dropout(pack_features(features, packing))
+            packed = self.dropout(pack(features, packing))
             return packed
         states, _ = self.stack(self.embed(previous), start.layers)
         queries = states
         if self.query == "previous":
             queries = torch.cat([start.layers[-1][0][:, None], states[:, :-1]], 1)
         contexts, _ = self.attention(queries, start.memory)
-        joined = torch.cat([pack_features(contexts, packing), pack_features(states, packing)], 1)
+        joined = pack(torch.cat([contexts, states], 2), packing)
         packed = self.dropout(self.join(joined).tanh())
         return packed
 
