@@ -1,7 +1,9 @@
 """Random clauses that make sense in all languages."""
 
+from typing import NamedTuple
+
 from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.concepts import Verb
+from seqloom.data.phrasebook.concepts import Adverb, Verb
 from seqloom.data.phrasebook.lexicon import (
     ADJECTIVES_OF,
     DITRANSITIVE,
@@ -14,6 +16,7 @@ from seqloom.data.phrasebook.lexicon import (
     NOUNS,
     RELATIONS,
     SCENES,
+    TIMES,
     TRANSITIVE,
     WEATHER,
     nouns_of,
@@ -27,8 +30,19 @@ DITRANSITIVES = tuple(DITRANSITIVE.values())
 MOTIONS = tuple(MOTION.values())
 FREQUENTLY = tuple(FREQUENCIES.values())
 ABLE = tuple(MODALS.values())
+VAGUE = (Determiner.EVERY, Determiner.MANY, Determiner.SOME)
 # Done in a moment: no progressive.
-MOMENTARY = frozenset(("see", "hear", "find", "lose", "forget", "meet", "wear", "see", "like", "rise"))
+MOMENTARY = frozenset(("see", "hear", "find", "lose", "forget", "meet", "wear", "rise", *MOTION))
+# Qualities that come and go: only these have a past and a future.
+CHANGING = {
+    *("tired", "happy", "sad", "nervous", "rich", "poor", "polite", "patient", "friendly", "lazy", "quiet", "clean"),
+    *("dirty", "cold", "hot", "fresh", "expensive", "cheap", "famous", "curious", "diligent", "dangerous"),
+}
+# Verbs that Chinese makes with a result (看见, 找到): no plain negation of the present.
+RESULTATIVE = frozenset(("see", "hear", "find", "lose", "meet"))
+# What one remembers by the year.
+REMEMBERED = frozenset(("build", "visit", "photograph", "travel", "study", "write", "paint", "meet", *MOTION))
+PAST_YEARS = tuple(TIMES[name] for name in ("last_year", "last_summer", "last_winter", "last_month"))
 ANIMAL_GOALS = tuple(NOUNS[name] for name in ("garden", "forest", "park", "lake", "kitchen", "village"))
 WALKS = tuple(
     NOUNS[name]
@@ -40,15 +54,22 @@ WALKS = tuple(
 DRIVES = tuple(NOUNS[name] for name in ("station", "airport", "hospital", "supermarket", "hotel", "beach", "factory"))
 SURFACES = tuple(NOUNS[name] for name in ("table", "chair", "bed", "sofa"))
 LANDMARKS = tuple(NOUNS[name] for name in ("house", "church", "school", "hotel", "tree", "bridge", "tower", "station"))
-ROOMS = tuple(NOUNS[name] for name in SCENES["work"][0].classes & {"office"}) + nouns_of("room")
 OBJECTS = nouns_of("object")
 STANDING = nouns_of("furniture vehicle")
 COMPARED = tuple(nouns_of(kind) for kind in ("animal", "clothes", "furniture", "vehicle", "fruit", "job"))
 JOBS = nouns_of("job")
-PEOPLE_NOUNS = nouns_of("person")
 DESCRIBED = tuple(noun for noun in NOUNS.values() if ADJECTIVES_OF[noun] and not noun.is_mass)
 FOODS = tuple(noun for noun in nouns_of("mass") if ADJECTIVES_OF[noun])
 CHILDREN = tuple(NOUNS[name] for name in ("child", "boy", "girl"))
+
+
+class Setting(NamedTuple):
+    """When and how often something is done, or not."""
+
+    tense: Tense
+    negated: bool
+    time: tree.Sometime | None = None
+    frequency: Adverb | None = None
 
 
 class ClauseSampler(PhraseSampler):
@@ -70,74 +91,69 @@ class ClauseSampler(PhraseSampler):
             return self.weather()
         return self.being(rich)
 
-    def act(self, verb: Verb, *, rich: bool = True, subject: tree.Nominal | None = None) -> Clause:
+    def act(self, verb: Verb, *, rich: bool = True) -> Clause:
         """A clause with this verb: tense and time first, then who, what and where."""
-        tense, negated, time, frequency = self.circumstances(verb, rich)
-        who = self.subject(verb, rich) if subject is None else subject
+        tense, negated, time, frequency = self.setting(verb, rich)
+        who = self.subject(verb, rich)
         modal = None
-        if tense == Tense.PRESENT and not frequency and not verb.traits and self.random() < 0.2:
+        if tense == Tense.PRESENT and frequency is None and not verb.traits and self.random() < 0.2:
             modal = self.pick(ABLE)
-            if modal.name == "must":
-                negated = False
+            negated = negated and modal.name != "must"
             if time is not None:
                 time = self.future_time() if self.chance(0.7) else None
-        if tense == Tense.PERFECT and isinstance(who, NounPhrase) and who.determiner == Determiner.EVERY:
-            tense, negated = Tense.PRESENT, False
         negative = negated or (frequency is not None and frequency.name == "never")
-        if negative and isinstance(who, NounPhrase) and who.determiner >= Determiner.EVERY and who.determiner <= 6:
+        if isinstance(who, NounPhrase) and who.determiner in VAGUE and (negative or tense == Tense.PERFECT):
             # "Every man does not sleep" has two readings.
             who = who._replace(determiner=Determiner.THE)
-        thing = recipient = goal = place = manner = None
-        if verb.objects:
-            thing = self.object(verb, who, negative=negative, rich=rich)
-        if verb.name in DITRANSITIVE:
-            recipient = self.recipient(who)
-        elif verb.name in MOTION:
-            goal = self.goal(verb, who)
-        if rich and not verb.traits:
-            if MANNERS_OF[verb.name] and self.random() < 0.15 and not negative:
+        thing = self.object(verb, who, negative=negative, rich=rich) if verb.objects else None
+        recipient = self.recipient(who) if verb.name in DITRANSITIVE else None
+        goal = self.goal(verb, who, tense) if verb.name in MOTION else None
+        place = manner = None
+        if rich and not verb.traits and goal is None:
+            if MANNERS_OF[verb.name] and not negative and self.random() < 0.15:
                 manner = self.pick(MANNERS_OF[verb.name])
-            elif (
-                goal is None
-                and isinstance(thing, NounPhrase | type(None))
-                and self.random() < (0.3 if thing is None else 0.15)
-            ):
+            elif self.random() < (0.45 if thing is None else 0.3) and not isinstance(thing, Pronoun):
                 place = self.scene(verb)
+        if isinstance(thing, NounPhrase) and thing.relative is not None and (place or time):
+            # What follows a relative clause would be read as part of it.
+            thing = thing._replace(relative=None)
         fronted = rich and time is not None and self.random() < 0.25
         return Clause(who, verb, tense, negated, modal, thing, recipient, place, goal, time, frequency, manner, fronted)
 
-    def circumstances(self, verb: Verb, rich: bool):  # type: ignore[no-untyped-def]
+    def setting(self, verb: Verb, rich: bool) -> Setting:
+        """Tense, negation and time that go together and with the verb."""
         x = self.random()
         negated = self.random() < 0.14
-        time = frequency = None
         if verb.traits:
             if "have" in verb.traits and x < 0.25:
-                return Tense.PAST, negated, self.past_time(), None
-            return Tense.PRESENT, negated, None, None
+                return Setting(Tense.PAST, negated, self.past_time())
+            return Setting(Tense.PRESENT, negated)
         if x < 0.36:
-            tense = Tense.PRESENT
-            y = self.random()
-            if rich and y < 0.25:
-                frequency, negated = self.pick(FREQUENTLY), False
-            elif rich and y < 0.55:
-                time = self.pick(TIMES_OF["present"])
-            elif rich and y < 0.65:
-                time = self.clock()
-        elif x < 0.44 and verb.name not in MOMENTARY:
-            tense, time = Tense.PROGRESSIVE, TIMES_OF["now"][0]
-        elif x < 0.50:
-            tense = Tense.PERFECT
-        elif x < 0.80:
-            tense = Tense.PAST
-            if self.random() < 0.5:
-                time = self.past_time()
-        else:
-            tense = Tense.FUTURE
-            if self.random() < 0.55:
-                time = self.future_time()
-        return tense, negated, time, frequency
+            return self.present_setting(verb, rich, negated)
+        if x < 0.44 and verb.name not in MOMENTARY:
+            return Setting(Tense.PROGRESSIVE, negated, TIMES["now"])
+        if x < 0.50:
+            return Setting(Tense.PERFECT, negated)
+        timed = self.random() < 0.65
+        if x < 0.80:
+            return Setting(Tense.PAST, negated, self.past_time(years=verb.name in REMEMBERED) if timed else None)
+        return Setting(Tense.FUTURE, negated, self.future_time() if timed else None)
 
-    def goal(self, verb: Verb, who: tree.Nominal) -> tree.Somewhere:
+    def present_setting(self, verb: Verb, rich: bool, negated: bool) -> Setting:
+        resultative = verb.name in RESULTATIVE
+        x = self.random()
+        if rich and x < 0.3:
+            # The last frequency is "never", which is a negation as well.
+            return Setting(Tense.PRESENT, False, None, self.pick(FREQUENTLY[:-1] if resultative else FREQUENTLY))
+        if rich and x < 0.65:
+            # "Does not read every day" has two readings.
+            return Setting(Tense.PRESENT, False, self.pick(TIMES_OF["present"]))
+        return Setting(Tense.PRESENT, negated and not resultative, self.clock() if rich and x < 0.75 else None)
+
+    def goal(self, verb: Verb, who: tree.Nominal, tense: Tense) -> tree.Somewhere:
+        if tense != Tense.FUTURE and verb.name != "run_to" and self.random() < 0.1:
+            # French drops y before the future of aller.
+            return tree.There()
         if isinstance(who, NounPhrase) and "animal" in who.noun.classes:
             return self.towards(self.pick(ANIMAL_GOALS))
         if verb.name == "fly" or (verb.name in ("drive", "return") and self.chance(0.5)):
@@ -157,7 +173,9 @@ class ClauseSampler(PhraseSampler):
         who = self.subject(verb, True)
         place = self.pick(LANDS)
         if verb.name == "live" and self.chance(0.3):
-            time = self.past_time()
+            time: tree.Sometime = self.pick(PAST_YEARS)
+            if self.chance(0.5):
+                time = tree.When("year", 1950 + int(self.random() * 70))
             return Clause(who, verb, Tense.PAST, False, place=place, time=time, fronted=self.chance(0.3))
         return Clause(who, verb, negated=self.chance(0.12), place=place)
 
@@ -167,7 +185,7 @@ class ClauseSampler(PhraseSampler):
         place = self.pick(LANDS) if self.chance(0.6) else None
         negated = self.chance(0.15)
         if x < 0.35:
-            frequency = self.pick(FREQUENTLY)
+            frequency = FREQUENCIES[self.pick(("often", "sometimes", "rarely"))]
             return Clause(Pronoun.WEATHER, verb, place=place, frequency=frequency)
         if x < 0.7:
             return Clause(Pronoun.WEATHER, verb, Tense.PAST, negated, place=place, time=self.past_time())
@@ -178,19 +196,22 @@ class ClauseSampler(PhraseSampler):
         if x < 0.5:
             return self.quality(rich)
         if x < 0.62:
-            who = self.pick(NAMES) if self.chance(0.5) else NounPhrase(self.pick(KIN), self.pick(OWN))
-            if self.chance(0.3):
-                who = self.pick((Pronoun.HE, Pronoun.SHE))
-            return Copula(who, self.pick(JOBS), negated=self.chance(0.2))
+            return self.profession()
         if x < 0.80:
             return self.location()
         if x < 0.92:
             return self.comparison()
+        child: tree.Nominal = self.pick(NAMES)
         if self.chance(0.5):
-            who = self.pick(NAMES)
-        else:
-            who = NounPhrase(self.pick(CHILDREN), self.pick((Determiner.THE, Determiner.THIS)))
-        return Copula(who, tree.Age(2 + int(self.random() * 11)))
+            child = NounPhrase(self.pick(CHILDREN), self.pick((Determiner.THE, Determiner.THIS)))
+        return Copula(child, tree.Age(2 + int(self.random() * 11)))
+
+    def profession(self) -> Copula:
+        x = self.random()
+        who: tree.Nominal = self.pick((Pronoun.HE, Pronoun.SHE))
+        if x < 0.7:
+            who = self.pick(NAMES) if x < 0.35 else self.kin()
+        return Copula(who, self.pick(JOBS), negated=self.chance(0.2))
 
     def quality(self, rich: bool) -> Copula:
         x = self.random()
@@ -198,7 +219,7 @@ class ClauseSampler(PhraseSampler):
             noun = self.pick(DESCRIBED)
             adjective = self.pick(ADJECTIVES_OF[noun])
             if noun.is_kin:
-                who: tree.Nominal = NounPhrase(noun, self.pick(OWN))
+                who: tree.Nominal = self.relative_of(noun, self.pick(OWN))
             else:
                 who = self.doer(noun, False)
             if isinstance(who, NounPhrase) and who.determiner == Determiner.A:
@@ -215,12 +236,13 @@ class ClauseSampler(PhraseSampler):
             )
             adjective = self.pick(ADJECTIVES_OF[KIN[0]])
         y = self.random()
-        negated = self.random() < 0.15 and not (isinstance(who, NounPhrase) and who.determiner in (4, 5, 6))
+        negated = self.random() < 0.15 and not (isinstance(who, NounPhrase) and who.determiner in VAGUE)
         very = not negated and not adjective.zh.endswith("色") and self.random() < 0.3
-        if y < 0.2:
-            return Copula(who, adjective, Tense.PAST, negated, very, self.past_time(), rich and self.chance(0.2))
-        if y < 0.28:
-            return Copula(who, adjective, Tense.FUTURE, negated, very, self.future_time(), False)
+        if adjective.name in CHANGING and y < 0.3:
+            time = self.pick(TIMES_OF["past"])
+            return Copula(who, adjective, Tense.PAST, negated, very, time, rich and self.chance(0.3))
+        if adjective.name in CHANGING and y < 0.45:
+            return Copula(who, adjective, Tense.FUTURE, negated, very, self.pick(TIMES_OF["future"]))
         return Copula(who, adjective, Tense.PRESENT, negated, very)
 
     def location(self) -> Copula:

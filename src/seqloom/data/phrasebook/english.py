@@ -67,6 +67,8 @@ def noun_phrase(phrase: tree.NounPhrase, base: int) -> list[Token]:
 def somewhere(place: tree.Somewhere, base: int, preposition: str) -> list[Token]:
     if isinstance(place, Region):
         return [(preposition, base << 4 | slots.PREPOSITION), (place.en, base << 4 | slots.HEAD)]
+    if isinstance(place, tree.There):
+        return [("there", base << 4 | slots.HEAD)]
     relation, ground = place
     return [(relation.en, base << 4 | slots.PREPOSITION), *noun_phrase(ground, base)]
 
@@ -171,7 +173,7 @@ def with_time(tokens: list[Token], time: tree.Sometime | None, base: int, fronte
     if time is None:
         return tokens
     words = sometime(time, base << 4 | slots.TIME)
-    return [*words, (",", base << 4 | slots.TIME << 4 | slots.COMMA), *tokens] if fronted else tokens + words
+    return [*words, (",", (base << 4 | slots.TIME) << 4 | slots.COMMA), *tokens] if fronted else tokens + words
 
 
 def copula(value: tree.Copula, base: int, inverted: bool) -> list[Token]:
@@ -221,7 +223,7 @@ def order(value: tree.Order) -> list[Token]:
         tokens += [("do", 0), ("not", place | slots.NEGATION)]
     tokens.append((verb.base, place | slots.VERB))
     if value.to_me:
-        tokens.append(("me", place << 4 | slots.RECIPIENT))
+        tokens.append(("me", (place | slots.RECIPIENT) << 4))
     if value.object is not None:
         if verb.preposition:
             tokens.append((verb.preposition, place | slots.PREPOSITION))
@@ -278,8 +280,8 @@ def body(value: tree.Sentence) -> tuple[list[Token], str]:
             return excuse + asked + noun_phrase(thing, place | slots.SUBJECT), "?"
         case tree.ClockIs(hour, half):
             return [("it", place | slots.SUBJECT), ("is", place | slots.VERB), *clock(hour, half, place << 4)], "."
-        case tree.Note(index):
-            words = NOTES[index]["en"]
+        case tree.Note(which):
+            words = NOTES[which]["en"]
             return list(words[:-1]), words[-1][0]
 
 

@@ -12,33 +12,99 @@ decides their order:
 from typing import Literal, NamedTuple, TypeAlias
 
 from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Adjective, Noun, Person
-from seqloom.data.phrasebook.german_phrases import (
+from seqloom.data.phrasebook.concepts import Adjective, Noun, Person, Region
+from seqloom.data.phrasebook.german_words import (
     ACCUSATIVE,
+    CONTRACTIONS,
     DATIVE,
+    HABEN,
+    HATTE,
+    IT,
     NOMINATIVE,
+    PRONOUNS,
     REFLEXIVES,
     SEIN,
+    WAR,
+    WERDEN,
+    WHICH,
+    article,
     clock,
-    nominal,
-    noun_phrase,
     person_of,
-    prepositional,
     sometime,
-    somewhere,
 )
 from seqloom.data.phrasebook.lexicon import NUMBERS
 from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.tokens import Rendering, Tag, Token, split_spaces
+from seqloom.data.phrasebook.tokens import Rendering, Token, split_spaces
 from seqloom.data.phrasebook.tree import Determiner, Pronoun, Tense, Wh
 
 ClauseOrder: TypeAlias = Literal["main", "question", "final"]
-WERDEN = ("werde", "wirst", "wird", "werden", "werdet", "werden")
-HABEN = ("habe", "hast", "hat", "haben", "habt", "haben")
-HATTE = ("hatte", "hattest", "hatte", "hatten", "hattet", "hatten")
-WAR = ("war", "warst", "war", "waren", "wart", "waren")
 LINKS = {"and": "und", "but": "aber", "so": "deshalb", "because": "weil", "if": "wenn"}
 QUESTIONS = {Wh.WHAT: "was", Wh.WHO: "wer", Wh.WHERE: "wo", Wh.WHEN: "wann", Wh.WHY: "warum"}
+
+
+def noun_phrase(phrase: tree.NounPhrase, base: int, case: int, negative: int = 0) -> list[Token]:
+    """A noun phrase; `negative` is the tag of the negation where kein expresses it."""
+    noun, determiner, plural, count, adjective, relative = phrase
+    place = base << 4
+    forms = noun.de
+    row = 3 if plural else forms.gender
+    word, endings = article(determiner, row, case, bool(negative))
+    tokens: list[Token] = []
+    if word:
+        kein = negative and word.startswith("kein")
+        tokens.append((word, (place | slots.DETERMINER, negative) if kein else place | slots.DETERMINER))
+    if count:
+        tokens.append((NUMBERS[count][2], place | slots.COUNT))
+    if adjective is not None:
+        tokens.append((adjective.de_stem + endings[row][case], place | slots.ADJECTIVE))
+    tokens.append(((forms.plural if plural else forms.singular)[case], place | slots.HEAD))
+    if relative is not None:
+        tokens += relative_clause(relative, row, place)
+    return tokens
+
+
+def relative_clause(value: tree.Clause, row: int, place: int) -> list[Token]:
+    case = NOMINATIVE if isinstance(value.subject, tree.Gap) else value.verb.de.case
+    pronoun: Token = (WHICH[row][case], place | slots.PRONOUN)
+    comma: Token = (",", place | slots.COMMA)
+    return [comma, pronoun, *clause(value, place | slots.RELATIVE, "final"), (",", 0)]
+
+
+def nominal(phrase: tree.Nominal, base: int, case: int, negative: int = 0) -> list[Token]:
+    if isinstance(phrase, tree.NounPhrase):
+        return noun_phrase(phrase, base, case, negative)
+    if isinstance(phrase, Pronoun):
+        return [(PRONOUNS[phrase][case], base << 4 | slots.HEAD)]
+    if isinstance(phrase, Person):
+        return [(phrase.de, base << 4 | slots.HEAD)]
+    if isinstance(phrase, tree.Both):
+        first = nominal(phrase.first, base << 4 | slots.FIRST, case)
+        second = nominal(phrase.second, base << 4 | slots.SECOND, case)
+        return [*first, ("und", base << 4 | slots.AND), *second]
+    if isinstance(phrase, tree.Echo):
+        row = 3 if phrase.plural else phrase.noun.de.gender
+        return [(IT[row][case], base << 4 | slots.HEAD)]
+    return []
+
+
+def prepositional(preposition: str, phrase: tree.Nominal, base: int, *, case: int, tag: int) -> list[Token]:
+    """A preposition with its phrase: in dem Garten becomes im Garten, zu der Schule zur Schule."""
+    tokens = nominal(phrase, base, case)
+    if isinstance(phrase, tree.NounPhrase) and phrase.determiner == Determiner.THE:
+        short = CONTRACTIONS.get((preposition, tokens[0][0]))
+        if short is not None:
+            return [(short, (tag, base << 4 | slots.DETERMINER)), *tokens[1:]]
+    return [(preposition, tag), *tokens]
+
+
+def somewhere(place: tree.Somewhere, base: int, preposition: str) -> list[Token]:
+    tag = base << 4 | slots.PREPOSITION
+    if isinstance(place, Region):
+        return [(preposition, tag), (place.de, base << 4 | slots.HEAD)]
+    if isinstance(place, tree.There):
+        return [("dorthin", base << 4 | slots.HEAD)]
+    relation, ground = place
+    return prepositional(relation.de, ground, base, case=relation.case, tag=tag)
 
 
 class Parts(NamedTuple):
@@ -67,12 +133,13 @@ def verb_forms(value: tree.Clause, place: int) -> tuple[Token, list[Token], str]
 
 
 def is_indefinite(phrase: tree.Nominal | None) -> bool:
-    """Whether its negation is kein: "keinen Apfel", "kein Brot"."""
-    return (
-        isinstance(phrase, tree.NounPhrase)
-        and phrase.determiner in (Determiner.A, Determiner.BARE)
-        and not phrase.count
-    )
+    """Whether its negation is kein: keinen Apfel, kein Brot."""
+    return is_new(phrase) and not (isinstance(phrase, tree.NounPhrase) and phrase.number)
+
+
+def is_new(phrase: tree.Nominal | None) -> bool:
+    """Whether it is spoken of for the first time: ein Apfel, drei Äpfel, Brot."""
+    return isinstance(phrase, tree.NounPhrase) and phrase.determiner in (Determiner.A, Determiner.BARE)
 
 
 def middle_field(value: tree.Clause, place: int, with_time: bool) -> list[Token]:
@@ -106,11 +173,13 @@ def middle_field(value: tree.Clause, place: int, with_time: bool) -> list[Token]
         # "already" and "never" come after a definite object: das Buch schon, noch nie ein Buch
         tokens += [perfect, *objects] if is_indefinite(value.object) else [*objects, perfect]
     else:
-        tokens += objects
+        # "schnell einen Apfel", but "den Apfel schnell"
+        manner: list[Token] = [] if value.manner is None else [(value.manner.de, place | slots.MANNER)]
+        first = manner if is_new(value.object) else []
+        tokens += [*first, *objects]
         if value.negated and not kein:
             tokens.append(("nicht", negation))
-    if value.manner is not None:
-        tokens.append((value.manner.de, place | slots.MANNER))
+        tokens += [] if first else manner
     if value.object is not None and verb.preposition:
         tag = place | slots.PREPOSITION
         tokens += prepositional(verb.preposition, value.object, place | slots.OBJECT, case=verb.case, tag=tag)
@@ -158,19 +227,9 @@ def copula(value: tree.Copula, place: int, subject: list[Token], with_time: bool
     return Parts(subject, finite, middle, closing)
 
 
-def is_woman(subject: tree.Nominal) -> bool:
-    if isinstance(subject, Person):
-        return subject.feminine
-    if isinstance(subject, Pronoun):
-        return subject == Pronoun.SHE
-    return (isinstance(subject, tree.NounPhrase) and subject.noun.name in ("woman", "girl")) or (
-        isinstance(subject, tree.NounPhrase) and "female" in subject.noun.classes
-    )
-
-
-def profession(noun: Noun, subject: tree.Nominal, base: int, negation: Tag) -> list[Token]:
+def profession(noun: Noun, subject: tree.Nominal, base: int, negation: int) -> list[Token]:
     """Professions stand without an article: Sie ist Ärztin, er ist kein Arzt."""
-    woman = is_woman(subject)
+    woman = tree.is_woman(subject)
     word: Token = (noun.woman[1] if woman else noun.de.singular[0], base << 4 | slots.HEAD)
     return [("keine" if woman else "kein", negation), word] if negation else [word]
 
@@ -200,7 +259,7 @@ def clause(value: tree.Proposition, base: int, order: ClauseOrder = "main") -> l
     if order == "question":
         return [finite, *subject, *middle, *closing]
     if fronted and value.time is not None:
-        time = sometime(value.time, base << 8 | slots.TIME)
+        time = sometime(value.time, base << 4 | slots.TIME)
         return [*time, finite, *subject, *middle, *closing]
     return [*subject, finite, *middle, *closing]
 
@@ -210,7 +269,7 @@ def order_words(value: tree.Order) -> list[Token]:
     verb = value.verb.de
     tokens: list[Token] = [(verb.imperative, place | slots.VERB)]
     if value.to_me:
-        tokens.append(("mir", place << 4 | slots.RECIPIENT))
+        tokens.append(("mir", (place | slots.RECIPIENT) << 4))
     if value.polite:
         tokens.append(("bitte", place | slots.DEGREE))
     if value.object is not None:
@@ -273,8 +332,8 @@ def body(value: tree.Sentence) -> tuple[list[Token], str]:
             return (excuse if polite else []) + asked + noun_phrase(thing, place | slots.SUBJECT, NOMINATIVE), "?"
         case tree.ClockIs(hour, half):
             return [("es", place | slots.SUBJECT), ("ist", place | slots.VERB), *clock(hour, half, place << 4)], "."
-        case tree.Note(index):
-            words = NOTES[index]["de"]
+        case tree.Note(which):
+            words = NOTES[which]["de"]
             return list(words[:-1]), words[-1][0]
 
 

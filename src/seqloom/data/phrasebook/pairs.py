@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
-from seqloom.data.phrasebook import english, german, tree
+from seqloom.data.phrasebook import chinese, english, french, german, tree
 from seqloom.data.phrasebook.notes import NOTES
 from seqloom.data.phrasebook.sampling import SentenceSampler
 from seqloom.data.phrasebook.splits import SPLITS, Split, split_of
@@ -13,7 +13,9 @@ from seqloom.data.phrasebook.tokens import Rendering, align
 
 RENDERERS: dict[str, Callable[[tree.Sentence], Rendering]] = {
     "en": english.render,
+    "fr": french.render,
     "de": german.render,
+    "zh": chinese.render,
 }
 LANGUAGES: tuple[str, ...] = tuple(RENDERERS)
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from seqloom.data.phrasebook import tree
 from seqloom.data.phrasebook.concepts import Adjective, Noun, Region, Time, Verb
+from seqloom.data.phrasebook.inflection import VOWELS
 from seqloom.data.phrasebook.lexicon import (
     ADJECTIVES_OF,
     INSIDE,
@@ -34,6 +35,8 @@ OWNED_PEOPLE = frozenset(("friend", "neighbour", "colleague", "guest", "teacher"
 OWNED = frozenset(
     ("thing", "object", "clothes", "vehicle", "pet", "room", "image", "text", "house", "garden", "office")
 )
+# What one does with one thing: nobody wears five coats or builds bakeries.
+ONE_AT_A_TIME = frozenset(("build", "use", "wear", "take", "clean", "visit", "admire", "describe"))
 # Nouns whose grammatical gender is the natural one in every language.
 MALE = frozenset(("man", "boy", "king"))
 FEMALE = frozenset(("woman", "queen"))
@@ -81,6 +84,17 @@ class PhraseSampler:
                 return own
         return self.pick(OWN)
 
+    def kin(self, owner: Determiner | None = None) -> NounPhrase:
+        """A relative of somebody; a husband or a wife is never ours or theirs."""
+        noun = self.pick(KIN)
+        owner = self.pick(OWN) if owner is None else owner
+        return self.relative_of(noun, owner)
+
+    def relative_of(self, noun: Noun, owner: Determiner) -> NounPhrase:
+        if noun.name in ("husband", "wife") and owner in (Determiner.OUR, Determiner.THEIR):
+            owner = Determiner.MY
+        return NounPhrase(noun, owner)
+
     def subject(self, verb: Verb, rich: bool) -> tree.Nominal:
         """Somebody or something that can do this; `rich` allows adjectives, relatives and coordination."""
         people = NOUNS["man"] in verb.subjects
@@ -91,7 +105,7 @@ class PhraseSampler:
             if x < 0.46:
                 return self.pick(NAMES)
             if x < 0.53:
-                return NounPhrase(self.pick(KIN), self.pick(OWN))
+                return self.kin()
             if x < 0.57 and rich:
                 return self.couple()
         return self.doer(self.pick(verb.subjects), rich)
@@ -102,10 +116,10 @@ class PhraseSampler:
             second = self.pick(NAMES)
             if second is not first:
                 return tree.Both(first, second)
-        return tree.Both(first, NounPhrase(self.pick(KIN), self.pick((Determiner.MY, Determiner.OUR))))
+        return tree.Both(first, self.kin())
 
     def doer(self, noun: Noun, rich: bool) -> NounPhrase:
-        adjective = self.adjective_for(noun, 0.2) if rich else None
+        adjective = self.adjective_for(noun, 0.3) if rich else None
         x = self.random()
         if x < 0.50:
             plural = self.random() < 0.25
@@ -129,19 +143,20 @@ class PhraseSampler:
     def relative(self, noun: Noun, plural: bool) -> tree.Clause | None:
         """A relative clause on a noun: as the subject or the object of a plain verb."""
         gap = tree.Gap(noun, plural)
-        tense = Tense.PAST if self.random() < 0.5 else Tense.PRESENT
         if VERBS_FOR[noun] and (not VERBS_BY[noun] or self.chance(0.5)):
             verb = self.pick(VERBS_FOR[noun])
             subject = self.pick(NAMES) if self.chance(0.5) else self.pick(SUBJECT_PRONOUNS)
-            return tree.Clause(subject, verb, tense, object=gap)
+            # Always past: Chinese marks no aspect here.
+            return tree.Clause(subject, verb, Tense.PAST, object=gap)
         if VERBS_BY[noun]:
             verb = self.pick(VERBS_BY[noun])
+            tense = Tense.PAST if self.random() < 0.5 else Tense.PRESENT
             return tree.Clause(gap, verb, tense, object=self.simple_object(self.pick(verb.objects)))
         return None
 
     def simple_object(self, noun: Noun) -> NounPhrase:
         if noun.is_kin:
-            return NounPhrase(noun, self.pick(OWN))
+            return self.relative_of(noun, self.pick(OWN))
         if noun.is_mass:
             return NounPhrase(noun, Determiner.BARE)
         return NounPhrase(noun, Determiner.THE if self.chance(0.5) else Determiner.A)
@@ -149,21 +164,26 @@ class PhraseSampler:
     def object(self, verb: Verb, subject: tree.Nominal, *, negative: bool, rich: bool) -> tree.Nominal:
         """Somebody or something this can be done to, as it is said in a positive or a negative clause."""
         noun = self.pick(verb.objects)
+        while isinstance(subject, NounPhrase) and subject.noun is noun:
+            noun = self.pick(verb.objects)
         classes = noun.classes
         if "person" in classes or noun.is_kin:
             x = self.random()
             if x < 0.22:
-                return self.object_pronoun(subject, DIRECT_PRONOUNS)
+                pronoun = self.object_pronoun(subject, INDIRECT_PRONOUNS if verb.fr.preposition else DIRECT_PRONOUNS)
+                hidden = pronoun == Pronoun.SHE and verb.fr.present[2][0] in VOWELS and subject != Pronoun.HE
+                # French l' hides the gender before a vowel: it is "him" wherever it can be.
+                return Pronoun.HE if hidden else pronoun
             if x < 0.42:
                 person = self.pick(NAMES)
                 if person is not subject and not isinstance(subject, tree.Both):
                     return person
             if noun.is_kin:
-                return NounPhrase(noun, self.owner(subject), False, 0, self.adjective_for(noun, 0.1))
+                return self.relative_of(noun, self.owner(subject))._replace(adjective=self.adjective_for(noun, 0.1))
         return self.thing(noun, verb, subject, negative=negative, rich=rich)
 
     def thing(self, noun: Noun, verb: Verb, subject: tree.Nominal, *, negative: bool, rich: bool) -> NounPhrase:
-        adjective = self.adjective_for(noun, 0.25) if rich else None
+        adjective = self.adjective_for(noun, 0.35) if rich else None
         traits = verb.traits
         if "have" in traits:
             count = 0 if negative or self.random() < 0.8 else 2 + int(self.random() * 4)
@@ -172,17 +192,20 @@ class PhraseSampler:
         if noun.is_mass or "like" in traits or "bare" in traits:
             return NounPhrase(noun, Determiner.BARE, not noun.is_mass, 0, None if "like" in traits else adjective)
         x = self.random()
-        if negative and x >= 0.35 and x < 0.7:
+        one = verb.name in ONE_AT_A_TIME
+        if negative and not one and x >= 0.35 and x < 0.7:
             return NounPhrase(noun, Determiner.BARE, True)
         if x < 0.35 or negative:
             relative = self.relative(noun, False) if rich and self.random() < 0.12 else None
-            return NounPhrase(noun, Determiner.THE, x < 0.07 and relative is None, 0, adjective, relative)
-        if x < 0.62:
+            return NounPhrase(noun, Determiner.THE, x < 0.07 and relative is None and not one, 0, adjective, relative)
+        if x < 0.62 or (one and x > 0.84):
             return NounPhrase(noun, Determiner.A, False, 0, adjective)
         if x < 0.72:
-            return NounPhrase(noun, Determiner.THIS, x > 0.69, 0, adjective)
+            return NounPhrase(noun, Determiner.THIS, x > 0.69 and not one, 0, adjective)
         if x < 0.84 and (noun.name in OWNED_PEOPLE or classes_meet(noun)):
-            return NounPhrase(noun, self.owner(subject), x > 0.81, 0, adjective)
+            return NounPhrase(noun, self.owner(subject), x > 0.81 and not one, 0, adjective)
+        if one:
+            return NounPhrase(noun, Determiner.A, False, 0, adjective)
         if x < 0.93:
             return NounPhrase(noun, Determiner.BARE, True, 2 + int(self.random() * 6), adjective)
         return NounPhrase(noun, Determiner.BARE, True, 0, adjective)
@@ -203,9 +226,8 @@ class PhraseSampler:
             if person is not subject and not isinstance(subject, tree.Both):
                 return person
         if x < 0.75:
-            return NounPhrase(self.pick(KIN), self.owner(subject))
-        noun = self.pick(TRANSITIVE["thank"].objects)
-        return NounPhrase(noun, self.owner(subject) if noun.is_kin else Determiner.THE)
+            return self.kin(self.owner(subject))
+        return NounPhrase(self.pick(TRANSITIVE["play"].subjects), Determiner.THE)
 
     def ground(self, noun: Noun) -> NounPhrase:
         x = self.random()
@@ -226,9 +248,9 @@ class PhraseSampler:
     def city(self) -> Region:
         return self.pick(CITIES)
 
-    def past_time(self) -> tree.Sometime:
+    def past_time(self, *, years: bool = False) -> tree.Sometime:
         x = self.random()
-        if x < 0.65:
+        if x < 0.65 or (x >= 0.9 and not years):
             return self.pick(TIMES_OF["past"])
         if x < 0.8:
             return self.pick(TIMES_OF["event"])

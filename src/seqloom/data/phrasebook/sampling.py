@@ -7,6 +7,7 @@ direct object (German sie is her and them), and his, her and their point to the 
 
 from seqloom.data.phrasebook import tree
 from seqloom.data.phrasebook.clauses import INTRANSITIVES, LANDMARKS, ClauseSampler
+from seqloom.data.phrasebook.concepts import Noun, Verb
 from seqloom.data.phrasebook.lexicon import (
     ADJECTIVES,
     CLAUSAL,
@@ -18,71 +19,49 @@ from seqloom.data.phrasebook.lexicon import (
     nouns_of,
 )
 from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.phrases import KIN, NAMES, OWN, PLAIN_VERBS, SUBJECT_PRONOUNS
+from seqloom.data.phrasebook.phrases import KIN, NAMES, OWN, SUBJECT_PRONOUNS
 from seqloom.data.phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense, Wh
 
+
+def verbs(names: str) -> tuple[Verb, ...]:
+    return tuple(VERBS[name] for name in names.split())
+
+
+def nouns(names: str) -> tuple[Noun, ...]:
+    return tuple(NOUNS[name] for name in names.split())
+
+
 THINKING = tuple(CLAUSAL.values())
-FEELINGS = tuple(
-    ADJECTIVES[name] for name in ("tired", "happy", "sad", "nervous", "lazy", "curious", "brave", "clever")
-)
-CONSEQUENCES = tuple(
-    VERBS[name] for name in (*[verb.name for verb in INTRANSITIVES], "go", "return", "help", "thank", "call")
-)
-ASKED = tuple(
-    TRANSITIVE[name]
-    for name in (
-        "eat",
-        "drink",
-        "read",
-        "write",
-        "buy",
-        "sell",
-        "find",
-        "lose",
-        "forget",
-        "wash",
-        "repair",
-        "paint",
-        "build",
-        "order",
-        "prepare",
+# Why one does something, and why one does not: quality, what it leads to, what it keeps from.
+MOTIVES = tuple(
+    (ADJECTIVES[quality], verbs(does), verbs(leaves))
+    for quality, does, leaves in (
+        ("tired", "sleep rest dream", "work dance run cook study football tennis swim travel"),
+        ("happy", "laugh dance sing smile piano guitar", "cry"),
+        ("sad", "cry smoke dream", "laugh dance sing smile cook"),
+        ("nervous", "smoke cry call", "sleep rest laugh"),
+        ("lazy", "sleep rest dream", "work study cook run clean wash rise"),
+        ("curious", "travel study listen visit read", "sleep rest"),
+        ("rich", "travel shop smoke", "work cook"),
+        ("poor", "work cry sing", "travel shop"),
+        ("diligent", "work study cook clean rise", "sleep dream"),
+        ("friendly", "smile help thank answer invite", "smoke"),
     )
 )
-COUNTED = tuple(
-    verb
-    for verb in PLAIN_VERBS
-    if verb.name
-    in ("eat", "read", "write", "buy", "sell", "find", "wash", "repair", "paint", "photograph", "feed", "see", "invite")
+ASKED = verbs("eat drink read write buy sell find lose forget wash repair paint build order prepare")
+COUNTED = verbs("eat read write buy sell find wash repair paint photograph feed see invite")
+COMMANDS = verbs("open close wash clean repair read feed forget call help thank listen await look_at buy use")
+REFUSED = frozenset(("open", "close", "wash", "read", "call", "buy", "use"))
+GIVING = tuple(DITRANSITIVE[name] for name in ("give", "show", "send", "bring"))
+FINDABLE = nouns_of("building object")
+# What there is, and where.
+PRESENCE = (
+    (nouns_of("animal"), nouns("garden park forest village")),
+    (nouns_of("furniture machine"), nouns("kitchen room office cellar hotel")),
+    (nouns_of("building"), nouns("town village")),
+    (nouns("tourist child guest student customer man woman"), nouns("museum park hotel restaurant library market")),
 )
-COMMANDS = tuple(
-    TRANSITIVE[name]
-    for name in (
-        "open",
-        "close",
-        "wash",
-        "clean",
-        "repair",
-        "read",
-        "feed",
-        "forget",
-        "call",
-        "help",
-        "thank",
-        "listen",
-        "await",
-        "watch",
-        "buy",
-        "use",
-    )
-)
-PLACES_WITH = (
-    (nouns_of("animal"), tuple(NOUNS[name] for name in ("garden", "park", "forest", "village"))),
-    (nouns_of("furniture machine"), tuple(NOUNS[name] for name in ("kitchen", "room", "office", "cellar", "hotel"))),
-    (nouns_of("building"), tuple(NOUNS[name] for name in ("town", "village"))),
-    (tuple(NOUNS[name] for name in ("tourist", "child", "guest", "student", "customer", "man", "woman")),
-     tuple(NOUNS[name] for name in ("museum", "park", "hotel", "restaurant", "library", "market", "theatre"))),
-)  # fmt: skip
-# What is bought and then eaten: first verb, second verb, what.
+# Two things done with one thing, one after the other.
 CHAINS = tuple(
     (TRANSITIVE[first], TRANSITIVE[second], nouns_of(classes))
     for first, second, classes in (
@@ -93,7 +72,7 @@ CHAINS = tuple(
         ("wash", "wear", "clothes"),
         ("buy", "read", "book newspaper"),
         ("seek", "find", "object"),
-        ("buy", "repair", "bicycle boat radio watch"),
+        ("buy", "repair", "bicycle boat radio clock"),
         ("repair", "sell", "vehicle"),
         ("write", "forget", "letter"),
         ("buy", "lose", "ticket umbrella key ring"),
@@ -113,7 +92,8 @@ class SentenceSampler(ClauseSampler):
         if x < 0.76:
             return self.open_question()
         if x < 0.82:
-            return self.reported()
+            said = self.clause(rich=self.chance(0.5))._replace(fronted=False)
+            return tree.Reported(self.asker(), self.pick(THINKING), said)
         if x < 0.92:
             return self.joined()
         if x < 0.95:
@@ -121,7 +101,7 @@ class SentenceSampler(ClauseSampler):
         if x < 0.985:
             return self.order()
         if x < 0.992:
-            noun = self.pick(LANDMARKS) if self.chance(0.5) else self.pick(nouns_of("building object"))
+            noun = self.pick(LANDMARKS if self.chance(0.5) else FINDABLE)
             return tree.WhereIs(NounPhrase(noun, Determiner.THE), self.chance(0.5))
         if x < 0.999:
             return tree.ClockIs(1 + int(self.random() * 11), self.chance(0.4))
@@ -131,55 +111,55 @@ class SentenceSampler(ClauseSampler):
         """As one asks it: nothing negative, nobody indefinite."""
         value = value._replace(negated=False, fronted=False)
         who = value.subject
-        if isinstance(who, NounPhrase) and who.determiner in (1, 2, 4, 5, 6):
-            who = NounPhrase(who.noun, Determiner.THE, who.plural)
-            value = value._replace(subject=who)
-        if who == Pronoun.I:
+        if isinstance(who, NounPhrase) and who.determiner not in (Determiner.THE, Determiner.THIS, *OWN):
+            value = value._replace(subject=NounPhrase(who.noun, Determiner.THE, who.plural))
+        elif who == Pronoun.I:
             value = value._replace(subject=Pronoun.YOU)
-        if isinstance(value, Clause) and value.tense == Tense.PERFECT:
-            value = value._replace(tense=Tense.PAST)
-        if isinstance(value, Clause) and value.frequency is not None:
-            value = value._replace(frequency=None)
+        if isinstance(value, Clause):
+            thing = value.object
+            if who == Pronoun.I and thing == Pronoun.YOU:
+                value = value._replace(object=Pronoun.I)
+            if who == Pronoun.I and value.recipient == Pronoun.YOU:
+                value = value._replace(recipient=Pronoun.I)
+            if value.tense == Tense.PERFECT:
+                value = value._replace(tense=Tense.PAST)
+            return value._replace(frequency=None)
         return value
 
     def asker(self) -> tree.Nominal:
+        """Somebody definite."""
         x = self.random()
         if x < 0.3:
             return self.pick(SUBJECT_PRONOUNS[1:])
         if x < 0.6:
             return self.pick(NAMES)
         if x < 0.8:
-            return NounPhrase(self.pick(KIN), self.pick(OWN))
+            return self.kin()
         return NounPhrase(self.pick(TRANSITIVE["eat"].subjects), Determiner.THE, self.chance(0.2))
-
-    def asked_tense(self) -> Tense:
-        return self.pick((Tense.PRESENT, Tense.PAST, Tense.PAST, Tense.FUTURE))
 
     def open_question(self) -> tree.Sentence:
         x = self.random()
+        tense = self.pick((Tense.PRESENT, Tense.PAST, Tense.PAST, Tense.FUTURE))
         if x < 0.2:
-            return tree.OpenQuestion(Wh.WHAT, Clause(self.asker(), self.pick(ASKED), self.asked_tense()))
+            return tree.OpenQuestion(Wh.WHAT, Clause(self.asker(), self.pick(ASKED), tense))
         if x < 0.4:
             verb = self.pick(ASKED)
             nobody = tree.Gap(NOUNS["man"], False)
             thing = self.simple_object(self.pick(verb.objects))
-            return tree.OpenQuestion(Wh.WHO, Clause(nobody, verb, self.asked_tense(), object=thing))
+            return tree.OpenQuestion(Wh.WHO, Clause(nobody, verb, tense, object=thing))
         if x < 0.6:
             verb = self.pick(COUNTED)
             noun = self.pick([noun for noun in verb.objects if not (noun.is_mass or noun.is_kin)])
-            return tree.HowMany(noun, Clause(self.asker(), verb, self.asked_tense()))
+            return tree.HowMany(noun, Clause(self.asker(), verb, tense))
         asks = self.pick((Wh.WHERE, Wh.WHEN, Wh.WHY))
-        who = self.asker()
+        if asks != Wh.WHY and tense == Tense.PAST:
+            # Chinese asks where and when something was done in a construction of its own.
+            tense = Tense.FUTURE
         if self.chance(0.5):
-            return tree.OpenQuestion(asks, Clause(who, self.pick(INTRANSITIVES), self.asked_tense()))
+            return tree.OpenQuestion(asks, Clause(self.asker(), self.pick(INTRANSITIVES), tense))
         verb = self.pick(ASKED)
         thing = self.simple_object(self.pick(verb.objects))
-        return tree.OpenQuestion(asks, Clause(who, verb, self.asked_tense(), object=thing))
-
-    def reported(self) -> tree.Reported:
-        who = self.asker()
-        said = self.clause(rich=False)
-        return tree.Reported(who, self.pick(THINKING), said._replace(fronted=False))
+        return tree.OpenQuestion(asks, Clause(self.asker(), verb, tense, object=thing))
 
     def protagonist(self) -> tuple[tree.Nominal, Pronoun]:
         """Somebody, and the pronoun that takes up the name."""
@@ -189,51 +169,39 @@ class SentenceSampler(ClauseSampler):
             return person, Pronoun.SHE if person.feminine else Pronoun.HE
         if x < 0.7:
             kin = self.pick(KIN)
-            return NounPhrase(kin, self.pick(OWN)), Pronoun.SHE if "female" in kin.classes else Pronoun.HE
+            return self.relative_of(kin, self.pick(OWN)), Pronoun.SHE if "female" in kin.classes else Pronoun.HE
         pronoun = self.pick(SUBJECT_PRONOUNS)
         return pronoun, pronoun
 
-    def joined(self) -> tree.Sentence:
+    def joined(self) -> tree.Joined:
         x = self.random()
-        who, again = self.protagonist()
         if x < 0.2:
-            return self.chain(who, again)
+            return self.chain()
         if x < 0.4:
-            return tree.Joined(
-                "and", self.plain(self.act(self.pick(INTRANSITIVES), rich=False)), self.plain(self.clause(rich=False))
-            )
-        verb = self.pick(CONSEQUENCES)
-        if x < 0.55:
-            act = Clause(again, verb, Tense.FUTURE, self.chance(0.2), goal=None)
-            return tree.Joined("if", self.completed(act), Copula(who, self.pick(FEELINGS), negated=self.chance(0.15)))
-        tense = Tense.PRESENT if self.chance(0.5) else Tense.PAST
-        if x < 0.7:
-            return tree.Joined(
-                "because",
-                self.completed(Clause(who, verb, Tense.PRESENT, self.chance(0.3))),
-                Copula(again, self.pick(FEELINGS), very=self.chance(0.3)),
-            )
-        state = Copula(who, self.pick(FEELINGS), very=self.chance(0.3))
-        link = "so" if x < 0.85 else "but"
-        del tense
-        return tree.Joined(link, state, self.completed(Clause(again, verb, Tense.PRESENT, self.chance(0.2))))
+            first = self.act(self.pick(INTRANSITIVES), rich=False)
+            return tree.Joined("and", first, self.clause(rich=False))
+        return self.reasoned()
 
-    def plain(self, value: tree.Proposition) -> tree.Proposition:
-        return value._replace(fronted=False)
-
-    def completed(self, value: Clause) -> Clause:
-        """With the object or goal that its verb asks for."""
-        verb = value.verb
+    def reasoned(self) -> tree.Joined:
+        """A quality and what it leads to or, after "but", does not."""
+        who, again = self.protagonist()
+        link = self.pick(("if", "because", "so", "but"))
+        quality, does, leaves = self.pick(MOTIVES)
+        expected = self.chance(0.65)
+        negated = expected if link == "but" else not expected
+        state = Copula(again if link == "because" else who, quality, very=link != "if" and self.chance(0.3))
+        verb = self.pick(does if expected else leaves)
+        tense = Tense.FUTURE if link == "if" else Tense.PRESENT
+        act = Clause(who if link == "because" else again, verb, tense, negated)
         if verb.objects:
-            thing = self.object(verb, value.subject, negative=value.negated, rich=False)
-            return value._replace(object=thing)
-        if verb.name in ("go", "return"):
-            return value._replace(goal=self.goal(verb, value.subject))
-        return value
+            act = act._replace(object=self.object(verb, act.subject, negative=negated, rich=False))
+        return tree.Joined(link, act, state) if link in ("if", "because") else tree.Joined(link, state, act)
 
-    def chain(self, who: tree.Nominal, again: Pronoun) -> tree.Joined:
-        first, second, nouns = self.pick(CHAINS)
-        noun = self.pick(nouns)
+    def chain(self) -> tree.Joined:
+        """ "Anna bought an apple, and she ate it." """
+        who, again = self.protagonist()
+        first, second, things = self.pick(CHAINS)
+        noun = self.pick(things)
         plural = self.chance(0.2)
         tense = Tense.FUTURE if self.chance(0.3) else Tense.PAST
         determiner = Determiner.THE if self.chance(0.5) else Determiner.BARE if plural else Determiner.A
@@ -246,7 +214,7 @@ class SentenceSampler(ClauseSampler):
         return tree.Joined("and", act, Clause(again, second, tense, object=tree.Echo(noun, plural)))
 
     def existence(self) -> tree.Existence:
-        things, places = self.pick(PLACES_WITH)
+        things, places = self.pick(PRESENCE)
         noun = self.pick(things)
         adjective = self.adjective_for(noun, 0.25)
         x = self.random()
@@ -262,22 +230,16 @@ class SentenceSampler(ClauseSampler):
 
     def order(self) -> tree.Order:
         if self.chance(0.3):
-            verb = self.pick((DITRANSITIVE["give"], DITRANSITIVE["show"], DITRANSITIVE["send"], DITRANSITIVE["bring"]))
-            thing = NounPhrase(self.pick(verb.objects), Determiner.THE, self.chance(0.15))
-            return tree.Order(verb, thing, False, self.chance(0.5), to_me=True)
+            verb = self.pick(GIVING)
+            given = NounPhrase(self.pick(verb.objects), Determiner.THE, self.chance(0.15))
+            return tree.Order(verb, given, False, self.chance(0.5), to_me=True)
         verb = self.pick(COMMANDS)
         noun = self.pick(verb.objects)
-        if noun.is_kin:
-            thing = NounPhrase(noun, self.pick((Determiner.MY, Determiner.YOUR, Determiner.OUR)))
-        elif noun.is_mass:
-            thing = NounPhrase(noun, Determiner.BARE)
+        if noun.is_kin or noun.is_mass:
+            thing = self.simple_object(noun)
         else:
             thing = NounPhrase(noun, Determiner.THE, False, 0, self.adjective_for(noun, 0.25))
         if verb.name == "forget":
             return tree.Order(verb, thing, True, False)
-        negated = (
-            not noun.is_mass
-            and verb.name in ("open", "close", "wash", "read", "call", "buy", "use")
-            and self.chance(0.3)
-        )
+        negated = verb.name in REFUSED and not noun.is_mass and self.chance(0.3)
         return tree.Order(verb, thing, negated, not negated and self.chance(0.4))

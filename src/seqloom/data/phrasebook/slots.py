@@ -1,7 +1,7 @@
 """Places in a tree, by number: the slots that tags are made of.
 
-A tag is `base << 4 | slot`, where the base of a phrase is the tag of its own place in the phrase above. So every word of
-a sentence can say which part of the tree it expresses, in any language, without the tree knowing about tags.
+A tag is `base << 4 | slot`, where the base of a phrase is the tag of its own place in the phrase above. So every
+word of a sentence can say which part of the tree it expresses, in any language, and the tree knows nothing of tags.
 """
 
 ROOT = 1

@@ -11,10 +11,10 @@ An underscore stands for a space inside a word. Nouns of the class `mass` are no
 
 PEOPLE = """
 man          | person      | man/men         | homme m             | Mann m Männer              | 男人 个
-woman        | person      | woman/women     | femme f             | Frau f Frauen              | 女人 个
+woman        | person female | woman/women     | femme f             | Frau f Frauen              | 女人 个
 child        | person      | child/children  | enfant m            | Kind n Kinder              | 孩子 个
 boy          | person      | boy             | garçon m            | Junge wm Jungen            | 男孩 个
-girl         | person      | girl            | fille f             | Mädchen n Mädchen          | 女孩 个
+girl         | person female | girl            | fille f             | Mädchen n Mädchen          | 女孩 个
 friend       | person      | friend          | ami m               | Freund m Freunde           | 朋友 个
 neighbour    | person      | neighbour       | voisin m            | Nachbar wm Nachbarn        | 邻居 个
 guest        | person      | guest           | invité m            | Gast m Gäste               | 客人 位
@@ -22,7 +22,7 @@ colleague    | person      | colleague       | collègue m          | Kollege wm
 tourist      | person      | tourist         | touriste m          | Tourist wm Touristen       | 游客 位
 customer     | person      | customer        | client m            | Kunde wm Kunden            | 顾客 位
 king         | person      | king            | roi m               | König m Könige             | 国王 位
-queen        | person      | queen           | reine f             | Königin f Königinnen       | 王后 位
+queen        | person female | queen           | reine f             | Königin f Königinnen       | 王后 位
 thief        | person      | thief/thieves   | voleur m            | Dieb m Diebe               | 小偷 个
 passenger    | person      | passenger       | passager m          | Fahrgast m Fahrgäste       | 乘客 位
 mother       | kin female  | mother          | mère f              | Mutter f Mütter            | 母亲 位
@@ -124,7 +124,7 @@ poem         | text written           | poem      | poème m             | Gedic
 report       | text written           | report    | rapport m           | Bericht m Berichte         | 报告 份
 picture      | thing image gift object | picture  | tableau/tableaux m  | Bild n Bilder              | 画 幅
 photo        | image gift object      | photo     | photo f             | Foto n Fotos               | 照片 张
-film         | image                  | film      | film m              | Film m Filme               | 电影 部
+film         | film                   | film      | film m              | Film m Filme               | 电影 部
 map          | thing gift image object | map      | carte f             | Landkarte f Landkarten     | 地图 张
 table        | thing furniture        | table     | table f             | Tisch m Tische             | 桌子 张
 chair        | thing furniture        | chair     | chaise f            | Stuhl m Stühle             | 椅子 把

@@ -25,7 +25,7 @@ work      | -     | person | - | work | travailler | arbeiten | 工作
 dance     | -     | person | - | dance | danser | tanzen | 跳舞
 sing      | -     | person | - | sing sang sung | chanter | singen singst singt gesungen | 唱歌
 swim      | -     | person animal | - | swim swam swum swimming | nager | schwimmen schwimmst schwimmt geschwommen @ | 游泳
-run       | -     | person animal | - | run ran run running | courir cours/cours/court/courons/courez/courent couru courr | rennen rennst rennt gerannt @ | 奔跑
+run       | -     | person | - | run ran run running | courir cours/cours/court/courons/courez/courent couru courr | rennen rennst rennt gerannt @ | 跑步
 smile     | -     | person | - | smile | sourire souris/souris/sourit/sourions/souriez/sourient souri sourir | lächeln lächelst lächelt gelächelt | 微笑
 cook      | -     | person | - | cook | cuisiner | kochen | 做饭
 travel    | -     | person | - | travel - - travelling | voyager | reisen reist reist gereist @ | 旅行
@@ -54,7 +54,7 @@ sell      | -     | person | food thing clothes vehicle drink | sell sold sold |
 see       | -     | person animal | person animal sight | see saw seen | voir vois/vois/voit/voyons/voyez/voient vu verr | sehen siehst sieht gesehen | 看见
 seek      | -     | person | object pet clothes person | look >for | chercher | suchen | 寻找
 find      | -     | person | object clothes pet | find found found | trouver | finden findest findet gefunden | 找到
-lose      | -     | person | object | lose lost lost | perdre perds/perds/perd/perdons/perdez/perdent perdu perdr | verlieren verlierst verliert verloren | 丢失
+lose      | -     | person | object | lose lost lost | perdre perds/perds/perd/perdons/perdez/perdent perdu perdr | verlieren verlierst verliert verloren | 弄丢
 forget    | -     | person | object | forget forgot forgotten forgetting | oublier | vergessen vergisst vergisst vergessen | 忘记
 clean     | -     | person | clean | clean | nettoyer nettoie/nettoies/nettoie/nettoyons/nettoyez/nettoient nettoyé nettoier | putzen putzt putzt geputzt | 打扫
 wash      | -     | person | clothes vehicle dishes | wash | laver | waschen wäschst wäscht gewaschen | 洗
@@ -64,8 +64,9 @@ close     | -     | person | openable | close | fermer | zu.machen | 关上
 wear      | -     | person | clothes | wear wore worn | porter | tragen trägst trägt getragen | 穿
 paint     | -     | person | sight | paint | peindre peins/peins/peint/peignons/peignez/peignent peint peindr | malen | 画
 build     | -     | person | building built | build built built | construire construis/construis/construit/construisons/construisez/construisent construit construir | bauen | 建造
-watch     | -     | person | image | watch | regarder | an.sehen siehst sieht gesehen | 看
-describe  | -     | person | image sight person | describe | décrire décris/décris/décrit/décrivons/décrivez/décrivent décrit décrir | beschreiben beschreibst beschreibt beschrieben | 描述
+watch     | -     | person | film | watch | regarder | an.sehen siehst sieht gesehen | 看
+look_at   | -     | person | image | look >at | regarder | an.sehen siehst sieht gesehen | 看
+describe  | -     | person | image film sight person | describe | décrire décris/décris/décrit/décrivons/décrivez/décrivent décrit décrir | beschreiben beschreibst beschreibt beschrieben | 描述
 photograph | -    | person | sight animal person | photograph | photographier | fotografieren fotografierst fotografiert fotografiert | 拍摄
 use       | -     | person | machine | use | utiliser | benutzen benutzt benutzt benutzt | 使用
 take      | -     | person | transport | take took taken | prendre prends/prends/prend/prenons/prenez/prennent pris prendr | nehmen nimmst nimmt genommen | 乘坐
@@ -98,25 +99,25 @@ speak     | state bare | person | language | speak spoke spoken | parler | sprec
 # Subject, recipient (a person) and object.
 DITRANSITIVE = """
 give      | -     | person | gift | give gave given giving | donner | geben gibst gibt gegeben | 给
-show      | -     | person | image object gift | show showed shown | montrer | zeigen | 看 <给
+show      | -     | person | image film object gift | show showed shown | montrer | zeigen | 看 <给
 send      | -     | person | gift text | send sent sent | envoyer envoie/envoies/envoie/envoyons/envoyez/envoient envoyé enverr | schicken | 寄 <给
 bring     | -     | person | gift dish object | bring brought brought | apporter | bringen bringst bringt gebracht | 带来 <给
 lend      | -     | person | object machine vehicle | lend lent lent | prêter | leihen leihst leiht geliehen | 借给
-offer     | -     | person | dish drink gift | offer | proposer | an.bieten bietest bietet geboten | 提供 <给
+offer     | -     | person | dish drink | offer | proposer | an.bieten bietest bietet geboten | 提供 <给
 """
 
 # Motion to a goal.
 MOTION = """
 go        | -     | person animal | - | go went gone | aller vais/vas/va/allons/allez/vont allé ir @ | gehen gehst geht gegangen @ | 去
 drive     | -     | person | - | drive drove driven | aller vais/vas/va/allons/allez/vont allé ir @ +en_voiture | fahren fährst fährt gefahren @ | 开车 去
-fly       | -     | person | - | fly flew flown | aller vais/vas/va/allons/allez/vont allé ir @ +en_avion | fliegen fliegst fliegt geflogen @ | 飞往
+fly       | -     | person | - | fly flew flown | aller vais/vas/va/allons/allez/vont allé ir @ +en_avion | fliegen fliegst fliegt geflogen @ | 飞到
 return    | -     | person animal | - | return | retourner @ | zurück.kehren @ | 回到
 run_to    | -     | person animal | - | run ran run running | courir cours/cours/court/courons/courez/courent couru courr | rennen rennst rennt gerannt @ | 跑到
 """
 
 # Residence and origin, followed by a place.
 LOCAL = """
-live      | state | person | - | live | habiter | wohnen | 住在
+live      | state residence | person | - | live | habiter | wohnen | 住在
 come      | state origin | person | - | come came come | venir viens/viens/vient/venons/venez/viennent venu viendr @ | kommen kommst kommt gekommen @ | 来自
 """
 

@@ -35,12 +35,12 @@ def align(source: tuple[Tag, ...], target: tuple[Tag, ...]) -> tuple[tuple[int, 
     """Pairs of positions whose tokens express a common place of the tree."""
     places: dict[int, list[int]] = {}
     for position, tag in enumerate(target):
-        for part in tag if type(tag) is tuple else (tag,):
+        for part in tag if isinstance(tag, tuple) else (tag,):
             places.setdefault(part, []).append(position)
     places.pop(0, None)
     pairs: list[tuple[int, int]] = []
     for position, tag in enumerate(source):
-        if type(tag) is tuple:
+        if isinstance(tag, tuple):
             found = {other for part in tag for other in places.get(part, ())}
             pairs += [(position, other) for other in sorted(found)]
         else:

@@ -60,7 +60,8 @@ class NounPhrase(NamedTuple):
     noun: Noun
     determiner: Determiner = Determiner.THE
     plural: bool = False
-    count: int = 0
+    # 0, or how many
+    number: int = 0
     adjective: Adjective | None = None
     relative: "Clause | None" = None
 
@@ -89,6 +90,15 @@ class Echo(NamedTuple):
 Nominal: TypeAlias = NounPhrase | Person | Pronoun | Both | Gap | Echo
 
 
+def is_woman(subject: Nominal) -> bool:
+    """Whether the languages with a form for women use it here."""
+    if isinstance(subject, Person):
+        return subject.feminine
+    if isinstance(subject, Pronoun):
+        return subject == Pronoun.SHE
+    return isinstance(subject, NounPhrase) and "female" in subject.noun.classes
+
+
 class Place(NamedTuple):
     """Somewhere: a relation to a noun phrase."""
 
@@ -104,7 +114,11 @@ class When(NamedTuple):
     second: int = 0
 
 
-Somewhere: TypeAlias = Place | Region
+class There(NamedTuple):
+    """ "There", a goal that was named before."""
+
+
+Somewhere: TypeAlias = Place | Region | There
 Sometime: TypeAlias = Time | When
 
 
@@ -221,7 +235,7 @@ class ClockIs(NamedTuple):
 class Note(NamedTuple):
     """A fixed sentence of the lecture notes."""
 
-    index: int
+    which: int
 
 
 Sentence: TypeAlias = (

@@ -1,9 +1,9 @@
-"""German noun phrases, places and times: articles, adjective endings, contractions of prepositions."""
+"""German articles, adjective endings, pronouns, times and verb forms that no table of the lexicon holds."""
 
 from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Noun, Person, Region, Time
+from seqloom.data.phrasebook.concepts import Person, Time
 from seqloom.data.phrasebook.lexicon import MONTHS, NUMBERS
-from seqloom.data.phrasebook.tokens import Tag, Token
+from seqloom.data.phrasebook.tokens import Token
 from seqloom.data.phrasebook.tree import Determiner, Pronoun
 
 NOMINATIVE, ACCUSATIVE, DATIVE = 0, 1, 2
@@ -15,7 +15,7 @@ WEAK: Endings = (("e", "en", "en"), ("e", "e", "en"), ("e", "e", "en"), ("en", "
 MIXED: Endings = (("er", "en", "en"), ("e", "e", "en"), ("es", "es", "en"), ("en", "en", "en"))
 # The endings of ein, kein and mein.
 EIN: Endings = (("", "en", "em"), ("e", "e", "er"), ("", "", "em"), ("e", "e", "en"))
-RELATIVE: Endings = (("der", "den", "dem"), ("die", "die", "der"), ("das", "das", "dem"), ("die", "die", "denen"))
+WHICH: Endings = (("der", "den", "dem"), ("die", "die", "der"), ("das", "das", "dem"), ("die", "die", "denen"))
 IT: Endings = (("er", "ihn", "ihm"), ("sie", "sie", "ihr"), ("es", "es", "ihm"), ("sie", "sie", "ihnen"))
 POSSESSIVES = {
     Determiner.MY: "mein",
@@ -38,6 +38,10 @@ REFLEXIVES = ("mich", "dich", "sich", "uns", "euch", "sich")
 # Index of the verb form: ich, du, er, wir, ihr, sie.
 PERSONS = (0, 1, 2, 2, 3, 5, 2)
 SEIN = ("bin", "bist", "ist", "sind", "seid", "sind")
+WERDEN = ("werde", "wirst", "wird", "werden", "werdet", "werden")
+HABEN = ("habe", "hast", "hat", "haben", "habt", "haben")
+HATTE = ("hatte", "hattest", "hatte", "hatten", "hattet", "hatten")
+WAR = ("war", "warst", "war", "waren", "wart", "waren")
 CONTRACTIONS = {
     ("in", "dem"): "im",
     ("in", "das"): "ins",
@@ -74,78 +78,7 @@ def article(determiner: Determiner, row: int, case: int, negative: bool) -> tupl
         return "viel" + STRONG[row][case], STRONG
     if determiner == Determiner.SOME:
         return "einig" + STRONG[row][case], STRONG
-    ending = EIN[row][case]
-    stem = POSSESSIVES[determiner]
-    # unser loses its e only in speech; the written ending is added whole.
-    return stem + ending, MIXED
-
-
-def noun_phrase(phrase: tree.NounPhrase, base: int, case: int, negative: Tag = 0) -> list[Token]:
-    """A noun phrase; `negative` is the tag of the negation where kein expresses it."""
-    noun, determiner, plural, count, adjective, relative = phrase
-    place = base << 4
-    forms = noun.de
-    row = 3 if plural else forms.gender
-    word, endings = article(determiner, row, case, bool(negative))
-    tokens: list[Token] = []
-    if word:
-        tag: Tag = place | slots.DETERMINER
-        if negative and word.startswith("kein"):
-            tag = (place | slots.DETERMINER, negative)  # type: ignore[assignment]
-        tokens.append((word, tag))
-    if count:
-        tokens.append((NUMBERS[count][2], place | slots.COUNT))
-    if adjective is not None:
-        tokens.append((adjective.de_stem + endings[row][case], place | slots.ADJECTIVE))
-    tokens.append(((forms.plural if plural else forms.singular)[case], place | slots.HEAD))
-    if relative is not None:
-        tokens += relative_clause(relative, noun, row, place)
-    return tokens
-
-
-def relative_clause(value: tree.Clause, noun: Noun, row: int, place: int) -> list[Token]:
-    # The clause needs noun phrases and they need the clause: one of the two imports has to wait.
-    from seqloom.data.phrasebook.german import clause
-
-    case = NOMINATIVE if isinstance(value.subject, tree.Gap) else value.verb.de.case
-    pronoun: Token = (RELATIVE[row][case], place | slots.PRONOUN)
-    comma: Token = (",", place | slots.COMMA)
-    return [comma, pronoun, *clause(value, place | slots.RELATIVE, "final"), (",", 0)]
-
-
-def nominal(phrase: tree.Nominal, base: int, case: int, negative: Tag = 0) -> list[Token]:
-    if isinstance(phrase, tree.NounPhrase):
-        return noun_phrase(phrase, base, case, negative)
-    if isinstance(phrase, Pronoun):
-        return [(PRONOUNS[phrase][case], base << 4 | slots.HEAD)]
-    if isinstance(phrase, Person):
-        return [(phrase.de, base << 4 | slots.HEAD)]
-    if isinstance(phrase, tree.Both):
-        first = nominal(phrase.first, base << 4 | slots.FIRST, case)
-        second = nominal(phrase.second, base << 4 | slots.SECOND, case)
-        return [*first, ("und", base << 4 | slots.AND), *second]
-    if isinstance(phrase, tree.Echo):
-        row = 3 if phrase.plural else phrase.noun.de.gender
-        return [(IT[row][case], base << 4 | slots.HEAD)]
-    return []
-
-
-def prepositional(preposition: str, phrase: tree.Nominal, base: int, *, case: int, tag: int) -> list[Token]:
-    """A preposition with its phrase: in dem Garten becomes im Garten, zu der Schule zur Schule."""
-    tokens = nominal(phrase, base, case)
-    if isinstance(phrase, tree.NounPhrase) and phrase.determiner == Determiner.THE:
-        short = CONTRACTIONS.get((preposition, tokens[0][0]))
-        if short is not None:
-            return [(short, (tag, base << 4 | slots.DETERMINER)), *tokens[1:]]
-    return [(preposition, tag), *tokens]
-
-
-def somewhere(place: tree.Somewhere, base: int, preposition: str) -> list[Token]:
-    tag = base << 4 | slots.PREPOSITION
-    if isinstance(place, Region):
-        return [(preposition, tag), (place.de, base << 4 | slots.HEAD)]
-    relation, ground = place
-    return prepositional(relation.de, ground, base, case=relation.case, tag=tag)
+    return POSSESSIVES[determiner] + EIN[row][case], MIXED
 
 
 def sometime(time: tree.Sometime, base: int) -> list[Token]:
