@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Num
 
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader, read_lines
+from seqloom.core.seeds import seed_for
 
 Part = tuple[Path, ...]
 """A source file and a target file, or one TSV file."""
@@ -31,6 +33,36 @@ class Line:
     file: int
     source: str
     target: str
+
+
+class Lines(Protocol):
+    """Sentence pairs that can be gone through again and again."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Line]: ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The lines of a corpus with these numbers, or (`is_rest`) all the others."""
+
+    corpus: Lines
+    numbers: frozenset[int]
+    is_rest: bool = False
+
+    def __len__(self) -> int:
+        return len(self.corpus) - len(self.numbers) if self.is_rest else len(self.numbers)
+
+    def __iter__(self) -> Iterator[Line]:
+        return (line for line in self.corpus if (line.number in self.numbers) != self.is_rest)
+
+
+def hold_out(corpus: Lines, count: int, *, seed: int) -> tuple[Selection, Selection]:
+    """A corpus in two: all but `count` lines, and these, drawn at random."""
+    chosen = np.random.default_rng(seed_for(seed, "held out")).choice(len(corpus), size=count, replace=False)
+    numbers = frozenset(int(place) + 1 for place in chosen)
+    return Selection(corpus, numbers, is_rest=True), Selection(corpus, numbers)
 
 
 def open_corpus(paths: Sequence[Path], *, encoding: str = "utf-8") -> "ParallelCorpus":

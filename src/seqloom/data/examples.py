@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.data.corpus import Line, Lines
 from seqloom.data.store import StoreWriter
 
 Encode = Callable[[list[str]], list[list[int]]]
@@ -84,7 +84,7 @@ def is_blank(text: str) -> bool:
 
 
 def encode_corpus(
-    corpus: ParallelCorpus,
+    corpus: Lines,
     encode_source: Encode,
     encode_target: Encode,
     folder: Path,

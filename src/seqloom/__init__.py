@@ -1,0 +1,34 @@
+"""Seqloom: train, compare, explain and serve sequence models.
+
+from seqloom import Translator
+translator = Translator.load("run/model")
+translator.translate(["Guten Morgen."])
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from seqloom.version import __version__
+
+if TYPE_CHECKING:
+    from seqloom.recipes.load import load
+    from seqloom.recipes.train import train
+    from seqloom.recipes.translate import Translator
+
+__all__ = ["Translator", "__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names come in when they are asked for: importing seqloom alone does not import torch."""
+    if name == "load":
+        from seqloom.recipes.load import load
+
+        return load
+    if name == "train":
+        from seqloom.recipes.train import train
+
+        return train
+    if name == "Translator":
+        from seqloom.recipes.translate import Translator
+
+        return Translator
+    raise AttributeError(f"module 'seqloom' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,0 +1,171 @@
+"""A model directory: what export gives and `load` needs.
+
+    config.yaml            the complete settings it was trained with
+    model.safetensors      its weights
+    text/                  its tokenisers
+    model.json             format number, languages, sizes, what it was trained on, its scores
+    manifest.json          size and SHA-256 of every file above
+
+It is written under a temporary name and renamed, and every file is checked on load.
+"""
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from seqloom.core.config import resolve, to_yaml
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, write_atomically
+from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.config import RunConfig
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.weights import for_disk, load_weights
+from seqloom.version import __version__
+
+FORMAT = 1
+"""The number of this layout; a newer one is refused, not guessed at."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model says of itself."""
+
+    source: str | None
+    """Source language."""
+    target: str | None
+    """Target language."""
+    parameters: int
+    """Numbers in its weights."""
+    trained_on: Mapping[str, Any] = field(default_factory=dict)
+    """Pairs, tokens, steps, hashes of the data."""
+    scores: tuple[Mapping[str, Any], ...] = ()
+    """Scores with their signatures and the data they were measured on."""
+    version: str = __version__
+    """The version of Seqloom that wrote it."""
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready for use."""
+
+    folder: Path
+    config: RunConfig
+    tokenizers: Tokenizers
+    model: nn.Module
+    card: Card
+    device: torch.device
+
+
+def build_model(config: RunConfig, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
+    """The model of a config, for these vocabularies, with fresh weights."""
+    symbols = Symbols(tokenizers.source.size, tokenizers.target.size, is_shared=tokenizers.is_shared)
+    return config.model.build(symbols, seed=seed)
+
+
+def save_model(
+    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, weights: Mapping[str, Tensor], card: Card
+) -> None:
+    """Write a model directory, whole or not at all; an older one at the same place is replaced."""
+    partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+    partial.mkdir(parents=True)
+    try:
+        write_atomically(partial / "config.yaml", to_yaml(config, comments=False))
+        write_atomically(partial / "model.json", json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
+        save_file({name: for_disk(tensor) for name, tensor in weights.items()}, partial / "model.safetensors")
+        tokenizers.save(partial / "text")
+        manifest = {"format": FORMAT, "files": directory_manifest(partial)}
+        write_atomically(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+        _put_in_place(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def load(folder: Path | str, *, device: str | None = None) -> LoadedModel:
+    """Read a model directory (or the `model/` inside a run directory) and check every file of it."""
+    folder = find_model(Path(folder))
+    card = read_card(folder)
+    config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
+    tokenizers = Tokenizers.load(folder / "text")
+    place = require_device(config.device)
+    model = build_model(config, tokenizers, seed=config.seed)
+    with torch.no_grad():
+        load_weights(model, load_file(folder / "model.safetensors"), origin=str(folder))
+    model.to(place).eval()
+    return LoadedModel(folder, config, tokenizers, model, card, place)
+
+
+def find_model(folder: Path) -> Path:
+    """The model directory at this path; a run directory stands for the model in it."""
+    if (folder / "model.json").is_file():
+        return folder
+    if (folder / "model" / "model.json").is_file():
+        return folder / "model"
+    if not folder.exists():
+        raise UsageError(f"{folder}: there is no such model directory")
+    if (folder / "checkpoints").is_dir():
+        raise ModelError(
+            f"{folder} is a run that has not finished, so it has no model yet; finish it with: "
+            f"seqloom train --resume {folder}"
+        )
+    raise ModelError(f"{folder} is no model directory: it has no model.json")
+
+
+def read_card(folder: Path) -> Card:
+    """What the model says of itself, after its files were found to be whole."""
+    manifest = _read_json(folder / "manifest.json")
+    if manifest.get("format", FORMAT) > FORMAT:
+        raise ModelError(
+            f"{folder} has format {manifest['format']}, and this Seqloom ({__version__}) reads up to {FORMAT}; "
+            "use a newer version"
+        )
+    damage = check_manifest(folder, manifest.get("files", {}))
+    if damage:
+        raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}")
+    values = _read_json(folder / "model.json")
+    values["scores"] = tuple(values.get("scores", ()))
+    known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
+    return Card(**known)
+
+
+def require_device(name: str) -> torch.device:
+    """The device of this name, if it is there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"device {name!r} is not known; use cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no GPU found; use device=cpu")
+    return device
+
+
+def _put_in_place(partial: Path, folder: Path) -> None:
+    old = None
+    if folder.exists():
+        old = folder.with_name(f"{folder.name}.old-{secrets.token_hex(4)}")
+        folder.replace(old)
+    partial.replace(folder)
+    fsync_directory(folder.parent)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{path.parent} is not whole: {path.name} is missing") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} does not hold what a model directory has there")
+    return values

@@ -1,0 +1,134 @@
+"""Zero-config: sizes chosen from the data, each with its reason."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqloom.core.errors import SeqloomError
+from seqloom.data.corpus import ParallelCorpus
+from seqloom.text.languages import find_language
+
+SAMPLE = 20_000
+"""Lines looked at to learn how long sentences are."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What the sizes are chosen from."""
+
+    pairs: int
+    source_characters: float
+    """Mean characters in a source line."""
+    target_characters: float
+    """Mean characters in a target line."""
+    are_unspaced: bool
+    """Whether a side is written without spaces between words."""
+    repeats: float
+    """Share of the sampled target lines that occurred before."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Defaults for the config, and a sentence for each choice."""
+
+    defaults: dict[str, Any]
+    reasons: tuple[str, ...]
+
+
+def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
+    """Look at the first lines of a corpus."""
+    source = target = count = repeated = 0
+    seen: set[str] = set()
+    for line in corpus:
+        source, target, count = source + len(line.source), target + len(line.target), count + 1
+        repeated += line.target in seen
+        seen.add(line.target)
+        if count == SAMPLE:
+            break
+    return DataFacts(
+        pairs=len(corpus),
+        source_characters=source / max(1, count),
+        target_characters=target / max(1, count),
+        are_unspaced=any(_is_unspaced(language) for language in languages),
+        repeats=repeated / max(1, count),
+    )
+
+
+def choose_sizes(facts: DataFacts, *, is_cpu: bool) -> Sizing:
+    """Model, vocabulary, batches and schedule for this much data.
+
+    The steps on this ladder were found on Multi30k (29,000 pairs) and the phrasebook; beyond a million pairs they
+    follow the sizes that published systems use.
+    """
+    # pairs up to → vocabulary, width, inner, layers, heads, dropout, peak rate, warm-up, passes over the data
+    ladder = [
+        (2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 120),
+        (10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 80),
+        (100_000, 8_000, 128, 256, 4, 4, 0.3, 4e-3, 1_000, 60),
+        (500_000, 12_000, 256, 1024, 4, 4, 0.2, 2e-3, 2_000, 30),
+        (2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 1e-3, 4_000, 15),
+        (10**18, 32_000, 512, 2048, 6, 8, 0.1, 7e-4, 4_000, 5),
+    ]
+    row = next(row for row in ladder if facts.pairs <= row[0])
+    _, vocabulary, width, inner, layers, heads, dropout, rate, warmup, passes = row
+    tokens_per_batch = 4096 if facts.pairs <= 500_000 else 8192
+    if facts.pairs < 2_000:
+        tokens_per_batch = 1024
+    # A subword is about four letters; Chinese and its like have more to say in one.
+    per_token = 2.0 if facts.are_unspaced else 4.0
+    tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
+    steps_per_pass = max(1, round(tokens / tokens_per_batch))
+    steps = _round(max(500, passes * steps_per_pass))
+    every = max(50, min(1000, _round(steps / 40)))
+    reasons: tuple[str, ...] = (
+        f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:",
+        f"text: {vocabulary:,} joint subword pieces; more would be too rare to learn in this much text",
+        f"model: a Transformer of width {width}, {layers}+{layers} layers, {heads} heads; a larger one learns this "
+        "data by heart",
+        f"dropout {dropout:g}, label smoothing 0.1: {'little' if dropout >= 0.3 else 'enough'} data "
+        f"{'needs' if dropout >= 0.3 else 'allows'} {'strong' if dropout >= 0.3 else 'light'} regularisation",
+        f"batches of {tokens_per_batch:,} tokens, {steps:,} steps, about {passes} passes over the data; training ends "
+        "earlier when the dev loss has stood still for ten validations",
+        f"learning rate up to {rate:g} over {warmup:,} steps, then falling as 1/√step; the last ten checkpoints "
+        "are averaged",
+    )
+    defaults: dict[str, Any] = {
+        "data": {"tokens_per_batch": tokens_per_batch},
+        "text": {"kind": "bpe", "size": vocabulary, "shared": True},
+        "model": {
+            "kind": "transformer",
+            "width": width,
+            "feed_forward": inner,
+            "encoder_layers": layers,
+            "decoder_layers": layers,
+            "heads": heads,
+            "dropout_rate": dropout,
+        },
+        "training": {
+            "steps": steps,
+            "learning_rate": rate,
+            "warmup": min(warmup, steps // 4),
+            "clip_norm": 1.0,
+            "validate_every": every,
+            "save_every": every,
+            "patience": 10,
+            "average": 10,
+            "log_every": max(10, every // 10),
+        },
+    }
+    if not is_cpu:
+        reasons = (*reasons, "a GPU is used as it is; larger batches (data.tokens_per_batch) will keep it busier")
+    return Sizing(defaults, reasons)
+
+
+def _is_unspaced(code: str | None) -> bool:
+    if code is None:
+        return False
+    try:
+        return find_language(code).is_unspaced
+    except SeqloomError:
+        return False
+
+
+def _round(number: float) -> int:
+    """To two digits that count: 12,345 becomes 12,000."""
+    return int(float(f"{number:.1e}"))

@@ -1,0 +1,285 @@
+"""Train: two text files in, a run directory with a model of measured quality out."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.core.config import resolve, to_yaml
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, ignore, notice, tell_all
+from seqloom.core.files import write_atomically
+from seqloom.core.seeds import seed_for
+from seqloom.inspection.plots import plot_learning_curve
+from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.journal import Journal
+from seqloom.recipes.load import Card, LoadedModel, build_model, find_model, require_device, save_model
+from seqloom.recipes.prepare import (
+    Prepared,
+    begin_run,
+    check_unchanged,
+    choose_config,
+    encode,
+    open_corpora,
+    open_prepared,
+    open_run,
+)
+from seqloom.recipes.translate import Translator
+from seqloom.tasks.translation import DevSet, TranslationTask
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.averaging import average_weights, final_weights
+from seqloom.training.distributed import World, join
+from seqloom.training.progress import Outcome
+from seqloom.training.trainer import Trainer
+from seqloom.training.weights import load_weights
+
+SCORED_LINES = 2_000
+"""Dev sentences translated with the full search at the end of a run."""
+
+
+class OutsideModel(Protocol):
+    """The settings of a model that is not in the house: all it needs is to build itself."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run gives."""
+
+    run: Path
+    model: Path
+    outcome: Outcome
+    scores: tuple[Score, ...]
+
+
+def train(
+    config: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    out: Path | str,
+    train: Sequence[str] = (),
+    dev: Sequence[str] = (),
+    model: OutsideModel | None = None,
+    listener: Listener = ignore,
+) -> Trained | None:
+    """Train a new model on `train` files and leave it in `out`/model.
+
+    What `config` (a YAML file) and `overrides` ("model.width=128") leave open is chosen from the size of the data.
+    Under torchrun, ranks other than the first return None.
+    """
+    run = Path(out)
+    chosen = choose_config(Path(config) if config else None, overrides, train=train, dev=dev, listener=listener)
+    with join(require_device(chosen.device)) as world:
+        world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
+        return _go(run, chosen, world=world, listener=listener, outside=model)
+
+
+def resume(
+    run: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    exact: bool = False,
+    allow_data_change: bool = False,
+    model: OutsideModel | None = None,
+    listener: Listener = ignore,
+) -> Trained | None:
+    """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so."""
+    run = Path(run)
+    _, record = open_run(run)
+    config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
+    with join(require_device(config.device)) as world:
+
+        def ready() -> None:
+            if not check_unchanged(config, record, allow=allow_data_change, listener=listener):
+                tokenizers = Tokenizers.load(run / "text")
+                corpora = open_corpora(config, listener=listener)
+                encode(run, config, corpora=corpora, tokenizers=tokenizers, listener=listener)
+            if overrides:
+                write_atomically(run / "config.yaml", to_yaml(config, comments=False))
+
+        world.first_does(ready, what="open the run")
+        flags = {"resume": True, "exact": exact, "allow_data_change": allow_data_change}
+        return _go(run, config, world=world, listener=listener, outside=model, **flags)
+
+
+def average(folders: Sequence[Path | str], out: Path | str) -> Path:
+    """A model whose weights are the mean of several models' (or of several checkpoints of one run)."""
+    from seqloom.recipes.load import load
+
+    out = Path(out)
+    if out.exists():
+        raise UsageError(f"{out} exists already; choose another --out")
+    if len(folders) < 2:
+        raise UsageError("name at least two models to average")
+    places = [_weights_folder(Path(folder)) for folder in folders]
+    homes = [place for place in places if (place / "model.json").is_file()]
+    home = homes[0] if homes else places[0].parent.parent / "model"
+    loaded = load(home)
+    card = Card(
+        source=loaded.card.source,
+        target=loaded.card.target,
+        parameters=loaded.card.parameters,
+        trained_on={**loaded.card.trained_on, "averaged": [str(folder) for folder in folders]},
+    )
+    weights = average_weights(places)
+    save_model(out, loaded.config, tokenizers=loaded.tokenizers, weights=weights, card=card)
+    return out
+
+
+def _weights_folder(folder: Path) -> Path:
+    """A model directory, a run's model, or a checkpoint."""
+    return folder if (folder / "model.safetensors").is_file() else find_model(folder)
+
+
+def _go(
+    run: Path,
+    config: RunConfig,
+    *,
+    world: World,
+    listener: Listener,
+    outside: OutsideModel | None,
+    resume: bool = False,
+    exact: bool = False,
+    allow_data_change: bool = False,
+) -> Trained | None:
+    prepared = open_prepared(run)
+    seed = seed_for(config.seed, "weights")
+    model = _build(config, prepared.tokenizers, seed=seed, outside=outside)
+    if config.training.start_from is not None and not resume:
+        _start_from(model, Path(config.training.start_from))
+    journal = Journal(run / "events.jsonl") if world.is_first else ignore
+    everyone = tell_all(journal, listener)
+    everyone(Event("model", {"kind": config.model.kind, "parameters": _parameters(model), "run": str(run)}))
+    trainer = Trainer(
+        model,
+        _task(config, prepared, device=world.device),
+        config.training,
+        run=run,
+        seed=config.seed,
+        device=world.device,
+        listener=everyone,
+        world=world,
+    )
+    outcome = trainer.train(resume, exact=exact, allow_data_change=allow_data_change)
+    if not world.is_first:
+        return None
+    return _finish(run, config, prepared=prepared, model=model, outcome=outcome, listener=everyone, record=outside)
+
+
+def _build(config: RunConfig, tokenizers: Tokenizers, *, seed: int, outside: OutsideModel | None) -> nn.Module:
+    if outside is None:
+        return build_model(config, tokenizers, seed=seed)
+    symbols = Symbols(tokenizers.source.size, tokenizers.target.size, is_shared=tokenizers.is_shared)
+    return outside.build(symbols, seed=seed)
+
+
+def _start_from(model: nn.Module, folder: Path) -> None:
+    folder = find_model(folder)
+    weights: dict[str, Tensor] = average_weights([folder])
+    with torch.no_grad():
+        load_weights(model, weights, origin=str(folder))
+
+
+def _task(config: RunConfig, prepared: Prepared, *, device: torch.device) -> TranslationTask:
+    dev = DevSet(prepared.dev, prepared.references, prepared.tokenizers.target, config.data.target)
+    return TranslationTask(
+        prepared.train,
+        dev,
+        config=config.task,
+        tokens_per_batch=config.data.tokens_per_batch,
+        seed=config.seed,
+        device=device,
+    )
+
+
+def _finish(
+    run: Path,
+    config: RunConfig,
+    *,
+    prepared: Prepared,
+    model: nn.Module,
+    outcome: Outcome,
+    listener: Listener,
+    record: OutsideModel | None,
+) -> Trained:
+    """Choose the final weights, score them on the dev text, and write the model directory and the curve."""
+    weights = final_weights(run, config.training, listener=listener)
+    with torch.no_grad():
+        load_weights(model, weights, origin=str(run))
+    model.eval()
+    card = Card(
+        source=config.data.source,
+        target=config.data.target,
+        parameters=_parameters(model),
+        trained_on=_trained_on(config, prepared, outcome=outcome, outside=record),
+    )
+    folder = run / "model"
+    loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
+    scores = _dev_scores(Translator(loaded), config, prepared=prepared, listener=listener)
+    measured = tuple({**asdict(each), "data": "dev", "lines": _scored(prepared)} for each in scores)
+    card = Card(**{**vars(card), "scores": measured})
+    save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
+    _draw(run, listener=listener)
+    listener(Event("model_saved", {"path": str(folder)}))
+    return Trained(run, folder, outcome, scores)
+
+
+def _dev_scores(
+    translator: Translator, config: RunConfig, *, prepared: Prepared, listener: Listener
+) -> tuple[Score, ...]:
+    count = _scored(prepared)
+    sources = [prepared.tokenizers.source.decode(prepared.dev.source(index)[:-1].tolist()) for index in range(count)]
+    done = 0
+
+    def tell(lines: int) -> None:
+        nonlocal done
+        done += lines
+        listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
+
+    found = [each[0].text for each in translator.search(sources, progress=tell)]
+    bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
+    metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase)
+    scores = tuple(
+        score(metric, found, references=prepared.references[:count], bootstrap=bootstrap) for metric in metrics[:2]
+    )
+    listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
+    return scores
+
+
+def _scored(prepared: Prepared) -> int:
+    return min(SCORED_LINES, len(prepared.dev))
+
+
+def _trained_on(
+    config: RunConfig, prepared: Prepared, *, outcome: Outcome, outside: OutsideModel | None
+) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "files": list(config.data.train),
+        "pairs": len(prepared.train),
+        "data": prepared.train.fingerprint(),
+        "tokenizers": [prepared.tokenizers.source.fingerprint, prepared.tokenizers.target.fingerprint],
+        "steps": outcome.step,
+        "target_tokens": outcome.tokens,
+        "seconds": round(outcome.seconds, 1),
+        "best_dev_loss": outcome.best_loss,
+    }
+    if outside is not None:
+        values["outside_model"] = repr(outside)
+    return values
+
+
+def _draw(run: Path, *, listener: Listener) -> None:
+    try:
+        plot_learning_curve(run / "events.jsonl", run / "learning-curve.png")
+    except OSError as error:
+        notice(listener, f"the learning curve could not be drawn: {error}")
+
+
+def _parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

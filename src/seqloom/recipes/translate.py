@@ -1,0 +1,231 @@
+"""Text in, text out: a loaded translator with its tokenisers and search."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+
+from seqloom.core.errors import UsageError
+from seqloom.core.stepping import Source, Stepper
+from seqloom.core.symbols import END, PAD, UNKNOWN
+from seqloom.data.batches import PairBatch
+from seqloom.nn.packing import pack, packing_of
+from seqloom.recipes.load import Card, LoadedModel, load
+from seqloom.search.beam import beam_search
+from seqloom.search.greedy import greedy_search
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.tasks.translation import TranslationModel
+from seqloom.text.normalise import is_blank
+from seqloom.text.tokenizer import Tokenizer
+
+AT_ONCE = 2_000
+"""Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a line. An empty line has the empty translation, and no score."""
+
+    text: str
+    score: float | None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """What was found for each part of the line; a line has several parts only where it is longer than the limit."""
+    source_pieces: tuple[str, ...] = ()
+    """The source as the model saw it, END included, where attention was asked for."""
+    target_pieces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A line, or a part of a line that is too long for the model."""
+
+    line: int
+    ids: list[int]
+
+
+class Translator:
+    """Translates lines of text.
+
+    translator = Translator.load("run/model")
+    translator.translate(["Guten Morgen."])
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
+        self.config = loaded.config
+        self._model = cast("TranslationModel", loaded.model)
+
+    @staticmethod
+    def load(folder: Path | str, *, device: str | None = None) -> "Translator":
+        """Read a model directory, or the model of a finished run."""
+        return Translator(load(folder, device=device))
+
+    @property
+    def card(self) -> Card:
+        """What the model says of itself."""
+        return self.loaded.card
+
+    def translate(self, lines: Sequence[str], *, search: SearchConfig | None = None) -> list[str]:
+        """One translation per line, in order; a blank line stays blank."""
+        if isinstance(lines, str):
+            raise UsageError(f"translate takes a list of lines, but one string was given: {lines[:40]!r}")
+        return [found[0].text for found in self.search(lines, search=search)]
+
+    def search(
+        self,
+        lines: Sequence[str],
+        *,
+        search: SearchConfig | None = None,
+        attention: bool = False,
+        progress: Callable[[int], None] = lambda _lines: None,
+    ) -> list[list[Translation]]:
+        """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
+
+        `progress` is told how many more lines are done.
+        """
+        settings = search or self.config.search
+        results: list[list[Translation]] = []
+        remaining = iter(lines)
+        while some := list(islice(remaining, AT_ONCE)):
+            results += self._search_some(some, settings, attention=attention, progress=progress)
+        return results
+
+    def stream(self, lines: Iterable[str], *, search: SearchConfig | None = None) -> Iterator[list[Translation]]:
+        """The same for lines that come one after another, in bounded memory."""
+        settings = search or self.config.search
+        remaining = iter(lines)
+        while some := list(islice(remaining, AT_ONCE)):
+            yield from self._search_some(some, settings, attention=False, progress=lambda _lines: None)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float | None]:
+        """log P(target | source) of each given pair, the end symbol included; None where a side is blank."""
+        if len(sources) != len(targets):
+            raise UsageError(f"{len(sources)} sources cannot be scored with {len(targets)} targets; give pairs")
+        wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
+        source_ids = [[*ids, END] for ids in self._source.encode_many([sources[at] for at in wanted])]
+        target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
+        scores: list[float | None] = [None] * len(sources)
+        lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
+        for batch in _batches(lengths, self.config.search.tokens_per_batch):
+            pairs = self._pair_batch([source_ids[at] for at in batch], [target_ids[at] for at in batch])
+            for at, value in zip(batch, self._log_probs(pairs), strict=True):
+                scores[wanted[at]] = value
+        return scores
+
+    def unknown_rate(self, lines: Sequence[str]) -> float:
+        """Share of source tokens that the model's vocabulary does not have."""
+        ids = [id for line in self._source.encode_many(list(lines)) for id in line]
+        return ids.count(UNKNOWN) / max(1, len(ids))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _source(self) -> Tokenizer:
+        return self.loaded.tokenizers.source
+
+    @property
+    def _target(self) -> Tokenizer:
+        return self.loaded.tokenizers.target
+
+    @torch.inference_mode()
+    def _search_some(
+        self, lines: Sequence[str], settings: SearchConfig, *, attention: bool, progress: Callable[[int], None]
+    ) -> list[list[Translation]]:
+        parts = self._parts(lines)
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        stepper = self._model.stepper(attention=attention)
+        progress(len(lines) - len({part.line for part in parts}))
+        seen: set[int] = set()
+        for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch):
+            source = self._source_batch([parts[at].ids for at in batch])
+            for at, hypotheses in zip(batch, _search(stepper, source, settings), strict=True):
+                found[at] = hypotheses
+            fresh = {parts[at].line for at in batch} - seen
+            seen |= fresh
+            progress(len(fresh))
+        by_line: list[list[int]] = [[] for _ in lines]
+        for at, part in enumerate(parts):
+            by_line[part.line].append(at)
+        return [self._translations(parts, found, numbers, pieces=attention) for numbers in by_line]
+
+    def _parts(self, lines: Sequence[str]) -> list[_Part]:
+        """The ids of each line that is not blank, END after each part; longer than the limit gives several parts."""
+        limit = self.config.data.longest - 1
+        visible = [number for number, line in enumerate(lines) if not is_blank(line)]
+        encoded = self._source.encode_many([lines[number] for number in visible])
+        return [
+            _Part(number, [*ids[begin : begin + limit], END])
+            for number, ids in zip(visible, encoded, strict=True)
+            for begin in range(0, max(1, len(ids)), limit)
+        ]
+
+    def _translations(
+        self, parts: Sequence[_Part], found: Sequence[list[Hypothesis]], numbers: Sequence[int], *, pieces: bool
+    ) -> list[Translation]:
+        if not numbers:
+            return [Translation("", None)]
+        if len(numbers) > 1:
+            best = [found[at][0] for at in numbers]
+            text = " ".join(self._target.decode(each.symbols) for each in best)
+            return [Translation(text, sum(each.score for each in best), tuple(best))]
+        (at,) = numbers
+        source = tuple(self._source.piece(id) for id in parts[at].ids) if pieces else ()
+        return [
+            Translation(
+                text=self._target.decode(each.symbols),
+                score=each.score,
+                hypotheses=(each,),
+                source_pieces=source,
+                target_pieces=tuple(self._target.piece(id) for id in each.symbols) if pieces else (),
+            )
+            for each in found[at]
+        ]
+
+    def _source_batch(self, sentences: Sequence[list[int]]) -> Source:
+        ids, lengths = _padded(sentences)
+        device = self.loaded.device
+        return Source(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
+
+    def _pair_batch(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> PairBatch:
+        ids, lengths = _padded(targets)
+        return PairBatch(
+            self._source_batch(sources), torch.from_numpy(ids), torch.from_numpy(lengths), np.zeros(len(ids), np.int64)
+        ).to(self.loaded.device)
+
+    @torch.inference_mode()
+    def _log_probs(self, batch: PairBatch) -> list[float]:
+        features = self._model(batch.source, batch.previous, batch.target_lengths)
+        packing = packing_of(batch.target_lengths, batch.target.shape[1])
+        labels = pack(batch.target, packing)
+        chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()
+        sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)
+        return [float(value) for value in sums.tolist()]
+
+
+def _search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
+    if settings.beam == 1:
+        return [[hypothesis] for hypothesis in greedy_search(stepper, source, settings)]
+    return beam_search(stepper, source, settings)
+
+
+def _padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
+    ids = np.full((len(sentences), int(lengths.max(initial=0))), PAD, dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence)] = sentence
+    return ids, lengths
+
+
+def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Places of items in batches of similar length, rows × longest within `tokens`, longest first."""
+    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    begin = 0
+    while begin < len(order):
+        rows = max(1, tokens // max(1, lengths[order[begin]]))
+        yield order[begin : begin + rows]
+        begin += rows

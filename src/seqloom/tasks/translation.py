@@ -1,0 +1,158 @@
+"""Translation: feed a source and the target so far, sum the cross-entropy of the next symbols, report loss and BLEU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.core.config import Config
+from seqloom.core.stepping import Source, Stepper
+from seqloom.data.batches import PairBatch, collate
+from seqloom.data.plan import BatchPlan
+from seqloom.data.store import Store
+from seqloom.metrics.translation import Bleu, score, tokenize_for
+from seqloom.nn.losses import smoothed_cross_entropy
+from seqloom.nn.outputs import Output
+from seqloom.nn.packing import pack, packing_of
+from seqloom.search.greedy import greedy_search
+from seqloom.search.settings import SearchConfig
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.training.task import Loss
+
+
+class TranslationConfig(Config):
+    """What a translator is trained for."""
+
+    kind: Literal["translation"] = "translation"
+    """Names this task in a config file."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the target's probability that is spread over all symbols."""
+    dev_lines: int = Field(500, ge=0)
+    """Dev sentences translated greedily at each validation, for BLEU; 0 reports the loss alone."""
+
+
+class TranslationModel(Protocol):
+    """What a model must offer to be trained and used as a translator."""
+
+    output: Output
+
+    def __call__(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens width"]:
+        """Features of the real target positions, sentence after sentence, each from the symbols before it."""
+        ...
+
+    def stepper(self, *, attention: bool = False) -> Stepper:
+        """The model as a search sees it."""
+        ...
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Held-out pairs: as ids for the loss, and the reference lines for BLEU."""
+
+    store: Store
+    references: Sequence[str]
+    """The target text of each example of the store."""
+    tokenizer: Tokenizer
+    """That of the target side."""
+    language: str | None
+    """The target language, by which BLEU chooses how to find words."""
+
+
+class TranslationTask:
+    """Training pairs and held-out pairs on one device."""
+
+    def __init__(
+        self,
+        train: Store,
+        dev: DevSet | None,
+        *,
+        config: TranslationConfig,
+        tokens_per_batch: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.train = train
+        self.dev = dev
+        self.config = config
+        self.device = device
+        self.tokens_per_batch = tokens_per_batch
+        self.plan = BatchPlan(train.source_lengths, train.target_lengths, tokens_per_batch=tokens_per_batch, seed=seed)
+
+    def batches(self, epoch: int) -> int:
+        return len(self.plan.batches(epoch))
+
+    def batch(self, epoch: int, index: int) -> PairBatch:
+        return collate(self.train, self.plan.batch(epoch, index)).to(self.device)
+
+    def count(self, batch: PairBatch) -> int:
+        return int(batch.target_lengths.sum())
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
+        return pair_loss(model, batch, smoothing=self.config.label_smoothing)
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        """Cross-entropy per target token (without smoothing), its perplexity, and BLEU of greedy search."""
+        if self.dev is None:
+            return {}
+        total, count = 0.0, 0
+        for indices in batches_by_length(self.dev.store, tokens=self.tokens_per_batch):
+            loss = pair_loss(model, collate(self.dev.store, indices).to(self.device), smoothing=0.0)
+            total, count = total + float(loss.total), count + loss.count
+        figures = {"loss": total / count, "perplexity": float(np.exp(min(total / count, 700.0)))}
+        if self.config.dev_lines:
+            figures["bleu"] = self._bleu(model, self.dev)
+        return figures
+
+    def describe(self, batch: PairBatch) -> str:
+        lines = [str(line) for line in batch.lines[:5]]
+        more = " …" if len(batch.lines) > len(lines) else ""
+        return f"{len(batch.lines)} pairs, lines {', '.join(lines)}{more}"
+
+    def fingerprint(self) -> str:
+        return self.train.fingerprint()
+
+    def _bleu(self, model: nn.Module, dev: DevSet) -> float:
+        stepper = cast("TranslationModel", model).stepper()
+        chosen = min(self.config.dev_lines, len(dev.store))
+        translations = [""] * chosen
+        for indices in batches_by_length(dev.store, tokens=self.tokens_per_batch, examples=chosen):
+            batch = collate(dev.store, indices).to(self.device)
+            for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, SearchConfig()), strict=True):
+                translations[index] = dev.tokenizer.decode(hypothesis.symbols)
+        bleu = Bleu(tokenize=tokenize_for(dev.language))
+        return score(bleu, translations, references=dev.references[:chosen]).value
+
+
+def pair_loss(model: nn.Module, batch: PairBatch, *, smoothing: float) -> Loss:
+    """−Σ log P(target | source), smoothed, over the target tokens of a batch."""
+    translator = cast("TranslationModel", model)
+    features = translator(batch.source, batch.previous, batch.target_lengths)
+    labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))
+    total = smoothed_cross_entropy(
+        features, translator.output.weight, translator.output.bias, labels, smoothing=smoothing
+    )
+    return Loss(total, len(labels))
+
+
+def batches_by_length(
+    store: Store, *, tokens: int, examples: int | None = None
+) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """All examples (or the first few) in batches of similar length, longest last."""
+    longer = np.maximum(store.source_lengths, store.target_lengths)[:examples].astype(np.int64)
+    order = np.argsort(longer, kind="stable")
+    batches, begin = [], 0
+    while begin < len(order):
+        # Sorted by length, so the last one of a batch is its longest: grow while rows × longest fits.
+        end = begin + 1
+        while end < len(order) and (end + 1 - begin) * longer[order[end]] <= tokens:
+            end += 1
+        batches.append(order[begin:end])
+        begin = end
+    return batches
