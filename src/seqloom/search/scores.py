@@ -53,7 +53,9 @@ class LengthNormalised:
     alpha: float
 
     def terms(self, log_prob: float, length: int) -> Mapping[str, float]:
-        return {"log_prob": log_prob, "length": self._value(log_prob, length) - log_prob}
+        # What is impossible is so at any length: ∞ − ∞ would be no number.
+        added = self._value(log_prob, length) - log_prob if log_prob > float("-inf") else 0.0
+        return {"log_prob": log_prob, "length": added}
 
     def bound(self, log_prob: float, length: int, limit: int) -> float:
         """Further symbols only lower log P, and lp runs in one direction: at best log P stays, at either end of it."""
