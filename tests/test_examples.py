@@ -1,0 +1,54 @@
+"""Every config in examples/ is read without complaint, builds its model, and can be trained on."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqloom.core.config import read_config_file, resolve
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import BEGIN, END
+from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.config import RunConfig
+from seqloom.tasks.translation import TranslationModel
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+TINY = {"width": 16, "embedding_width": 16, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+
+
+def test_there_are_examples_of_every_model_and_every_kind_of_text() -> None:
+    configs = [resolve(RunConfig, file=path) for path in EXAMPLES]
+    assert {config.model.kind for config in configs} == {"transformer", "seq2seq"}
+    assert {config.text.kind for config in configs} == {"word", "char", "bpe", "unigram"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
+    config = resolve(RunConfig, file=path)
+    # Tiny, but otherwise the model of the example: its kind, norm, positions, attention and ties.
+    fields = type(config.model).model_fields
+    small = config.model.model_copy(update={name: size for name, size in TINY.items() if name in fields})
+    symbols = Symbols(11, 11 if config.text.shared else 13, is_shared=config.text.shared)
+    model = small.build(symbols, seed=config.seed)
+    assert isinstance(model, TranslationModel)
+    source = Source(torch.tensor([[5, 6, END], [7, END, 0]]), torch.tensor([3, 2]))
+    previous = torch.tensor([[BEGIN, 4, 5], [BEGIN, 6, 0]])
+    features = model(source, previous, torch.tensor([3, 2]))
+    (-model.output.log_probs(features)[:, END].sum()).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    stepper = model.stepper()
+    step = stepper.step(stepper.start(source), torch.tensor([BEGIN, BEGIN]))
+    assert step.log_probs.shape == (2, symbols.target)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_says_what_it_is_and_how_it_is_run(path: Path) -> None:
+    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert any(f"seqloom train examples/{path.name}" in line for line in comments)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_holds_no_files_of_its_own(path: Path) -> None:
+    """Files are named on the command line, so that an example serves any text."""
+    given = read_config_file(path).values.get("data", {})
+    assert not {"train", "dev"} & given.keys()
