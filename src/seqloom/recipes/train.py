@@ -155,7 +155,8 @@ def _go(
         _start_from(model, Path(config.training.start_from))
     journal = Journal(run / "events.jsonl") if world.is_first else ignore
     everyone = tell_all(journal, listener)
-    everyone(Event("model", {"kind": config.model.kind, "parameters": _parameters(model), "run": str(run)}))
+    sizes = {"parameters": _parameters(model), "steps": config.training.steps}
+    everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
     trainer = Trainer(
         model,
         _task(config, prepared, device=world.device),

@@ -1,0 +1,74 @@
+"""What the words of a command line mean: a config file, settings `path=value`, or files."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.core.errors import UsageError
+
+_OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
+_CONFIG_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a command, sorted."""
+
+    overrides: tuple[str, ...]
+    """Settings, `path.to.field=value`."""
+    others: tuple[str, ...]
+    """All the rest, in their order."""
+
+
+def sort_words(words: Sequence[str] | None) -> Words:
+    """Tell settings from the rest. A file whose name looks like a setting can be given as ./name."""
+    given = list(words or ())
+    overrides = tuple(word for word in given if _OVERRIDE.match(word))
+    return Words(overrides, tuple(word for word in given if not _OVERRIDE.match(word)))
+
+
+def config_and_overrides(words: Sequence[str] | None, *, hint: str) -> tuple[Path | None, tuple[str, ...]]:
+    """The one config file among the words, if there is one, and the settings."""
+    found = sort_words(words)
+    configs = [word for word in found.others if word.lower().endswith(_CONFIG_ENDINGS)]
+    strangers = [word for word in found.others if word not in configs]
+    if strangers:
+        raise UsageError(f"{strangers[0]!r} is neither a config file (.yaml) nor a setting path=value; {hint}")
+    if len(configs) > 1:
+        raise UsageError(f"one config file at most, but {len(configs)} were given: {', '.join(configs)}")
+    return (Path(configs[0]) if configs else None), found.overrides
+
+
+def file_names(values: Sequence[str] | None) -> list[str]:
+    """Files that were given one by one or with commas between them."""
+    names: list[str] = []
+    for value in values or ():
+        # A name may have a comma in it; the file itself settles the question.
+        is_one = "," not in value or Path(value).exists()
+        names += [value] if is_one else [name for name in value.split(",") if name]
+    return names
+
+
+def require_search_settings(overrides: Sequence[str]) -> None:
+    """Refuse settings that cannot be changed once a model is trained."""
+    for override in overrides:
+        path = override.partition("=")[0]
+        if path != "device" and not path.startswith("search."):
+            raise UsageError(
+                f"{override!r} cannot be changed here: the model is trained already; "
+                "what can be set is search.… (such as search.beam=8) and device"
+            )
+
+
+def require_new_file(out: Path | None, *, inputs: Sequence[Path]) -> None:
+    """Refuse an output file that would replace one of the inputs, or has no folder to stand in."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; --out names a file")
+    if not out.parent.is_dir():
+        raise UsageError(f"{out} cannot be written: there is no folder {out.parent}")
+    for path in inputs:
+        if path.exists() and out.exists() and path.samefile(out):
+            raise UsageError(f"{out} is the input as well; name another file with --out")

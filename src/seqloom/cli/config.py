@@ -1,0 +1,68 @@
+"""`seqloom config`: every setting, its value and its meaning."""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.arguments import config_and_overrides
+from seqloom.cli.output import examples, json_line
+from seqloom.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqloom.core.config import FieldDoc
+
+EXAMPLES = examples(
+    "seqloom config model.kind=seq2seq > run.yaml",
+    "seqloom config --from runs/demo training.steps=2000",
+    "seqloom config --fields",
+)
+
+
+def config(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option("--from", metavar="RUN", help="Take the settings of a run or a model.")
+    ] = None,
+    fields: Annotated[bool, typer.Option("--fields", help="List all settings with type, default and meaning.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Print a complete config file with an explanation of each setting.
+
+    Sizes that `seqloom train` would choose from the data stand here at their general defaults.
+    """
+    file, overrides = config_and_overrides(words, hint="name a run with --from RUN")
+    if fields and (file is not None or overrides or run is not None):
+        raise UsageError("--fields lists what can be set, whatever is set; leave out the files and settings")
+    if file is not None and run is not None:
+        raise UsageError(f"the settings come from {file} or from {run}, not from both; leave one out")
+
+    from seqloom.core.config import describe_fields, resolve, to_yaml
+    from seqloom.recipes.config import RunConfig
+
+    if fields:
+        docs = describe_fields(RunConfig)
+        print(json_line(docs) if json else "\n".join(_describe(doc) for doc in docs))
+        return
+    resolved = resolve(RunConfig, file=_config_of(run) if run is not None else file, overrides=overrides)
+    print(json_line(resolved.model_dump(mode="json")) if json else to_yaml(resolved, comments=True).rstrip("\n"))
+
+
+def _config_of(run: Path) -> Path:
+    if not run.is_dir():
+        raise UsageError(f"{run}: there is no such run or model folder")
+    found = run / "config.yaml"
+    if not found.is_file():
+        raise UsageError(f"{run} has no config.yaml, so it is neither a run nor a model")
+    return found
+
+
+def _describe(doc: "FieldDoc") -> str:
+    kind = f" [{doc.kind}]" if doc.kind else ""
+    default = f", default {doc.default}" if doc.default else ""
+    meaning = textwrap.wrap(" ".join(doc.description.split()), 100, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join([f"{doc.path}{kind}: {doc.type}{default}", *meaning])

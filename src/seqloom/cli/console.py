@@ -1,0 +1,210 @@
+"""What a run says while it works, on stderr: a bar on a terminal, a few plain lines elsewhere, JSON if asked for."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from seqloom.cli.output import clean, duration
+from seqloom.core.events import Event, Listener, ignore, to_json
+
+PAUSE = 10.0
+"""Seconds between two lines of progress where there is no bar."""
+
+
+@contextmanager
+def show_events(*, as_json: bool, bars: bool = True) -> Iterator[Listener]:
+    """The listener that suits where stderr goes. Of several ranks, only the first one speaks.
+
+    `bars=False` leaves progress out, as it would run into results on the same terminal.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        yield ignore
+    elif as_json:
+        yield write_json
+    elif not bars:
+        yield Lines(shows_progress=False)
+    elif not _is_lively():
+        yield Lines()
+    else:
+        shown = Bars()
+        try:
+            yield shown
+        finally:
+            shown.stop()
+
+
+def _is_lively() -> bool:
+    """Whether somebody watches: a terminal that can move its cursor, and no build server."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+def write_json(event: Event) -> None:
+    """Events as lines of JSON; those that only move a bar are left out."""
+    if event.kind != "progress":
+        print(to_json(event), file=sys.stderr, flush=True)
+
+
+class Lines:
+    """A line for what matters, and one for progress every ten seconds or every tenth of the way."""
+
+    def __init__(self, *, shows_progress: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._shows_progress = shows_progress
+        self._clock = clock
+        self._last = clock()
+        self._tenth = 0
+        self._steps: int | None = None
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "model":
+            self._steps, self._tenth = event.values.get("steps"), 0  # type: ignore[assignment]
+        if event.kind in ("step", "progress"):
+            self._progress(event)
+            return
+        for line in sentences(event):
+            self._print(line)
+
+    def _progress(self, event: Event) -> None:
+        is_step = event.kind == "step"
+        done, everything = (event["step"], self._steps) if is_step else (event["done"], event["all"])
+        tenth = 10 * done // everything if everything else 0
+        is_due = self._clock() - self._last >= PAUSE
+        # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
+        if self._shows_progress and (is_due or (is_step and tenth > self._tenth)):
+            self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
+        self._tenth = max(tenth, self._tenth) if is_step else self._tenth
+
+    def _print(self, line: str) -> None:
+        self._last = self._clock()
+        print(clean(line), file=sys.stderr, flush=True)
+
+
+class Bars:
+    """One bar at a time, with sentences above it."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self._console = Console(stderr=True, highlight=False)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        self._clock = clock
+        self._what = ""
+        self._since = 0.0
+        self._steps: int | None = None
+
+    def __call__(self, event: Event) -> None:
+        match event.kind:
+            case "phase":
+                self._show(event["what"], description=event["what"], total=None, completed=0, note="")
+            case "progress":
+                self._show_progress(event)
+            case "step":
+                title = step_title(event, self._steps)
+                note = step_note(event)
+                self._show("steps", description=title, total=self._steps, completed=event["step"], note=note)
+            case "model":
+                self._steps = event.values.get("steps")  # type: ignore[assignment]
+        if event.kind != "phase":
+            for line in sentences(event):
+                self._console.print(clean(line), markup=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+    def _show_progress(self, event: Event) -> None:
+        done, everything = event["done"], event["all"]
+        if self._what != event["what"]:
+            self._since = self._clock()
+        left = ""
+        if everything and done:
+            left = f", {duration((self._clock() - self._since) / done * (everything - done))} left"
+        note = f"{done:,} of {everything:,}{left}" if everything else f"{done:,} lines"
+        self._show(event["what"], description=event["what"], total=everything, completed=done, note=note)
+
+    def _show(self, what: str, *, description: str, total: int | None, completed: int, note: str) -> None:
+        if what != self._what:
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._progress.add_task(clean(description), total=total, note=note)
+            self._what = what
+            self._progress.start()
+        task = self._progress.task_ids[0]
+        self._progress.update(task, description=clean(description), total=total, completed=completed, note=note)
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def sentences(event: Event) -> list[str]:
+    """What an event says; nothing for those that a bar or the result shows."""
+    match event.kind:
+        case "sizing":
+            first, *others = [str(reason) for reason in event["reasons"]] or [""]
+            return [first, *(f"  {reason}" for reason in others)]
+        case "phase":
+            return [str(event["what"])]
+        case "notice" | "save_failed" | "finished":
+            return [str(event["message"])]
+        case "encoded":
+            return [_encoded(event)]
+        case "model":
+            return [f"{event['kind']} with {event['parameters']:,} parameters; the run is kept in {event['run']}"]
+        case "validation":
+            return [_validation(event)]
+        case "resumed":
+            changed = [f"{name} from {then} to {now}" for name, (then, now) in event["changed_settings"].items()]
+            return [f"going on after step {event['step']:,}" + (f"; changed: {', '.join(changed)}" if changed else "")]
+        case "bad_step":
+            figures = f"loss {_number(event['loss'])}, gradient norm {_number(event['norm'])}"
+            return [f"step {event['step']:,} was not finite ({figures}) and changed no weight: {event['where']}"]
+        case _:
+            return []
+
+
+def step_title(event: Event, steps: int | None) -> str:
+    """Where training stands."""
+    return f"step {event['step']:,} of {steps:,}" if steps else f"step {event['step']:,}"
+
+
+def step_note(event: Event) -> str:
+    """How training goes."""
+    speed = f"{event['tokens_per_second']:,.0f} tokens/s"
+    return f"loss {_number(event['loss'])}, {speed}, {duration(event['eta'])} left"
+
+
+def progress_text(event: Event) -> str:
+    """How far something else has got."""
+    everything = f" of {event['all']:,}" if event["all"] else ""
+    return f"{event['what']}: {event['done']:,}{everything}"
+
+
+def _encoded(event: Event) -> str:
+    unknown = max(event["source_unknown"], event["target_unknown"])
+    rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
+    tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"
+    return f"{event['name']}: {event['kept']:,} of {event['read']:,} pairs, {tokens}{rest}"
+
+
+def _validation(event: Event) -> str:
+    names = {"loss": "dev loss", "perplexity": "perplexity", "bleu": "BLEU"}
+    values = event.values
+    shown = [f"{label} {_number(values[name])}" for name, label in names.items() if values.get(name) is not None]
+    best = " (best so far)" if event["is_best"] else ""
+    return f"step {event['step']:,}: {', '.join(shown)}{best}"
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return "–"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"

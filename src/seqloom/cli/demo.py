@@ -1,0 +1,84 @@
+"""`seqloom demo`: a translator in three minutes, from the corpus inside the package."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.console import show_events
+from seqloom.cli.output import clean, duration, examples, json_line, score_rows
+from seqloom.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqloom.recipes.demo import DemoResult
+
+EXAMPLES = examples("seqloom demo", "seqloom demo --out runs/again --steps 300")
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="A new folder for the run.")] = Path("runs/demo"),
+    force: Annotated[bool, typer.Option("--force", help="Remove an older run in that folder first.")] = False,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, metavar="N", help="Fewer or more training steps than the demo has.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")] = False,
+) -> None:
+    """Train a small English-German translator on the corpus that comes with Seqloom, and test it.
+
+    No download, no GPU, about three minutes.
+
+    It ends with scores on sentences the model has never seen, and with ten of its translations.
+    """
+    if force:
+        _remove_run(out)
+
+    from seqloom.recipes.demo import demo as recipe
+
+    with show_events(as_json=json) as listener:
+        result = recipe(out, steps=steps, listener=listener)
+    print(json_line(result) if json else "\n".join(_describe(result)))
+
+
+def _remove_run(out: Path) -> None:
+    if not out.exists():
+        return
+    # A slip of the pen in --out must not cost a folder of something else.
+    if not (out / "run.json").is_file():
+        raise UsageError(
+            f"{out} is no run of Seqloom (it has no run.json), so --force does not remove it; do it yourself"
+        )
+    shutil.rmtree(out)
+
+
+def _describe(result: "DemoResult") -> list[str]:
+    trained = result.trained
+    lines = [f"Trained {trained.outcome.step:,} steps in {duration(trained.outcome.seconds)}.", ""]
+    parts = (
+        ("New sentences", result.test_scores),
+        ("New combinations: words that never met in training", result.unseen_scores),
+    )
+    for title, scores in parts:
+        lines += [title, *(f"  {row}" for row in score_rows(scores)), ""]
+    lines += ["Translations of new sentences (=: what it should be)"]
+    for sample in result.samples:
+        lines += [
+            f"    {clean(sample.source)}",
+            f"  → {clean(sample.translation)}",
+            f"  = {clean(sample.reference)}",
+            "",
+        ]
+    model = trained.model
+    return [
+        *lines,
+        f"The model is in {model}. Next:",
+        f"  echo '{_quoted(result)}' | seqloom translate {model}",
+        f"  seqloom evaluate {model} --source SOURCE --reference REFERENCE",
+        f"  seqloom info {model}",
+        "  seqloom train --train yours.de --train yours.en --out runs/yours",
+    ]
+
+
+def _quoted(result: "DemoResult") -> str:
+    first = result.samples[0].source if result.samples else "The small dog sees a tree."
+    return clean(first).replace("'", "'\\''")

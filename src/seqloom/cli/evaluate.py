@@ -1,0 +1,194 @@
+"""`seqloom evaluate`: how good translations are, and whether one system beats another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
+from seqloom.cli.console import show_events
+from seqloom.cli.loading import open_translator
+from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows
+from seqloom.cli.score import require_same_count
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.events import Event, Listener
+
+if TYPE_CHECKING:
+    from seqloom.metrics.significance import Comparison
+
+EXAMPLES = examples(
+    "seqloom evaluate run/model --source test.de --reference test.en",
+    "seqloom evaluate run-2/model --against run-1/model --source test.de --reference test.en",
+    "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
+)
+A_MODEL, TEXT = "Translate and score", "Score text that is there"
+
+
+@dataclass(frozen=True)
+class System:
+    """A name and its translations."""
+
+    name: str
+    lines: list[str]
+    language: str | None = None
+    """The target language, where a model says it."""
+
+
+def evaluate(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a finished run; search settings."),
+    ] = None,
+    reference: Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate.")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="MODEL", rich_help_panel=A_MODEL, help="A baseline model to compare with."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", rich_help_panel=A_MODEL, help="Keep the translations in a file."),
+    ] = None,
+    hypothesis: Annotated[
+        Path | None, typer.Option("--hypothesis", metavar="FILE", rich_help_panel=TEXT, help="Translations to score.")
+    ] = None,
+    hypothesis2: Annotated[
+        Path | None,
+        typer.Option(
+            "--hypothesis2", metavar="FILE", rich_help_panel=TEXT, help="Another system's, to compare with the first."
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        typer.Option(
+            "--target-language",
+            metavar="CODE",
+            help="Decides how BLEU finds words (zh, ja …); by default that of the model or of the file name.",
+        ),
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Do not tell capital letters from small ones.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
+
+    Give a model with --source, or finished translations with --hypothesis.
+
+    With two systems, a paired bootstrap test says how likely such a difference is by chance alone.
+    """
+    given = sort_words(words)
+    require_search_settings(given.overrides)
+    if len(given.others) > 1:
+        raise UsageError(f"one model, but {len(given.others)} words were given; name the other one with --against")
+    model = Path(given.others[0]) if given.others else None
+    if reference is None:
+        raise UsageError("name the file with what the translations should be: --reference FILE")
+    _check_combination(model, source=source, hypothesis=hypothesis, others=[against, out, hypothesis2])
+    require_new_file(out, inputs=[path for path in (source, reference) if path])
+    if given.overrides and model is None:
+        raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
+
+    from seqloom.core.files import read_lines
+
+    references = list(read_lines(reference))
+    with show_events(as_json=json) as listener:
+        if hypothesis is not None:
+            paths = [hypothesis, *([hypothesis2] if hypothesis2 else [])]
+            systems = [_read(path, reference, count=len(references)) for path in paths]
+        else:
+            assert model is not None
+            assert source is not None
+            sources = list(read_lines(source))
+            require_same_count(source, len(sources), other=reference, lines=len(references))
+            # The baseline comes first, as --hypothesis stands before --hypothesis2.
+            models = [*([against] if against else []), model]
+            systems = [_translate(each, sources, overrides=given.overrides, listener=listener) for each in models]
+            _keep(out, systems[-1])
+    language = target_language or systems[-1].language or _language_of(reference)
+    _report(systems, references, language=language, lowercase=lowercase, as_json=json)
+
+
+def _check_combination(
+    model: Path | None, *, source: Path | None, hypothesis: Path | None, others: Sequence[Path | None]
+) -> None:
+    against, out, hypothesis2 = others
+    if model is None and hypothesis is None:
+        raise UsageError("nothing to score: name a MODEL with --source, or translations with --hypothesis FILE")
+    if model is not None and (hypothesis is not None or hypothesis2 is not None):
+        raise UsageError(f"translations come from the model {model} or from --hypothesis, not from both; leave one out")
+    if model is not None and source is None:
+        raise UsageError(f"name the text that {model} shall translate: --source FILE")
+    if model is None:
+        for flag, value in (("--source", source), ("--against", against), ("--out", out)):
+            if value is not None:
+                raise UsageError(f"{flag} {value} belongs to a MODEL, and none was named")
+
+
+def _read(path: Path, reference: Path, *, count: int) -> System:
+    from seqloom.core.files import read_lines
+
+    lines = list(read_lines(path))
+    require_same_count(path, len(lines), other=reference, lines=count)
+    return System(str(path), lines)
+
+
+def _translate(model: Path, sources: list[str], *, overrides: Sequence[str], listener: Listener) -> System:
+    translator = open_translator(model, overrides)
+    done = 0
+
+    def tell(lines: int) -> None:
+        nonlocal done
+        done += lines
+        what = f"translating with {model}"
+        listener(Event("progress", {"what": what, "done": done, "all": len(sources)}))
+
+    found = [one_line(each[0].text) for each in translator.search(sources, progress=tell)]
+    return System(str(model), found, translator.card.target)
+
+
+def _keep(out: Path | None, system: System) -> None:
+    from seqloom.core.files import write_atomically
+
+    if out is not None:
+        write_atomically(out, "".join(f"{line}\n" for line in system.lines))
+
+
+def _language_of(reference: Path) -> str | None:
+    """The language that the file's ending names, if it does."""
+    from seqloom.text.languages import find_language
+
+    code = reference.with_suffix("").suffix if reference.suffix == ".gz" else reference.suffix
+    try:
+        return find_language(code.removeprefix(".")).code if code else None
+    except SeqloomError:
+        return None
+
+
+def _report(
+    systems: Sequence[System], references: list[str], *, language: str | None, lowercase: bool, as_json: bool
+) -> None:
+    from seqloom.recipes import evaluate as recipe
+
+    flags: dict[str, Any] = {"language": language, "lowercase": lowercase}
+    scores = [recipe.evaluate(system.lines, references, **flags) for system in systems]
+    compared: tuple[Comparison, ...] = ()
+    if len(systems) == 2:
+        compared = recipe.compare(systems[0].lines, systems[1].lines, references, **flags)
+    if as_json:
+        records = [{"name": system.name, "scores": list(rows)} for system, rows in zip(systems, scores, strict=True)]
+        comparisons = [{**vars(each), "difference": each.difference} for each in compared]
+        print(json_line({"lines": len(references), "systems": records, "comparisons": comparisons}))
+        return
+    print(f"{len(references):,} lines")
+    for system, rows in zip(systems, scores, strict=True):
+        print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
+    if compared:
+        print(f"{systems[1].name} minus {systems[0].name} (paired bootstrap; TER: lower is better)")
+        for each in compared:
+            interval = interval_text(each.interval)
+            print(f"  {each.name:5}  {each.difference:+6.2f}  {interval}  p = {each.p_value:.3f}")

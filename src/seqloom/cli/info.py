@@ -1,0 +1,87 @@
+"""`seqloom info`: what a model is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli.output import clean, duration, examples, interval_text, json_line, size
+
+if TYPE_CHECKING:
+    from seqloom.recipes.config import RunConfig
+    from seqloom.recipes.load import Card
+
+EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json")
+
+
+def info(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Show what a model is: sizes, languages, training data, scores with their signatures, files.
+
+    Every file is compared with the hash that was taken when it was written.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.recipes.config import RunConfig
+    from seqloom.recipes.load import find_model, read_card
+
+    folder = find_model(model)
+    card = read_card(folder)
+    config = resolve(RunConfig, file=folder / "config.yaml")
+    files = {
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    if json:
+        record = {"path": folder, **vars(card), "config": config.model_dump(mode="json"), "files": files}
+        print(json_line(record))
+    else:
+        print("\n".join(_describe(folder, card, config=config, files=files)))
+
+
+def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
+    languages = f"{card.source or '?'} → {card.target or '?'}"
+    rows = [
+        ("Model", str(folder)),
+        ("Kind", f"{config.model.kind}, {card.parameters:,} parameters, {languages}"),
+        ("Sizes", _settings(config.model.model_dump(mode="json"))),
+        ("Text", _settings(config.text.model_dump(mode="json"))),
+        *(("Data", row) for row in _data(dict(card.trained_on))),
+        *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
+        ("Search", _settings(config.search.model_dump(mode="json"))),
+        ("Written", f"by Seqloom {card.version}, format {card.format}"),
+        *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
+    ]
+    lines, last = [], ""
+    for label, text in rows:
+        lines.append(f"{label if label != last else '':8} {clean(text)}".rstrip())
+        last = label
+    return lines
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items() if name != "kind" and value is not None)
+
+
+def _data(trained_on: dict[str, Any]) -> list[str]:
+    rows = [str(name) for name in trained_on.get("files", ())]
+    if "pairs" in trained_on:
+        rows.append(f"{trained_on['pairs']:,} pairs, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+    if "steps" in trained_on:
+        tokens = trained_on.get("target_tokens", 0)
+        loss = trained_on.get("best_dev_loss")
+        best = f", best dev loss {loss:.4f}" if isinstance(loss, float) else ""
+        taken = duration(float(trained_on.get("seconds", 0)))
+        rows.append(f"{trained_on['steps']:,} steps over {tokens:,} target tokens in {taken}{best}")
+    rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]
+    return rows
+
+
+def _scores(scores: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for score in scores:
+        found = score.get("interval")
+        interval = interval_text((found[0], found[1])) if found else ""
+        where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
+        rows.append(f"{score['name']} {score['value']:.2f} {interval} on {where}  {score['signature']}")
+    return rows or ["none: it was not measured"]

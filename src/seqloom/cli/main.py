@@ -1,0 +1,79 @@
+"""The console program: which commands there are, and what happens when one of them fails."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from seqloom.cli import average, config, demo, evaluate, info, score, train, translate
+from seqloom.cli.failures import report
+from seqloom.cli.output import use_utf8
+from seqloom.version import __version__
+
+BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
+
+app = typer.Typer(
+    name="seqloom",
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start here: [bold]seqloom demo[/bold]. Each command explains itself: [bold]seqloom train --help[/bold].",
+)
+app.command(epilog=demo.EXAMPLES, rich_help_panel=BUILD)(demo.demo)
+app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
+app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
+app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
+app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
+app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
+app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
+app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"seqloom {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def seqloom(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere on the line.")
+    ] = False,
+) -> None:
+    """Train, compare, explain and serve sequence models: two text files in, a translator of measured quality out."""
+
+
+def run() -> None:
+    """The entry point of the console program."""
+    use_utf8()
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Carry out one command line; its exit status. An error becomes a message on stderr."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    is_debug, as_json = "--debug" in ours, "--json" in ours
+    words = [word for at, word in enumerate(arguments) if word != "--debug" or at >= len(ours)]
+    try:
+        return _invoke(words or ["--help"])
+    except BaseException as error:
+        return report(error, as_json=as_json, is_debug=is_debug)
+
+
+def _invoke(words: list[str]) -> int:
+    # Not through the library's own main function, which has its own ideas of interrupts and closed pipes.
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("seqloom", words) as context:
+            command.invoke(context)
+    except typer.Exit as finished:
+        sys.stdout.flush()
+        return finished.exit_code
+    sys.stdout.flush()
+    return 0

@@ -1,0 +1,90 @@
+"""Results on stdout: plain words and JSON, in UTF-8 whatever the locale, without control characters from the data."""
+
+import io
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.metrics.translation import Score
+
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]
+_TURNS_TEXT_ROUND = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_CLEAN = {**dict.fromkeys(_CONTROLS, " "), **dict.fromkeys(_TURNS_TEXT_ROUND, "\ufffd")}
+
+
+def use_utf8() -> None:
+    """Read and write UTF-8 and LF in every locale."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def clean(text: str) -> str:
+    """Text from data as a terminal may show it: control characters as spaces, direction overrides not obeyed."""
+    return text.translate(_CLEAN)
+
+
+def one_line(text: str) -> str:
+    """Text that stays one line of a file."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def json_line(values: Any) -> str:
+    """A record as one line of JSON; numbers that JSON cannot write become null."""
+    return json.dumps(_plain(values), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def score_rows(scores: "Sequence[Score]") -> list[str]:
+    """A line per score: name, value, 95% interval, signature."""
+    width = max((len(score.name) for score in scores), default=0)
+    return [
+        f"{score.name:{width}}  {score.value:6.2f}  {interval_text(score.interval)}  {score.signature}"
+        for score in scores
+    ]
+
+
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """The 95% interval in brackets."""
+    return "" if interval is None else f"[{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as somebody would say them: "42 s", "3 min 07 s", "2 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: int) -> str:
+    """A number of bytes in the unit that suits it."""
+    amount = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines that can be typed as they are, each a paragraph of its own."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"[cyan]{line}[/cyan]" for line in lines)])

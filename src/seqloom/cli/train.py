@@ -1,0 +1,121 @@
+"""`seqloom train`: from text files to a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.arguments import config_and_overrides, file_names
+from seqloom.cli.console import show_events
+from seqloom.cli.output import duration, examples, json_line, score_rows
+from seqloom.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqloom.recipes.train import Trained
+
+EXAMPLES = examples(
+    "seqloom train --train corpus.de --train corpus.en --out run",
+    "seqloom train --train corpus.de,corpus.en --dev dev.de,dev.en --out run model.width=256 training.steps=20000",
+    "seqloom train run.yaml seed=3 --out run-3",
+    "seqloom train --resume run training.steps=40000",
+)
+FILES, GOING_ON = "Files", "Going on with a run"
+
+
+def train(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
+    ] = None,
+    train: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--train",
+            metavar="FILE",
+            rich_help_panel=FILES,
+            help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
+        ),
+    ] = None,
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dev",
+            metavar="FILE",
+            rich_help_panel=FILES,
+            help="Text for validation, in the same form. Without it, some training pairs are held out.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN", rich_help_panel=FILES, help="A new folder for the run.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="RUN", rich_help_panel=GOING_ON, help="Go on from its newest checkpoint."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", rich_help_panel=GOING_ON, help="Refuse if the result could not be the same to the bit."
+        ),
+    ] = False,
+    allow_data_change: Annotated[
+        bool,
+        typer.Option("--allow-data-change", rich_help_panel=GOING_ON, help="Go on though the text files have changed."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")] = False,
+) -> None:
+    """Train a translation model on your own text.
+
+    What you leave open is chosen from the size of the data, and the reasons are shown.
+
+    The run folder keeps everything; the finished model is the folder RUN/model.
+    """
+    hint = "name training text with --train"
+    config, overrides = config_and_overrides(words, hint=hint)
+    names, dev_names = file_names(train), file_names(dev)
+    if resume is not None:
+        _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
+        if exact and allow_data_change:
+            raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")
+    elif exact or allow_data_change:
+        raise UsageError(f"{'--exact' if exact else '--allow-data-change'} belongs to --resume RUN")
+    elif out is None:
+        raise UsageError("name a folder for the run with --out, such as --out runs/first")
+
+    from seqloom.recipes import train as recipe
+
+    with show_events(as_json=json) as listener:
+        if resume is not None:
+            trained = recipe.resume(
+                resume, overrides, exact=exact, allow_data_change=allow_data_change, listener=listener
+            )
+        else:
+            assert out is not None
+            trained = recipe.train(config, overrides, out=out, train=names, dev=dev_names, listener=listener)
+    if trained is not None:  # the other ranks of a distributed run have nothing to say
+        print(json_line(trained) if json else "\n".join(describe(trained)))
+
+
+def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path | None) -> None:
+    if out is not None:
+        raise UsageError(f"--resume {run} goes on inside that folder, so --out {out} has no meaning; leave one out")
+    if config is not None or has_files:
+        what = str(config) if config is not None else "--train and --dev"
+        raise UsageError(
+            f"--resume {run} takes its files and settings from the run; leave out {what}. "
+            "Single settings may change: training.steps=20000"
+        )
+
+
+def describe(trained: "Trained") -> list[str]:
+    """What a run gave, and what to type next."""
+    outcome = trained.outcome
+    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step}" if outcome.best_loss else ""
+    skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
+    return [
+        f"Model  {trained.model}",
+        f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}",
+        *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
+        f"Next   seqloom translate {trained.model} FILE",
+        f"       seqloom info {trained.run}",
+    ]

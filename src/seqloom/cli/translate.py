@@ -1,0 +1,202 @@
+"""`seqloom translate`: lines in, as many lines out."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
+from seqloom.cli.console import show_events
+from seqloom.cli.lines import open_input, read_blocks
+from seqloom.cli.loading import open_translator
+from seqloom.cli.output import clean, examples, json_line, one_line
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, notice
+
+if TYPE_CHECKING:
+    from seqloom.recipes.translate import Translation, Translator
+
+EXAMPLES = examples(
+    "echo 'Guten Morgen.' | seqloom translate run/model",
+    "seqloom translate run/model news.de --out news.en search.beam=8",
+    "seqloom translate run/model news.de --nbest 4",
+)
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE search.beam=8",
+            help="Text, a sentence per line, plain or .gz; standard input without it. Settings of the search.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")
+    ] = None,
+    nbest: Annotated[
+        int | None,
+        typer.Option(
+            "--nbest",
+            metavar="N",
+            min=1,
+            help="The N best of each line, as [bold]line ||| text ||| score[/bold]: lines are counted from 1, scores "
+            "are log-probabilities with the length normalisation. N is at most search.beam.",
+        ),
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Score and text of each line, with a tab between; null for a blank line.")
+    ] = False,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities."),
+    ] = False,
+) -> None:
+    """Translate text, line by line.
+
+    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. Text is UTF-8.
+    """
+    given = sort_words(words)
+    if len(given.others) > 1:
+        raise UsageError(f"one text file at most, but {len(given.others)} were given: {', '.join(given.others)}")
+    path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
+    require_search_settings(given.overrides)
+    if scores and (json or nbest is not None):
+        raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
+    require_new_file(out, inputs=[path] if path else [])
+    _refuse_same_stdout(path, out)
+    overrides = [*given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
+    write = _as_json if json else _as_nbest if nbest is not None else _as_scored if scores else _as_text
+
+    with show_events(as_json=json, bars=out is not None or not sys.stdout.isatty()) as listener:
+        total = _check_file(path)
+        translator = open_translator(model, overrides)
+        if path is None and sys.stdin.isatty():
+            print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+        with _opened(out) as stream:
+            _go(translator, path, stream=stream, write=write, listener=listener, total=total)
+
+
+def _go(
+    translator: "Translator",
+    path: Path | None,
+    *,
+    stream: TextIO,
+    write: "Callable[[Translator, int, str, Sequence[Translation]], list[str]]",
+    listener: Listener,
+    total: int | None,
+) -> None:
+    name = str(path) if path else "standard input"
+    done, is_known = 0, False
+    with open_input(path) as source:
+        for block in read_blocks(source, name, warn=lambda message: notice(listener, message)):
+            if not is_known and translator.unknown_rate(block) == 1:
+                notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
+                is_known = True
+
+            def tell(lines: int) -> None:
+                nonlocal done
+                done += lines
+                listener(Event("progress", {"what": "translating", "done": done, "all": total}))
+
+            first = done + 1
+            results = translator.search(block, progress=tell)
+            for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
+                if len(found[0].hypotheses) > 1:
+                    parts = len(found[0].hypotheses)
+                    limit = translator.config.data.longest
+                    notice(listener, f"{name}:{number}: longer than {limit} tokens, translated in {parts} parts")
+                for text in write(translator, number, line, found):
+                    stream.write((clean(text) if stream.isatty() else text) + "\n")
+            stream.flush()
+            done = first + len(block) - 1
+
+
+# --- formats ---------------------------------------------------------------------------------------------------------
+
+
+def _as_text(_translator: "Translator", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
+    return [one_line(found[0].text)]
+
+
+def _as_scored(_translator: "Translator", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
+    return [f"{_score(found[0])}\t{one_line(found[0].text)}"]
+
+
+def _as_nbest(_translator: "Translator", number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
+    return [f"{number} ||| {one_line(each.text)} ||| {_score(each)}" for each in found]
+
+
+def _as_json(translator: "Translator", number: int, line: str, found: "Sequence[Translation]") -> list[str]:
+    records = [_record(translator, each) for each in found]
+    return [json_line({"line": number, "source": line, "translations": records})]
+
+
+def _score(translation: "Translation") -> str:
+    return "null" if translation.score is None else f"{translation.score:.6f}"
+
+
+def _record(translator: "Translator", translation: "Translation") -> dict[str, Any]:
+    """A translation with its score itemised; the parts of a long line are added up."""
+    from seqloom.core.symbols import END
+
+    piece = translator.loaded.tokenizers.target.piece
+    terms: dict[str, float] = {}
+    tokens: list[str] = []
+    log_probs: list[float] = []
+    for hypothesis in translation.hypotheses:
+        ids = [*hypothesis.symbols, *([END] if hypothesis.is_finished else [])]
+        tokens += [piece(id) for id in ids]
+        log_probs += hypothesis.token_log_probs
+        for name, value in hypothesis.terms.items():
+            terms[name] = terms.get(name, 0.0) + value
+    return {
+        "text": translation.text,
+        "score": translation.score,
+        "terms": terms,
+        "tokens": tokens,
+        "token_log_probs": log_probs,
+        "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
+    }
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _check_file(path: Path | None) -> int | None:
+    """Read a file through once, so that a bad byte is told before the slow part; its number of lines."""
+    if path is None:
+        return None
+    with open_input(path) as source:
+        return sum(len(block) for block in read_blocks(source, str(path)))
+
+
+def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:
+    if path is None or out is not None:
+        return
+    with suppress(OSError, ValueError):
+        if os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())):
+            raise UsageError(f"{path} is the input and standard output as well; write to another file")
+
+
+@contextmanager
+def _opened(out: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that appears under its name when it is whole."""
+    if out is None:
+        yield sys.stdout
+        return
+    partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with partial.open("x", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
