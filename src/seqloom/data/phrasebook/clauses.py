@@ -112,7 +112,7 @@ class ClauseSampler(PhraseSampler):
         if rich and not verb.traits and goal is None:
             if MANNERS_OF[verb.name] and not negative and self.random() < 0.15:
                 manner = self.pick(MANNERS_OF[verb.name])
-            elif self.random() < (0.45 if thing is None else 0.3) and not isinstance(thing, Pronoun):
+            elif self.random() < (0.5 if thing is None else 0.4) and not isinstance(thing, Pronoun):
                 place = self.scene(verb)
         if isinstance(thing, NounPhrase) and thing.relative is not None and (place or time):
             # What follows a relative clause would be read as part of it.
@@ -134,7 +134,7 @@ class ClauseSampler(PhraseSampler):
             return Setting(Tense.PROGRESSIVE, negated, TIMES["now"])
         if x < 0.50:
             return Setting(Tense.PERFECT, negated)
-        timed = self.random() < 0.65
+        timed = self.random() < 0.75
         if x < 0.80:
             return Setting(Tense.PAST, negated, self.past_time(years=verb.name in REMEMBERED) if timed else None)
         return Setting(Tense.FUTURE, negated, self.future_time() if timed else None)
@@ -145,10 +145,10 @@ class ClauseSampler(PhraseSampler):
         if rich and x < 0.3:
             # The last frequency is "never", which is a negation as well.
             return Setting(Tense.PRESENT, False, None, self.pick(FREQUENTLY[:-1] if resultative else FREQUENTLY))
-        if rich and x < 0.65:
+        if rich and x < 0.72:
             # "Does not read every day" has two readings.
             return Setting(Tense.PRESENT, False, self.pick(TIMES_OF["present"]))
-        return Setting(Tense.PRESENT, negated and not resultative, self.clock() if rich and x < 0.75 else None)
+        return Setting(Tense.PRESENT, negated and not resultative, self.clock() if rich and x < 0.82 else None)
 
     def goal(self, verb: Verb, who: tree.Nominal, tense: Tense) -> tree.Somewhere:
         if tense != Tense.FUTURE and verb.name != "run_to" and self.random() < 0.1:

@@ -168,11 +168,11 @@ def read_prepositions() -> tuple[dict[str, Relation], dict[str, Relation]]:
     inside, towards = {}, {}
     for name, english, french, german, suffix in rows(table_settings.PREPOSITIONS):
         en, fr, de = english.split(), french.split(), german.split()
-        zh = suffix.replace("-", "")
+        zh, _, zh_goal = suffix.replace("-", "").partition("/")
         # These relations are fixed by the noun, so they add nothing to what is said: code 0.
         inside[name] = Relation(f"in {name}", 0, en[0], fr[0], de[0], 2, zh)
         if en[1] != "-":
-            towards[name] = Relation(f"to {name}", 0, en[1], fr[1], de[1], 2 if de[1] == "zu" else 1, "")
+            towards[name] = Relation(f"to {name}", 0, en[1], fr[1], de[1], 2 if de[1] == "zu" else 1, zh_goal)
     return inside, towards
 
 

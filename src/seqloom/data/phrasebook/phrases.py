@@ -119,11 +119,11 @@ class PhraseSampler:
         return tree.Both(first, self.kin())
 
     def doer(self, noun: Noun, rich: bool) -> NounPhrase:
-        adjective = self.adjective_for(noun, 0.3) if rich else None
+        adjective = self.adjective_for(noun, 0.35) if rich else None
         x = self.random()
         if x < 0.50:
             plural = self.random() < 0.25
-            relative = self.relative(noun, plural) if rich and self.random() < 0.09 else None
+            relative = self.relative(noun, plural) if rich and self.random() < 0.14 else None
             return NounPhrase(noun, Determiner.THE, plural, 0, adjective, relative)
         if x < 0.62:
             return NounPhrase(noun, Determiner.THIS, self.random() < 0.3, 0, adjective)
@@ -183,7 +183,7 @@ class PhraseSampler:
         return self.thing(noun, verb, subject, negative=negative, rich=rich)
 
     def thing(self, noun: Noun, verb: Verb, subject: tree.Nominal, *, negative: bool, rich: bool) -> NounPhrase:
-        adjective = self.adjective_for(noun, 0.35) if rich else None
+        adjective = self.adjective_for(noun, 0.4) if rich else None
         traits = verb.traits
         if "have" in traits:
             count = 0 if negative or self.random() < 0.8 else 2 + int(self.random() * 4)
@@ -196,7 +196,7 @@ class PhraseSampler:
         if negative and not one and x >= 0.35 and x < 0.7:
             return NounPhrase(noun, Determiner.BARE, True)
         if x < 0.35 or negative:
-            relative = self.relative(noun, False) if rich and self.random() < 0.12 else None
+            relative = self.relative(noun, False) if rich and self.random() < 0.2 else None
             return NounPhrase(noun, Determiner.THE, x < 0.07 and relative is None and not one, 0, adjective, relative)
         if x < 0.62 or (one and x > 0.84):
             return NounPhrase(noun, Determiner.A, False, 0, adjective)
@@ -292,7 +292,8 @@ def bound_owner(subject: tree.Nominal) -> Determiner | None:
         return Determiner.THEIR
     if isinstance(subject, NounPhrase):
         if subject.plural:
-            return Determiner.THEIR
+            # Chinese writes another "they" for women alone.
+            return None if "female" in subject.noun.classes else Determiner.THEIR
         if subject.noun.name in MALE:
             return Determiner.HIS
         return Determiner.HER if subject.noun.name in FEMALE else None

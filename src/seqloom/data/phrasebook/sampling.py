@@ -6,7 +6,7 @@ direct object (German sie is her and them), and his, her and their point to the 
 """
 
 from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.clauses import INTRANSITIVES, LANDMARKS, ClauseSampler
+from seqloom.data.phrasebook.clauses import INTRANSITIVES, LANDMARKS, MOMENTARY, ClauseSampler
 from seqloom.data.phrasebook.concepts import Noun, Verb
 from seqloom.data.phrasebook.lexicon import (
     ADJECTIVES,
@@ -31,7 +31,8 @@ def nouns(names: str) -> tuple[Noun, ...]:
     return tuple(NOUNS[name] for name in names.split())
 
 
-THINKING = tuple(CLAUSAL.values())
+KNOWING = tuple(CLAUSAL[name] for name in ("think", "know_that", "say", "believe"))
+ALONGSIDE = verbs("eat drink read write clean wash repair paint help feed prepare sell")
 # Why one does something, and why one does not: quality, what it leads to, what it keeps from.
 MOTIVES = tuple(
     (ADJECTIVES[quality], verbs(does), verbs(leaves))
@@ -85,18 +86,17 @@ class SentenceSampler(ClauseSampler):
 
     def sentence(self) -> tree.Sentence:
         x = self.random()
-        if x < 0.60:
+        if x < 0.62:
             return tree.Statement(self.clause())
-        if x < 0.69:
+        if x < 0.70:
             return tree.Question(self.asked(self.clause(rich=False)))
         if x < 0.76:
             return self.open_question()
-        if x < 0.82:
-            said = self.clause(rich=self.chance(0.5))._replace(fronted=False)
-            return tree.Reported(self.asker(), self.pick(THINKING), said)
-        if x < 0.92:
+        if x < 0.83:
+            return self.reported()
+        if x < 0.94:
             return self.joined()
-        if x < 0.95:
+        if x < 0.96:
             return self.existence()
         if x < 0.985:
             return self.order()
@@ -161,6 +161,12 @@ class SentenceSampler(ClauseSampler):
         thing = self.simple_object(self.pick(verb.objects))
         return tree.OpenQuestion(asks, Clause(self.asker(), verb, tense, object=thing))
 
+    def reported(self) -> tree.Reported:
+        said = self.clause(rich=self.chance(0.5))._replace(fronted=False)
+        # One hopes for what is to come.
+        verb = CLAUSAL["hope"] if said.tense == Tense.FUTURE and self.chance(0.5) else self.pick(KNOWING)
+        return tree.Reported(self.asker(), verb, said)
+
     def protagonist(self) -> tuple[tree.Nominal, Pronoun]:
         """Somebody, and the pronoun that takes up the name."""
         x = self.random()
@@ -178,9 +184,21 @@ class SentenceSampler(ClauseSampler):
         if x < 0.2:
             return self.chain()
         if x < 0.4:
-            first = self.act(self.pick(INTRANSITIVES), rich=False)
-            return tree.Joined("and", first, self.clause(rich=False))
+            return self.alongside()
         return self.reasoned()
+
+    def alongside(self) -> tree.Joined:
+        """Two people doing two things at the same time."""
+        first = self.act(self.pick(INTRANSITIVES), rich=False)
+        while True:
+            verb = self.pick(INTRANSITIVES if self.chance(0.4) else ALONGSIDE)
+            if verb is not first.verb and (first.tense != Tense.PROGRESSIVE or verb.name not in MOMENTARY):
+                break
+        who = self.asker()
+        thing = self.object(verb, who, negative=False, rich=False) if verb.objects else None
+        # "now" goes with every progressive, in both clauses.
+        time = first.time if first.tense == Tense.PROGRESSIVE else None
+        return tree.Joined("and", first, Clause(who, verb, first.tense, object=thing, time=time))
 
     def reasoned(self) -> tree.Joined:
         """A quality and what it leads to or, after "but", does not."""

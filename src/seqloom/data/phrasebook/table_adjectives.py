@@ -9,7 +9,7 @@ Chinese   adjective; a colour is marked `色`
 
 ADJECTIVES = """
 big          | animal thing building outdoor room built fruit furniture vehicle | big bigger | ^grand grande | groß größer | 大
-small        | animal thing building outdoor room built fruit furniture vehicle gift person | small smaller | ^petit petite | klein kleiner | 小
+small        | animal thing building outdoor room built fruit furniture vehicle gift | small smaller | ^petit petite | klein kleiner | 小
 old          | person animal      | old older         | ^vieux vieille vieil | alt älter        | 年老
 aged         | thing building vehicle clothes machine furniture built outdoor | old older | ^vieux vieille vieil | alt älter | 旧
 young        | person animal      | young younger     | ^jeune jeune        | jung jünger      | 年轻
@@ -46,7 +46,7 @@ modern       | building machine furniture | modern    | moderne moderne     | mo
 dangerous    | animal               | dangerous       | dangereux dangereuse | gefährlich gefährlicher | 危险
 brave        | person kin           | brave braver    | courageux courageuse | mutig mutiger   | 勇敢
 polite       | person kin           | polite          | poli polie          | höflich höflicher | 有礼貌
-lazy         | person kin pet       | lazy lazier     | paresseux paresseuse | faul fauler     | 懒
+lazy         | person kin pet       | lazy lazier     | paresseux paresseuse | faul fauler     | 懒惰
 diligent     | person kin           | hard-working    | travailleur travailleuse | fleißig fleißiger | 勤奋
 curious      | person kin animal    | curious         | curieux curieuse    | neugierig neugieriger | 好奇
 nervous      | person kin           | nervous         | nerveux nerveuse    | nervös nervöser  | 紧张

@@ -47,7 +47,7 @@ Canada   | country | Canada   | au du Canada      | Kanada   | 加拿大
 Portugal | country | Portugal | au du Portugal    | Portugal | 葡萄牙
 """
 
-# Where the noun is a place: noun | English in, to | French in, to | German in, to | Chinese suffix
+# Where the noun is a place: noun | English in, to | French in, to | German in, to | Chinese suffix in, to
 PREPOSITIONS = """
 school       | at to | à à       | in in     | -
 university   | at to | à à       | an an     | -
@@ -78,7 +78,7 @@ bathroom     | in to | dans à | in in     | 里
 cellar       | in to | dans à    | in in     | 里
 house        | in to | dans à | in in     | 里
 castle       | in to | dans à | in in     | 里
-lake         | in to | dans à    | in an     | 里
+lake         | in to | dans à    | in an     | 里/边
 forest       | in to | dans vers | in in     | 里
 island       | on to | sur sur   | auf auf   | 上
 beach        | on to | sur à   | an an     | 上
@@ -203,7 +203,7 @@ prepare                | kitchen restaurant hotel
 read                   | library park garden room office kitchen
 write                  | library office room garden
 buy sell               | market supermarket village town
-see hear photograph    | park garden forest village castle
+see hear photograph    | park garden forest village
 meet await talk        | station airport restaurant museum park cinema university market theatre
 seek find lose forget  | station airport hotel kitchen office cinema church cellar
 wash repair            | garden cellar kitchen house

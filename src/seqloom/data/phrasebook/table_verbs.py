@@ -68,7 +68,7 @@ watch     | -     | person | film | watch | regarder | an.sehen siehst sieht ges
 look_at   | -     | person | image | look >at | regarder | an.sehen siehst sieht gesehen | 看
 describe  | -     | person | image film sight person | describe | décrire décris/décris/décrit/décrivons/décrivez/décrivent décrit décrir | beschreiben beschreibst beschreibt beschrieben | 描述
 photograph | -    | person | sight animal person | photograph | photographier | fotografieren fotografierst fotografiert fotografiert | 拍摄
-use       | -     | person | machine | use | utiliser | benutzen benutzt benutzt benutzt | 使用
+use       | -     | person | phone computer camera radio lamp knife spoon pencil map umbrella | use | utiliser | benutzen benutzt benutzt benutzt | 使用
 take      | -     | person | transport | take took taken | prendre prends/prends/prend/prenons/prenez/prennent pris prendr | nehmen nimmst nimmt genommen | 乘坐
 visit     | -     | person | visitable | visit | visiter | besuchen besuchst besucht besucht | 参观
 invite    | -     | person | person kin | invite | inviter | ein.laden lädst lädt geladen | 邀请

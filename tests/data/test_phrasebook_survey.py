@@ -1,0 +1,159 @@
+"""Facts about many thousands of sentences.
+
+The type check of the test run makes sampling ten times slower, so this file runs itself as a program in a process
+without it, once for each of two hash seeds, and the tests look at what the program reports.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqloom.core.errors import UsageError
+from seqloom.data.phrasebook import LANGUAGES, Split, sample_pairs, sample_sentences, tree
+from seqloom.data.phrasebook.concepts import Concept
+from seqloom.data.phrasebook.lexicon import PEOPLE
+from seqloom.data.phrasebook.pairs import RENDERERS, sample_trees
+from seqloom.data.phrasebook.phrases import PLAIN_VERBS
+from seqloom.data.phrasebook.tree import Clause, Determiner, NounPhrase, Statement, Tense
+
+SIZES: dict[Split, int] = {"train": 20_000, "dev": 1_000, "test": 1_000, "unseen": 1_000}
+PAIRS = tuple((source, target) for source, target in product(LANGUAGES, LANGUAGES) if source != target)
+
+
+def concepts_in(node: object) -> set[Concept]:
+    if isinstance(node, Concept):
+        return {node}
+    return set().union(*map(concepts_in, node)) if isinstance(node, tuple) else set()
+
+
+def simple_sentences(language: str) -> tuple[int, int]:
+    """How many sentences "name verb object" there are, and how many of them do not start with the bare name."""
+    render = RENDERERS[language]
+    anna, paul = PEOPLE["Anna"], PEOPLE["Paul"]
+    objects = [(verb, noun) for verb in PLAIN_VERBS for noun in verb.objects if not (noun.is_mass or noun.is_kin)]
+    rests, odd = set(), 0
+    for (verb, noun), determiner, tense in product(
+        objects, (Determiner.THE, Determiner.A, Determiner.THIS), (Tense.PRESENT, Tense.PAST, Tense.FUTURE)
+    ):
+        thing = NounPhrase(noun, determiner)
+        first = render(Statement(Clause(anna, verb, tense, object=thing))).text
+        second = render(Statement(Clause(paul, verb, tense, object=thing))).text
+        rests.add(first.removeprefix(getattr(anna, language)))
+        odd += first.removeprefix(getattr(anna, language)) != second.removeprefix(getattr(paul, language))
+    return len(rests) * len({getattr(person, language) for person in PEOPLE.values()}), odd
+
+
+def refusal(split: str) -> str:
+    try:
+        sample_sentences("en", count=1, seed=0, split=split)  # type: ignore[arg-type]
+    except UsageError as error:
+        return str(error)
+    return "not refused"
+
+
+def take_survey() -> dict[str, Any]:
+    drawn = {split: list(islice(sample_trees(seed=3, split=split), size)) for split, size in SIZES.items()}
+    shared, translations = {}, {}
+    texts: dict[str, dict[Split, list[str]]] = {
+        language: {split: [render(sentence).text for sentence in trees] for split, trees in drawn.items()}
+        for language, render in RENDERERS.items()
+    }
+    for language, parts in texts.items():
+        sets = {split: set(part) for split, part in parts.items()}
+        shared[language] = sum(map(len, sets.values())) - len(set().union(*sets.values()))
+    for source, target in PAIRS:
+        found: dict[str, set[str]] = {}
+        for first, second in zip(texts[source]["train"], texts[target]["train"], strict=True):
+            found.setdefault(first, set()).add(second)
+        translations[f"{source}-{target}"] = sum(len(several) > 1 for several in found.values())
+    known = set().union(*map(concepts_in, drawn["train"]))
+    unknown = set().union(*map(concepts_in, drawn["unseen"])) - known
+    lengths = [len(RENDERERS["en"](sentence).tokens) - 1 for sentence in drawn["train"]]
+    pairs = sample_pairs("fr", "zh", count=2_000, seed=9, split="unseen")
+    return {
+        "shared": shared,
+        "several translations": translations,
+        "unknown": sorted(concept.name for concept in unknown),
+        "distinct": {language: len(set(texts[language]["train"])) for language in LANGUAGES},
+        "simple": {language: simple_sentences(language) for language in LANGUAGES},
+        "lengths": [min(lengths), max(lengths), sum(lengths) / len(lengths)],
+        "refusal": refusal("valid"),
+        "torch": "torch" in sys.modules,
+        "notes": sum(isinstance(sentence, tree.Note) for sentence in drawn["train"]),
+        "digest": hashlib.sha256(repr((texts, pairs)).encode()).hexdigest(),
+    }
+
+
+def survey_with(hash_seed: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    program = [sys.executable, str(Path(__file__).resolve())]
+    result = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    facts: dict[str, Any] = json.loads(result.stdout)
+    return facts
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Any]:
+    return survey_with("1")
+
+
+def test_splits_share_no_sentence_in_any_language(survey: dict[str, Any]) -> None:
+    assert survey["shared"] == dict.fromkeys(LANGUAGES, 0)
+
+
+def test_each_source_has_one_translation(survey: dict[str, Any]) -> None:
+    """Twelve directions, 20,000 sentences: at most two in ten thousand may be said in two ways."""
+    assert len(survey["several translations"]) == 12
+    assert max(survey["several translations"].values()) <= 4
+
+
+def test_unseen_sentences_combine_words_that_training_knows_apart(survey: dict[str, Any]) -> None:
+    assert survey["unknown"] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_simple_transitive_sentences_alone_are_more_than_a_hundred_thousand(
+    survey: dict[str, Any], language: str
+) -> None:
+    """One small corner of the grammar, counted: so many names times so many ways to go on."""
+    count, odd = survey["simple"][language]
+    assert odd == 0
+    assert count >= 100_000
+
+
+def test_sampled_sentences_seldom_repeat(survey: dict[str, Any]) -> None:
+    assert min(survey["distinct"].values()) > 0.9 * SIZES["train"]
+
+
+def test_sentences_have_two_to_two_dozen_words(survey: dict[str, Any]) -> None:
+    shortest, longest, mean = survey["lengths"]
+    assert shortest >= 2
+    assert 15 <= longest <= 25
+    assert 7 <= mean <= 9
+
+
+def test_notes_are_part_of_the_training_split(survey: dict[str, Any]) -> None:
+    assert survey["notes"] > 0
+
+
+def test_unknown_split_is_refused_with_the_known_ones(survey: dict[str, Any]) -> None:
+    assert survey["refusal"] == "the phrasebook has no split 'valid'; it has train, dev, test, unseen"
+
+
+def test_torch_is_not_imported(survey: dict[str, Any]) -> None:
+    assert survey["torch"] is False
+
+
+def test_nothing_depends_on_the_process(survey: dict[str, Any]) -> None:
+    assert survey_with("2") == survey
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(take_survey()))
