@@ -14,20 +14,21 @@ from typing import Generic, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
+from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
-from seqloom.nn.dropout import Dropout
+from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.init import seeded
-from seqloom.nn.masks import additive, length_mask
-from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, check_heads, slots_of
+from seqloom.nn.masks import additive, future, length_mask
+from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import Packing, pack, packing_of
+from seqloom.nn.packing import Packing, pack, packing_of, side_by_side
 from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
 from seqloom.nn.probe import listen
 
@@ -74,9 +75,17 @@ class TransformerConfig(Config):
     output_projection: bool = True
     """Whether the joined heads are mixed by a matrix W_O."""
 
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "TransformerConfig":
+        """Said when the settings are read, long before the data are."""
+        try:
+            check_heads(self.width, self.heads)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
     def build(self, symbols: Symbols, *, seed: int) -> "Transformer":
-        """A model with fresh weights drawn from `seed`."""
-        check_heads(self.width, self.heads)
+        """A model with fresh weights drawn from `seed`, which also begins its dropout."""
         with seeded(seed):
             tables = tied_tables(symbols, self.width, self.tying)
             encoder_layers = [
@@ -94,7 +103,9 @@ class TransformerConfig(Config):
             ]
             encoder = self._stack(tables.source, encoder_layers, is_causal=False)
             decoder = self._stack(tables.target, decoder_layers, is_causal=True)
-            return Transformer(encoder, decoder, Output(tables.output))
+            model = Transformer(encoder, decoder, Output(tables.output))
+        reseed(model, seed)
+        return model
 
     def _stack(self, embedding: Embedding, layers: Sequence[Layer], *, is_causal: bool) -> "Stack[Layer]":
         positions: AbsolutePositions = NoPositions()
@@ -243,7 +254,7 @@ class Transformer(nn.Module):
         """The memory (packed), where its tokens stand, and the mask that hides its padding."""
         packing = packing_of(source.lengths, source.ids.shape[1])
         x = self.encoder.embed(pack(source.ids, packing), packing.positions, longest=packing.longest)
-        # A sentence of no tokens may look at its first padding, which is zero: all −∞ would give NaN.
+        # A sentence of no tokens may look at its first padding, whose keys and values are zero: all −∞ would give NaN.
         mask = additive(length_mask(source.lengths.clamp(min=1), packing.longest), x.dtype)[:, None, None]
         attention_mask = mask
         if self.encoder.bias is not None:
@@ -261,7 +272,7 @@ class Transformer(nn.Module):
         if self.decoder.bias is None:
             return None
         bias: Tensor = self.decoder.bias(range(length), length)
-        return bias + bias.new_full((length, length), float("-inf")).triu(1)
+        return bias + future(length, length, like=bias)
 
 
 @dataclass(frozen=True)
@@ -276,14 +287,13 @@ class Memory:
 class Decoding:
     """Where each row of a Transformer stands: its own keys and values so far, and its place in the shared memory.
 
-    `owners[row]` is the sentence of a row. The rows of one sentence are queries side by side in `slots`, so the
-    memory is never copied per row.
+    `owners[row]` is the sentence of a row. The rows of one sentence are queries side by side, placed by `queries`, so
+    the memory is never copied per row.
     """
 
     memory: Memory
     owners: Int[Tensor, " rows"]
-    slots: Int[Tensor, " rows"]
-    most_slots: int
+    queries: Packing
     caches: tuple[KeyValues, ...]
     position: int
     bias: Float[Tensor, "#rows heads one keys"] | None = None
@@ -292,9 +302,8 @@ class Decoding:
         if len(rows) == len(self.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
         owners = self.owners[rows]
-        slots, most_slots = slots_of(owners, len(self.memory.mask))
         caches = tuple(self._select_cache(cache, rows) for cache in self.caches)
-        return replace(self, owners=owners, slots=slots, most_slots=most_slots, caches=caches)
+        return replace(self, owners=owners, queries=side_by_side(owners, len(self.memory.mask)), caches=caches)
 
     def _select_cache(self, cache: KeyValues, rows: Int[Tensor, " picked"]) -> KeyValues:
         """The rows of a cache up to the present position, with the same room to grow."""
@@ -323,9 +332,7 @@ class Decoding:
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence look at its memory, as so many queries of one attention."""
-        memory, sentences = self.memory.layers[layer], len(self.memory.mask)
-        packing = Packing(sentences, self.most_slots, self.owners * self.most_slots + self.slots, self.slots)
-        attended: Tensor = cross(x, packing, memory, mask=self.memory.mask)
+        attended: Tensor = cross(x, self.queries, self.memory.layers[layer], mask=self.memory.mask)
         return attended
 
 
@@ -350,8 +357,7 @@ class TransformerStepper:
         return Decoding(
             memory=Memory(layers, mask),
             owners=rows,
-            slots=torch.zeros_like(rows),
-            most_slots=min(1, sentences),
+            queries=side_by_side(rows, sentences),
             caches=caches,
             position=0,
         )
@@ -369,7 +375,7 @@ class TransformerStepper:
                 with listen(layer.cross, "weights") as trace:
                     x = layer.step(x, state, number)
                 # [sentences, heads, slots, source] to [rows, source], the mean over heads
-                attention = trace["weights"][0].mean(1)[state.owners, state.slots]
+                attention = trace["weights"][0].mean(1)[state.owners, state.queries.positions]
             else:
                 x = layer.step(x, state, number)
         log_probs = self.model.output.log_probs(decoder.norm(x))

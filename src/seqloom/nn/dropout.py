@@ -10,6 +10,11 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
+from seqloom.core.errors import ConfigError
+
+LEVELS = 256
+"""Values of a byte, and so the number of rates there are."""
+
 
 class Noise:
     """A stream of random bytes from one seed, on whichever device they are wanted."""
@@ -29,19 +34,25 @@ class Noise:
         if generator is None:
             generator = torch.Generator(device=tensor.device).manual_seed(self.seed)
             self._generators[tensor.device] = generator
-        return torch.randint(256, tensor.shape, dtype=torch.uint8, device=tensor.device, generator=generator)
+        return torch.randint(LEVELS, tensor.shape, dtype=torch.uint8, device=tensor.device, generator=generator)
 
 
 class Dropout(nn.Module):
     """Sets each element to zero with probability `rate` and scales the others by 1 / (1 − rate), in training only.
 
-    `rate` is met to the nearest 1/256; the scale is that of the rate in force, so the mean is exact.
+    `rate` is met to the nearest 1/256, which may be 0; the scale is that of the rate in force, so the mean is exact.
+    Every layer begins with a stream of its own from seed 0: `reseed` gives a model one stream from a chosen seed.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
+        if not 0 <= rate < 1 or round(LEVELS * rate) == LEVELS:
+            raise ConfigError(
+                f"a dropout rate of {rate} leaves nothing to learn from; "
+                f"give one from 0 to {(LEVELS - 1) / LEVELS:.3f}, such as 0.1"
+            )
         self.rate = rate
-        self.threshold = round(256 * rate)
+        self.threshold = round(LEVELS * rate)
         self.noise = Noise(0)
 
     def forward(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -77,18 +88,23 @@ def kept(drawn: UInt8[Tensor, "*shape"], threshold: int, dtype: torch.dtype) -> 
     return drawn.to(dtype).sub_(threshold - 1).clamp_(0, 1)
 
 
+def scale_of(threshold: int) -> float:
+    """1 / (1 − rate) for the rate in force, `threshold` / 256."""
+    return LEVELS / (LEVELS - threshold)
+
+
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, values: Tensor, drawn: Tensor, threshold: int) -> Tensor:
         ctx.save_for_backward(drawn)
         ctx.threshold = threshold  # type: ignore[attr-defined]
-        return kept(drawn, threshold, values.dtype).mul_(256 / (256 - threshold)).mul_(values)
+        return kept(drawn, threshold, values.dtype).mul_(scale_of(threshold)).mul_(values)
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
         (drawn,) = ctx.saved_tensors  # type: ignore[attr-defined]
         threshold: int = ctx.threshold  # type: ignore[attr-defined]
-        return kept(drawn, threshold, gradient.dtype).mul_(256 / (256 - threshold)).mul_(gradient), None, None
+        return kept(drawn, threshold, gradient.dtype).mul_(scale_of(threshold)).mul_(gradient), None, None
 
 
 class _DropAdd(torch.autograd.Function):
@@ -96,11 +112,11 @@ class _DropAdd(torch.autograd.Function):
     def forward(ctx: FunctionCtx, residual: Tensor, branch: Tensor, drawn: Tensor, threshold: int) -> Tensor:
         ctx.save_for_backward(drawn)
         ctx.threshold = threshold  # type: ignore[attr-defined]
-        return torch.addcmul(residual, branch, kept(drawn, threshold, branch.dtype), value=256 / (256 - threshold))
+        return torch.addcmul(residual, branch, kept(drawn, threshold, branch.dtype), value=scale_of(threshold))
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (drawn,) = ctx.saved_tensors  # type: ignore[attr-defined]
         threshold: int = ctx.threshold  # type: ignore[attr-defined]
-        branch = kept(drawn, threshold, gradient.dtype).mul_(256 / (256 - threshold)).mul_(gradient)
+        branch = kept(drawn, threshold, gradient.dtype).mul_(scale_of(threshold)).mul_(gradient)
         return gradient, branch, None, None

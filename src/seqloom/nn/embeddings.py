@@ -27,7 +27,7 @@ class Symbols:
 class Embedding(nn.Module):
     """Looks up the row of each symbol: x = E[id], which is one-hot(id) · E without the zeros.
 
-    The padding row is zero and stays zero.
+    The padding row begins at zero, and looking it up gives it no gradient.
     """
 
     def __init__(self, symbols: int, width: int) -> None:

@@ -3,7 +3,7 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 CHUNK_ELEMENTS = 2**20
@@ -24,7 +24,10 @@ def smoothed_cross_entropy(
     computed at a time, and with ∂/∂score_k = p_k − q_k the gradients of x, W and b are summed up at once, so the
     backward pass only scales them.
     """
-    total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+    inputs = (features, weight) if bias is None else (features, weight, bias)
+    # Asked here, because inside an autograd function a parameter wants its gradient under `no_grad` too.
+    needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -50,16 +53,15 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
+        needs_gradient: bool,
     ) -> Tensor:
-        needs_gradient = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
         share, hit = smoothing / weight.shape[0], 1 - smoothing
-        # What q contributes is linear in the scores, so it needs no pass over them: with s = W x + b,
-        # Σ_k q_k s_k = (1 − ε)·s_target + ε/symbols · Σ_k s_k, and Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k.
-        wanted_rows = weight.index_select(0, targets)
-        summed_weight, summed_features = weight.sum(0), features.sum(0)
-        total = -hit * torch.sum(features * wanted_rows) - share * torch.dot(summed_features, summed_weight)
+        # What smoothing contributes is linear in the scores s = W x + b, so it needs no pass over them:
+        # −Σ_k q_k log p_k = log Σ_k exp s_k − (1 − ε)·s_target − ε/symbols·Σ_k s_k with Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k
+        summed_weight = weight.sum(0)
+        losses = torch.mv(features, summed_weight).mul_(-share)
         if bias is not None:
-            total = total - hit * bias.index_select(0, targets).sum() - share * len(targets) * bias.sum()
+            losses -= share * bias.sum()
         feature_gradient = torch.empty_like(features) if needs_gradient else None
         weight_gradient = torch.zeros_like(weight) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
@@ -67,10 +69,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         for begin in range(0, len(targets), rows):
             some = features[begin : begin + rows]
             scores = F.linear(some, weight, bias)
+            wanted = scores.gather(1, targets[begin : begin + rows, None])
             highest = scores.amax(1, keepdim=True)
             exponentials = scores.sub_(highest).exp_()
             normaliser = exponentials.sum(1, keepdim=True)
-            total += (normaliser.log() + highest).sum()
+            # Token by token: the sums of the terms are far larger than the sum of their differences.
+            losses[begin : begin + rows] += (normaliser.log() + highest).sub_(wanted, alpha=hit).squeeze(1)
             if feature_gradient is None or weight_gradient is None:
                 continue
             # p = exponentials / normaliser; the division is done on the short side of each product.
@@ -80,15 +84,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             if bias_gradient is not None:
                 bias_gradient.addmv_(exponentials.t(), normaliser.reciprocal().squeeze(1))
         if feature_gradient is not None and weight_gradient is not None:
-            feature_gradient.sub_(share * summed_weight).sub_(wanted_rows, alpha=hit)
-            weight_gradient.sub_(share * summed_features).index_add_(0, targets, features, alpha=-hit)
+            feature_gradient.sub_(share * summed_weight).sub_(weight.index_select(0, targets), alpha=hit)
+            weight_gradient.sub_(share * features.sum(0)).index_add_(0, targets, features, alpha=-hit)
         if bias_gradient is not None:
             bias_gradient.sub_(share * len(targets))
             bias_gradient.index_add_(0, targets, torch.ones_like(features[:, 0]), alpha=-hit)
         ctx.save_for_backward(feature_gradient, weight_gradient, bias_gradient)  # type: ignore[arg-type]
-        return total
+        return losses.sum()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors  # type: ignore[attr-defined]
-        return *(None if gradient is None else gradient * upstream for gradient in gradients), None, None
+        return *(None if gradient is None else gradient * upstream for gradient in gradients), None, None, None

@@ -10,11 +10,11 @@ def length_mask(lengths: Int[Tensor, " batch"], longest: int) -> Bool[Tensor, "b
     return torch.arange(longest, device=lengths.device) < lengths[:, None]
 
 
-def causal_mask(length: int, *, device: torch.device) -> Bool[Tensor, "length length"]:
-    """True where a query (row) may look at a key (column): itself and what came before."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
 def additive(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
     """0 where the mask allows, −∞ where it forbids: what is added to scores before the softmax."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
+
+
+def future(queries: int, keys: int, *, like: Float[Tensor, "*any"]) -> Float[Tensor, "queries keys"]:
+    """0 where a query (row) may look at a key (column), itself and what came before; −∞ where the key comes later."""
+    return like.new_full((queries, keys), float("-inf")).triu_(1)

@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn.init import xavier_uniform
+from seqloom.nn.masks import future
 from seqloom.nn.packing import Packing, join_heads, split_heads
 from seqloom.nn.probe import Probe
 
@@ -37,13 +38,15 @@ def attend(
     The latter where it is faster, and wherever somebody listens to the weights.
     """
     is_short = key.device.type == "cpu" and key.shape[2] <= SHORT
+    if mask is not None and is_causal:  # the fused kernel takes one or the other
+        mask, is_causal = mask + future(query.shape[2], key.shape[2], like=mask), False
     if not (is_short or weights.is_heard):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=is_causal)
     scores = torch.matmul(query, key.transpose(-1, -2)).mul_(1 / math.sqrt(query.shape[-1]))
     if mask is not None:
         scores = scores + mask
     if is_causal:
-        scores = scores + scores.new_full(scores.shape[-2:], float("-inf")).triu_(1)
+        scores = scores + future(query.shape[2], key.shape[2], like=scores)
     shares: Tensor = weights(scores.softmax(-1))
     return torch.matmul(shares, value)
 
@@ -105,9 +108,6 @@ class SelfAttention(nn.Module):
         query, key, value = split_heads(self.qkv(x), packing, parts=3, heads=self.heads).unbind(0)
         if self.relative is not None:
             bias = self.relative(query, first=0, keys=packing.longest)
-            if is_causal:
-                future = bias.new_full((packing.longest, packing.longest), float("-inf")).triu(1)
-                bias, is_causal = bias + future, False
             mask = bias if mask is None else bias + mask
         mixed = attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights)
         attended: Tensor = self.output(join_heads(mixed, packing))
@@ -122,7 +122,7 @@ class SelfAttention(nn.Module):
         bias: Float[Tensor, "#rows heads one keys"] | None,
     ) -> Float[Tensor, "rows width"]:
         """One more position: writes its key and value into the cache, then looks at all up to itself."""
-        query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)
+        query, key, value = self.qkv(x).view(len(x), 3, self.heads, x.shape[1] // self.heads).unbind(1)
         cache.keys[:, :, position] = key
         cache.values[:, :, position] = value
         keys, values = cache.keys[:, :, : position + 1], cache.values[:, :, : position + 1]
@@ -183,13 +183,3 @@ def reset_output(output: nn.Module) -> None:
     if isinstance(output, nn.Linear):
         xavier_uniform(output.weight)
         nn.init.zeros_(output.bias)
-
-
-def slots_of(owners: Int[Tensor, " rows"], sentences: int) -> tuple[Int[Tensor, " rows"], int]:
-    """A place for each row among the rows of its sentence, and the largest number of rows a sentence has."""
-    counts = torch.bincount(owners, minlength=sentences)
-    order = torch.argsort(owners, stable=True)
-    begins = counts.cumsum(0) - counts
-    slots = torch.empty_like(owners)
-    slots[order] = torch.arange(len(owners), device=owners.device) - begins[owners[order]]
-    return slots, int(counts.max()) if len(owners) else 0

@@ -30,13 +30,15 @@ class Gathers:
 class Packing:
     """Where each packed token stands in the padded batch.
 
-    `flat` holds one index into `batch · longest` per token; `positions` its place within its own sentence.
+    `flat` holds one index into `batch · longest` per token, in any order; `positions` its place within its sentence.
+    `has_empty` says that a sentence has no token at all, so that whoever looks at it looks at padding.
     """
 
     batch: int
     longest: int
     flat: Int[Tensor, " tokens"]
     positions: Int[Tensor, " tokens"]
+    has_empty: bool = False
     _gathers: dict[tuple[int, int], Gathers] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -60,13 +62,34 @@ class Packing:
 def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:
     """The packing of a batch whose sentences have these lengths."""
     flat = length_mask(lengths, longest).flatten().nonzero().flatten()
-    return Packing(batch=len(lengths), longest=longest, flat=flat, positions=flat % longest)
+    return Packing(
+        batch=len(lengths),
+        longest=longest,
+        flat=flat,
+        positions=flat % max(longest, 1),
+        has_empty=bool((lengths == 0).any()),
+    )
+
+
+def side_by_side(owners: Int[Tensor, " rows"], sentences: int) -> Packing:
+    """The packing of rows that belong to sentences, in any order: the n-th row of a sentence stands at its place n."""
+    slots, longest = slots_of(owners, sentences)
+    return Packing(batch=sentences, longest=longest, flat=owners * longest + slots, positions=slots)
+
+
+def slots_of(owners: Int[Tensor, " rows"], sentences: int) -> tuple[Int[Tensor, " rows"], int]:
+    """A place for each row among the rows of its sentence, and the largest number of rows a sentence has."""
+    counts = torch.bincount(owners, minlength=sentences)
+    order = torch.argsort(owners, stable=True)
+    begins = counts.cumsum(0) - counts
+    slots = torch.empty_like(owners)
+    slots[order] = torch.arange(len(owners), device=owners.device) - begins[owners[order]]
+    return slots, int(counts.max()) if len(owners) else 0
 
 
 def pack(padded: Tensor, packing: Packing) -> Tensor:
     """`[batch, longest, …]` to `[tokens, …]`."""
-    flat = padded.flatten(0, 1)
-    return flat if packing.is_full else flat.index_select(0, packing.flat)
+    return padded.flatten(0, 1).index_select(0, packing.flat)
 
 
 def pack_features(padded: Float[Tensor, "batch longest width"], packing: Packing) -> Float[Tensor, "tokens width"]:
@@ -79,7 +102,8 @@ def split_heads(
 ) -> Float[Tensor, "parts batch heads longest size"]:
     """`[tokens, parts · heads · size]` to one padded `[batch, heads, longest, size]` per part.
 
-    Padding holds copies of some token: finite numbers, which a mask has to hide.
+    Padding holds copies of some token, finite numbers which a mask has to hide. Only where a sentence has nothing
+    else to be looked at, padding holds zeros: a token of its neighbours must not be seen there.
     """
     split: Tensor = _SplitHeads.apply(packed, packing, parts, heads)  # type: ignore[no-untyped-call]
     return split
@@ -99,7 +123,10 @@ def _gathers(packing: Packing, parts: int, heads: int) -> Gathers:
     head = torch.arange(heads, device=device)
     row = (token_at.view(packing.batch, 1, packing.longest) * parts + part.view(-1, 1, 1, 1)) * heads
     there = row + head.view(-1, 1)  # [parts, batch, heads, longest]
-    sentence, position = packing.flat // packing.longest, packing.flat % packing.longest
+    longest = max(
+        packing.longest, 1
+    )  # no token stands in a batch without columns; dividing by 0 is an error all the same
+    sentence, position = packing.flat // longest, packing.flat % longest
     padded = (part[:, None] * packing.batch + sentence[:, None, None]) * heads + head
     back = padded * packing.longest + position[:, None, None]  # [tokens, parts, heads]
     return Gathers(there=there.flatten(), back=back.flatten())
@@ -110,8 +137,12 @@ class _SplitHeads(torch.autograd.Function):
     def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
         gathers = packing.gathers(parts, heads)
         ctx.back, ctx.shape = gathers.back, packed.shape  # type: ignore[attr-defined]
-        rows = packed.reshape(len(packed) * parts * heads, -1).index_select(0, gathers.there)
-        return rows.view(parts, packing.batch, heads, packing.longest, -1)
+        size = packed.shape[1] // (parts * heads)
+        shape = (parts, packing.batch, heads, packing.longest, size)
+        if not len(packed):
+            return packed.new_zeros(shape)
+        split = packed.reshape(-1, size).index_select(0, gathers.there).view(shape)
+        return split.mul_(packing.mask()[:, None, :, None]) if packing.has_empty else split
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
@@ -125,12 +156,14 @@ class _JoinHeads(torch.autograd.Function):
         gathers = packing.gathers(1, split.shape[1])
         ctx.packing, ctx.there, ctx.shape = packing, gathers.there, split.shape  # type: ignore[attr-defined]
         rows = split.reshape(-1, split.shape[-1]).index_select(0, gathers.back)
-        return rows.view(len(packing.flat), -1)
+        return rows.view(len(packing.flat), split.shape[1] * split.shape[3])
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         shape: torch.Size = ctx.shape  # type: ignore[attr-defined]
         packing: Packing = ctx.packing  # type: ignore[attr-defined]
+        if not len(gradient):
+            return gradient.new_zeros(shape), None
         rows = gradient.reshape(-1, shape[-1]).index_select(0, ctx.there).view(shape)  # type: ignore[attr-defined]
         # A padded query has no gradient of its own; without this it would pass on a copy of another's.
         return rows if packing.is_full else rows.mul_(packing.mask()[:, None, :, None]), None

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 Combination = Literal["add", "concat"]
 
@@ -55,8 +56,10 @@ class SinusoidalPositions(nn.Module):
         self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
     ) -> Float[Tensor, "tokens width"]:
         if longest > len(self.table):
-            longer = sinusoids(max(longest, 2 * len(self.table)), self.table.shape[1])
-            self.table = longer.to(device=self.table.device, dtype=self.table.dtype)
+            # A table that grows while decoding is used in training later, where inference tensors are refused.
+            with torch.inference_mode(False):
+                longer = sinusoids(max(longest, 2 * len(self.table)), self.table.shape[1])
+                self.table = longer.to(device=self.table.device, dtype=self.table.dtype)
         code = self.table.index_select(0, positions)
         if self.joined is None:
             return vectors + code
@@ -79,7 +82,7 @@ class LearnedPositions(nn.Module):
         *,
         longest: int,  # noqa: ARG002 - the same call as for the other kinds of position
     ) -> Float[Tensor, "tokens width"]:
-        return vectors + self.weight[positions.clamp(max=len(self.weight) - 1)]
+        return vectors + F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
 
 
 class NoPositions(nn.Module):

@@ -1,13 +1,12 @@
 """Looking inside: a layer passes what may be looked at through a named Probe, an identity until somebody listens.
 
-    with listen(model, "decoder.*.cross.weights") as trace:
+    with listen(model, "decoder.*.cross") as trace:
         model(...)
-    trace["decoder.0.cross.weights"]        the values that passed, in order
+    trace["decoder.layers.0.cross.weights"]        the values that passed, in order
 
 A layer asks `is_heard` and takes its explicit path (attention weights, say) only when somebody does.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -38,12 +37,13 @@ class Probe(nn.Module):
 
 @contextmanager
 def listen(model: nn.Module, *patterns: str) -> Iterator[Trace]:
-    """Record what passes the probes whose names match; `*` stands for any part of a name."""
+    """Record what passes the probes that match, or stand inside a part that matches; `*` is any part of a name."""
     probes = {name: module for name, module in model.named_modules() if isinstance(module, Probe)}
-    chosen = {name: probe for name, probe in probes.items() if any(fnmatchcase(name, each) for each in patterns)}
-    if not chosen:
-        raise UsageError(f"no probe matches {', '.join(patterns)}; this model has: {', '.join(probes) or 'none'}")
-    trace: Trace = defaultdict(list)
+    for pattern in patterns:
+        if not any(_matches(name, pattern) for name in probes):
+            raise UsageError(f"no probe matches {pattern}; this model has: {', '.join(probes) or 'none'}")
+    chosen = {name: probe for name, probe in probes.items() if any(_matches(name, each) for each in patterns)}
+    trace: Trace = {name: [] for name in chosen}
     attached: list[tuple[Probe, Callable[[Tensor], None]]] = []
     for name, probe in chosen.items():
         keep = trace[name].append
@@ -54,3 +54,7 @@ def listen(model: nn.Module, *patterns: str) -> Iterator[Trace]:
     finally:
         for probe, keep in attached:
             probe._listeners.remove(keep)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")

@@ -1,0 +1,146 @@
+"""The chunked loss is its plain twin: value, gradients, every chunk size, no work that nobody asked for."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqloom.nn import losses
+from seqloom.nn.losses import plain_smoothed_cross_entropy, smoothed_cross_entropy
+
+TOKENS, WIDTH, SYMBOLS = 11, 5, 7
+
+
+def inputs(*, has_bias: bool, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    features = (scale * torch.randn(TOKENS, WIDTH, dtype=torch.float64)).requires_grad_()
+    weight = torch.randn(SYMBOLS, WIDTH, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(SYMBOLS, dtype=torch.float64, requires_grad=True) if has_bias else None
+    return features, weight, bias, torch.randint(SYMBOLS, (TOKENS,))
+
+
+@pytest.mark.parametrize("rows", [1, 3, TOKENS, 2 * TOKENS])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_value_and_gradients_equal_the_plain_twin(
+    has_bias: bool, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "CHUNK_ELEMENTS", rows * SYMBOLS)
+    features, weight, bias, targets = inputs(has_bias=has_bias)
+    wanted = [features, weight] if bias is None else [features, weight, bias]
+    ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+    left, right = (torch.autograd.grad(3.5 * each, wanted) for each in (ours, plain))
+    torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_twin_follows_the_formula(smoothing: float) -> None:
+    features, weight, bias, targets = inputs(has_bias=True)
+    total = torch.zeros((), dtype=torch.float64)
+    for token in range(TOKENS):
+        log_p = (weight @ features[token] + bias).log_softmax(0)
+        q = torch.full((SYMBOLS,), smoothing / SYMBOLS, dtype=torch.float64)
+        q[targets[token]] += 1 - smoothing
+        total -= (q * log_p).sum()
+    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    torch.testing.assert_close(plain, total, rtol=0, atol=1e-12)
+
+
+def test_the_comparison_notices_another_smoothing() -> None:
+    features, weight, bias, targets = inputs(has_bias=True)
+    ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
+    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.11)
+    assert (ours - plain).abs() > 1e-4
+
+
+def test_gradcheck() -> None:
+    features, weight, bias, targets = inputs(has_bias=True)
+    assert torch.autograd.gradcheck(
+        lambda *each: smoothed_cross_entropy(*each, targets, smoothing=0.2), (features, weight, bias)
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_extreme_scores_do_not_overflow(smoothing: float) -> None:
+    features, weight, bias, targets = inputs(has_bias=True, scale=1e30)
+    wanted = [features, weight, bias]
+    ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    assert ours.isfinite()
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=0)
+    left, right = (torch.autograd.grad(each, wanted) for each in (ours, plain))
+    assert all(gradient.isfinite().all() for gradient in left)
+    torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+
+
+def test_a_small_loss_under_large_scores_keeps_its_digits_in_float32() -> None:
+    """The scores sum up to 70 000 here and the loss is 0.007: the difference of two such sums would be noise."""
+    tokens, symbols = 4096, 64
+    weight = 5 * torch.eye(symbols)
+    targets = torch.randint(symbols, (tokens,))
+    features = 0.7 * weight[targets] + 0.05 * torch.randn(tokens, symbols)
+    exact = plain_smoothed_cross_entropy(features.double(), weight.double(), None, targets)
+    assert 0.005 < exact < 0.01
+    torch.testing.assert_close(
+        smoothed_cross_entropy(features, weight, None, targets).double(), exact, rtol=0.05, atol=0
+    )
+    scores = features @ weight
+    naive = scores.logsumexp(1).sum() - scores.gather(1, targets[:, None]).sum()
+    assert abs(naive - exact) > 0.1 * exact
+
+
+def made_gradients(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
+    """The shapes of the gradients that the loss prepares from now on."""
+    shapes: list[torch.Size] = []
+    zeros_like = torch.zeros_like
+
+    def counted(tensor: Tensor) -> Tensor:
+        shapes.append(tensor.shape)
+        return zeros_like(tensor)
+
+    monkeypatch.setattr(torch, "zeros_like", counted)
+    return shapes
+
+
+def test_no_gradient_is_made_where_none_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, weight, bias, targets = inputs(has_bias=True)
+    shapes = made_gradients(monkeypatch)
+    with torch.no_grad():  # a validation: the weights are parameters, and nobody asks
+        value = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
+    fixed = smoothed_cross_entropy(features.detach(), weight.detach(), None, targets)
+    assert shapes == []
+    assert not value.requires_grad
+    assert not fixed.requires_grad
+    training = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
+    assert shapes == [weight.shape, bias.shape if bias is not None else None]
+    torch.testing.assert_close(training.detach(), value)
+
+
+@pytest.mark.parametrize("fixed", [0, 1, 2])
+def test_what_is_held_fixed_gets_no_gradient_and_the_rest_does(fixed: int) -> None:
+    features, weight, bias, targets = inputs(has_bias=True)
+    each = [features, weight, bias]
+    each[fixed] = each[fixed].detach() if each[fixed] is not None else None
+    smoothed_cross_entropy(*each, targets).backward()
+    assert [tensor.grad is None for tensor in each if tensor is not None] == [place == fixed for place in range(3)]
+
+
+def test_no_tokens_cost_nothing_and_every_weight_still_gets_its_gradient() -> None:
+    weight = torch.randn(SYMBOLS, WIDTH, requires_grad=True)
+    bias = torch.randn(SYMBOLS, requires_grad=True)
+    features = torch.empty(0, WIDTH, requires_grad=True)
+    total = smoothed_cross_entropy(features, weight, bias, torch.empty(0, dtype=torch.long), smoothing=0.1)
+    total.backward()
+    assert total.item() == 0.0
+    assert weight.grad is not None
+    assert not weight.grad.any()
+    assert bias.grad is not None
+    assert not bias.grad.any()
+
+
+def test_a_second_derivative_is_refused_and_not_wrong() -> None:
+    features, weight, _, targets = inputs(has_bias=False)
+    squared = smoothed_cross_entropy(features, weight, None, targets).square()
+    (gradient,) = torch.autograd.grad(squared, features, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
