@@ -189,7 +189,7 @@ def verb_phrase(value: tree.Clause, place: int, asked: list[Token]) -> list[Toke
     if value.verb.traits & {"origin", "residence"} and value.place is not None:
         tokens += ground(value.place, place | slots.PLACE)
     if verb.tail:
-        tokens.append((verb.tail, place | slots.COMPLEMENT))
+        tokens.append((verb.tail, place | value.verb.complement))
     return tokens
 
 
@@ -277,7 +277,7 @@ def order_words(value: tree.Order) -> list[Token]:
         tokens += [(verb.coverb, 0 if value.to_me else place | slots.PREPOSITION), *carried]
         me = []
     tokens += [(verb.word, place | slots.VERB), *me, *thing]
-    return [*tokens, (verb.tail, place | slots.COMPLEMENT)] if verb.tail else tokens
+    return [*tokens, (verb.tail, place | value.verb.complement)] if verb.tail else tokens
 
 
 def joined(value: tree.Joined) -> list[Token]:

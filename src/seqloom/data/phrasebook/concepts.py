@@ -104,6 +104,8 @@ class Verb(Concept):
     fr: FrenchVerb
     de: GermanVerb
     zh: ChineseVerb
+    # The slot of the fixed complement: its own where every language has one (play "the piano"), else the verb's.
+    complement: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

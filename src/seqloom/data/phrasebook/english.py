@@ -153,7 +153,7 @@ def clause(value: tree.Proposition, base: int, inverted: bool = False) -> list[T
     tokens = subject + rest
     verb = value.verb.en
     if verb.tail:
-        tokens.append((verb.tail, place | slots.COMPLEMENT))
+        tokens.append((verb.tail, place | value.verb.complement))
     if value.recipient is not None:
         tokens += nominal(value.recipient, place | slots.RECIPIENT)
     if value.object is not None:

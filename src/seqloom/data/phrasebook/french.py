@@ -219,7 +219,7 @@ def clause(value: tree.Proposition, base: int, preceding: tree.Nominal | None = 
     tokens = nominal(value.subject, place | slots.SUBJECT, SUBJECTS)
     tokens += predicate_verb(value, place, preceding)
     if verb.tail:
-        tokens.append((verb.tail, place | slots.COMPLEMENT))
+        tokens.append((verb.tail, place | value.verb.complement))
     thing, recipient = value.object, value.recipient
     if thing is not None:
         if verb.preposition:

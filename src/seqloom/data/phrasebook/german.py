@@ -188,7 +188,7 @@ def middle_field(value: tree.Clause, place: int, with_time: bool) -> list[Token]
     if value.goal is not None:
         tokens += somewhere(value.goal, place | slots.GOAL, "nach")
     if verb.tail:
-        tokens.append((verb.tail, place | slots.COMPLEMENT))
+        tokens.append((verb.tail, place | value.verb.complement))
     return tokens
 
 

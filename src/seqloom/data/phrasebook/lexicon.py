@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from seqloom.data.phrasebook import table_adjectives, table_nouns, table_settings, table_verbs
+from seqloom.data.phrasebook import slots, table_adjectives, table_nouns, table_settings, table_verbs
 from seqloom.data.phrasebook.concepts import (
     Adjective,
     Adverb,
@@ -75,17 +75,21 @@ def nouns_of(classes: str) -> tuple[Noun, ...]:
 
 def read_verbs(table: str) -> dict[str, Verb]:
     verbs = {}
-    for name, traits, subjects, objects, en, fr, de, zh in rows(table):
+    for name, traits, subjects, objects, *entries in rows(table):
+        en, fr = english_verb(entries[0]), french_verb(entries[1])
+        de, zh = german_verb(entries[2]), chinese_verb(entries[3])
+        everywhere = all((en.tail, fr.tail, de.tail, zh.tail))
         verbs[name] = Verb(
             name,
             code_of(name),
             traits=frozenset(traits.split()) - {"-"},
             subjects=nouns_of(subjects),
             objects=nouns_of(objects),
-            en=english_verb(en),
-            fr=french_verb(fr),
-            de=german_verb(de),
-            zh=chinese_verb(zh),
+            en=en,
+            fr=fr,
+            de=de,
+            zh=zh,
+            complement=slots.COMPLEMENT if everywhere else slots.VERB,
         )
     return verbs
 

@@ -37,6 +37,8 @@ OWNED = frozenset(
 )
 # What one does with one thing: nobody wears five coats or builds bakeries.
 ONE_AT_A_TIME = frozenset(("build", "use", "wear", "take", "clean", "visit", "admire", "describe"))
+# Nobody builds an old house or washes a clean shirt.
+POINTLESS = frozenset((("build", "aged"), ("clean", "clean"), ("wash", "clean"), ("prepare", "cold")))
 # Nouns whose grammatical gender is the natural one in every language.
 MALE = frozenset(("man", "boy", "king"))
 FEMALE = frozenset(("woman", "queen"))
@@ -184,6 +186,8 @@ class PhraseSampler:
 
     def thing(self, noun: Noun, verb: Verb, subject: tree.Nominal, *, negative: bool, rich: bool) -> NounPhrase:
         adjective = self.adjective_for(noun, 0.4) if rich else None
+        if adjective is not None and (verb.name, adjective.name) in POINTLESS:
+            adjective = None
         traits = verb.traits
         if "have" in traits:
             count = 0 if negative or self.random() < 0.8 else 2 + int(self.random() * 4)
