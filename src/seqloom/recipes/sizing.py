@@ -22,8 +22,6 @@ class DataFacts:
     """Mean characters in a target line."""
     are_unspaced: bool
     """Whether a side is written without spaces between words."""
-    repeats: float
-    """Share of the sampled target lines that occurred before."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,9 @@ class Sizing:
 
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
     """Look at the first lines of a corpus."""
-    source = target = count = repeated = 0
-    seen: set[str] = set()
+    source = target = count = 0
     for line in corpus:
         source, target, count = source + len(line.source), target + len(line.target), count + 1
-        repeated += line.target in seen
-        seen.add(line.target)
         if count == SAMPLE:
             break
     return DataFacts(
@@ -49,7 +44,6 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
         source_characters=source / max(1, count),
         target_characters=target / max(1, count),
         are_unspaced=any(_is_unspaced(language) for language in languages),
-        repeats=repeated / max(1, count),
     )
 
 
@@ -129,6 +123,6 @@ def _is_unspaced(code: str | None) -> bool:
         return False
 
 
-def _round(number: float) -> int:
+def _round(number: float | int) -> int:
     """To two digits that count: 12,345 becomes 12,000."""
     return int(float(f"{number:.1e}"))
