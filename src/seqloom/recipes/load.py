@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -65,10 +65,18 @@ class LoadedModel:
     device: torch.device
 
 
-def build_model(config: RunConfig, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
-    """The model of a config, for these vocabularies, with fresh weights."""
+class BuildsModel(Protocol):
+    """The settings of a model, in the house or from outside: all they need is to build it."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
+        """The model for these vocabularies with fresh weights drawn from `seed`."""
+        ...
+
+
+def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
+    """A model for these vocabularies, with fresh weights."""
     symbols = Symbols(tokenizers.source.size, tokenizers.target.size, is_shared=tokenizers.is_shared)
-    return config.model.build(symbols, seed=seed)
+    return settings.build(symbols, seed=seed)
 
 
 def save_model(
@@ -90,18 +98,26 @@ def save_model(
         raise
 
 
-def load(folder: Path | str, *, device: str | None = None) -> LoadedModel:
-    """Read a model directory (or the `model/` inside a run directory) and check every file of it."""
+def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
+    """Read a model directory (or the `model/` inside a run directory) and check every file of it.
+
+    A model that was trained from settings outside the house is read with the same settings as `model`.
+    """
     folder = find_model(Path(folder))
     card = read_card(folder)
+    outside = card.trained_on.get("outside_model")
+    if outside and model is None:
+        raise ModelError(
+            f"{folder} holds a model from outside the house, {outside}; load it with them: load(folder, model=…)"
+        )
     config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
-    model = build_model(config, tokenizers, seed=config.seed)
+    built = build_model(model or config.model, tokenizers, seed=config.seed)
     with torch.no_grad():
-        load_weights(model, load_file(folder / "model.safetensors"), origin=str(folder))
-    model.to(place).eval()
-    return LoadedModel(folder, config, tokenizers, model, card, place)
+        load_weights(built, load_file(folder / "model.safetensors"), origin=str(folder))
+    built.to(place).eval()
+    return LoadedModel(folder, config, tokenizers, built, card, place)
 
 
 def find_model(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,18 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.inspection.plots import plot_learning_curve
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
-from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.journal import Journal
-from seqloom.recipes.load import Card, LoadedModel, build_model, find_model, require_device, save_model
+from seqloom.recipes.load import (
+    BuildsModel,
+    Card,
+    LoadedModel,
+    build_model,
+    find_model,
+    load,
+    require_device,
+    save_model,
+)
 from seqloom.recipes.prepare import (
     Prepared,
     begin_run,
@@ -42,12 +50,6 @@ SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
 
 
-class OutsideModel(Protocol):
-    """The settings of a model that is not in the house: all it needs is to build itself."""
-
-    def build(self, symbols: Symbols, *, seed: int) -> nn.Module: ...
-
-
 @dataclass(frozen=True)
 class Trained:
     """What a run gives."""
@@ -65,7 +67,7 @@ def train(
     out: Path | str,
     train: Sequence[str] = (),
     dev: Sequence[str] = (),
-    model: OutsideModel | None = None,
+    model: BuildsModel | None = None,
     listener: Listener = ignore,
 ) -> Trained | None:
     """Train a new model on `train` files and leave it in `out`/model.
@@ -86,7 +88,7 @@ def resume(
     *,
     exact: bool = False,
     allow_data_change: bool = False,
-    model: OutsideModel | None = None,
+    model: BuildsModel | None = None,
     listener: Listener = ignore,
 ) -> Trained | None:
     """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so."""
@@ -110,8 +112,6 @@ def resume(
 
 def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     """A model whose weights are the mean of several models' (or of several checkpoints of one run)."""
-    from seqloom.recipes.load import load
-
     out = Path(out)
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out")
@@ -143,14 +143,14 @@ def _go(
     *,
     world: World,
     listener: Listener,
-    outside: OutsideModel | None,
+    outside: BuildsModel | None,
     resume: bool = False,
     exact: bool = False,
     allow_data_change: bool = False,
 ) -> Trained | None:
     prepared = open_prepared(run)
     seed = seed_for(config.seed, "weights")
-    model = _build(config, prepared.tokenizers, seed=seed, outside=outside)
+    model = build_model(outside or config.model, prepared.tokenizers, seed=seed)
     if config.training.start_from is not None and not resume:
         _start_from(model, Path(config.training.start_from))
     journal = Journal(run / "events.jsonl") if world.is_first else ignore
@@ -171,13 +171,6 @@ def _go(
     if not world.is_first:
         return None
     return _finish(run, config, prepared=prepared, model=model, outcome=outcome, listener=everyone, record=outside)
-
-
-def _build(config: RunConfig, tokenizers: Tokenizers, *, seed: int, outside: OutsideModel | None) -> nn.Module:
-    if outside is None:
-        return build_model(config, tokenizers, seed=seed)
-    symbols = Symbols(tokenizers.source.size, tokenizers.target.size, is_shared=tokenizers.is_shared)
-    return outside.build(symbols, seed=seed)
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
@@ -207,7 +200,7 @@ def _finish(
     model: nn.Module,
     outcome: Outcome,
     listener: Listener,
-    record: OutsideModel | None,
+    record: BuildsModel | None,
 ) -> Trained:
     """Choose the final weights, score them on the dev text, and write the model directory and the curve."""
     weights = final_weights(run, config.training, listener=listener)
@@ -258,7 +251,7 @@ def _scored(prepared: Prepared) -> int:
 
 
 def _trained_on(
-    config: RunConfig, prepared: Prepared, *, outcome: Outcome, outside: OutsideModel | None
+    config: RunConfig, prepared: Prepared, *, outcome: Outcome, outside: BuildsModel | None
 ) -> dict[str, Any]:
     values: dict[str, Any] = {
         "files": list(config.data.train),

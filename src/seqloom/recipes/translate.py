@@ -14,7 +14,7 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.nn.packing import pack, packing_of
-from seqloom.recipes.load import Card, LoadedModel, load
+from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.search.beam import beam_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
@@ -61,9 +61,9 @@ class Translator:
         self._model = cast("TranslationModel", loaded.model)
 
     @staticmethod
-    def load(folder: Path | str, *, device: str | None = None) -> "Translator":
-        """Read a model directory, or the model of a finished run."""
-        return Translator(load(folder, device=device))
+    def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
+        """Read a model directory, or the model of a finished run; `model` are the settings of one from outside."""
+        return Translator(load(folder, device=device, model=model))
 
     @property
     def card(self) -> Card:

@@ -1,0 +1,191 @@
+"""From two files to a model directory, and on from there."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from recipes.conftest import TINY, write_corpus
+from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.events import Event, read_events
+from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.load import load, read_card, require_device
+from seqloom.recipes.train import Trained, average, resume, train
+from seqloom.recipes.translate import Translator
+
+Corpus = tuple[list[str], list[str]]
+
+
+def test_a_run_leaves_config_events_checkpoints_model_and_curve(tiny: Trained) -> None:
+    for name in ("config.yaml", "run.json", "events.jsonl", "text", "checkpoints", "learning-curve.png", "model"):
+        assert (tiny.run / name).exists(), name
+    assert {event.kind for event in read_events(tiny.run / "events.jsonl")} >= {"step", "validation", "scores"}
+    card = read_card(tiny.model)
+    assert (card.source, card.target) == ("en", "de")
+    assert card.trained_on["steps"] == 6
+    assert [score["name"] for score in card.scores] == ["BLEU", "chrF2"]
+    assert all(score["signature"] for score in card.scores)
+
+
+def test_the_model_is_the_mean_of_the_last_checkpoints(tiny: Trained) -> None:
+    weights = load_file(tiny.model / "model.safetensors")
+    fourth, sixth = (load_file(tiny.run / f"checkpoints/step-{step}/model.safetensors") for step in (4, 6))
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, ((fourth[name].double() + sixth[name].double()) / 2).float())
+    assert any(not torch.equal(weights[name], sixth[name]) for name in weights)
+
+
+def test_an_existing_run_is_refused_with_the_way_on(tiny: Trained, corpus: Corpus) -> None:
+    with pytest.raises(UsageError, match=f"{tiny.run} exists already.*--resume {tiny.run}"):
+        train(None, TINY, out=tiny.run, train=corpus[0], dev=corpus[1])
+
+
+def test_a_failure_while_preparing_leaves_nothing_behind(tmp_path: Path, corpus: Corpus) -> None:
+    with pytest.raises(DataError, match="no pair is left"):
+        train(None, [*TINY, "data.longest=2"], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_training_files_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no training files"):
+        train(out=tmp_path / "run")
+
+
+def test_resume_goes_on_to_more_steps_and_ends_with_a_new_model(tiny: Trained, tmp_path: Path) -> None:
+    shutil.copytree(tiny.run, tmp_path / "run")
+    events: list[Event] = []
+    further = resume(tmp_path / "run", ["training.steps=8"], listener=events.append)
+    assert further is not None
+    assert further.outcome.step == 8
+    assert any(event.kind == "resumed" and event["step"] == 6 for event in events)
+    assert read_card(further.model).trained_on["steps"] == 8
+    again = resume(tmp_path / "run")
+    assert again is not None
+    assert again.outcome.message == "nothing to do: already at step 8, asked for 8"
+
+
+def test_resuming_in_one_go_or_in_two_gives_the_same_weights(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:
+    shutil.copytree(tiny.run, tmp_path / "two")
+    resume(tmp_path / "two", ["training.steps=9"])
+    train(None, [*TINY, "training.steps=9"], out=tmp_path / "one", train=corpus[0], dev=corpus[1])
+    one, two = (load_file(tmp_path / name / "checkpoints/step-9/model.safetensors") for name in ("one", "two"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_changed_text_is_refused_on_resume_unless_allowed(tmp_path: Path) -> None:
+    files, dev = write_corpus(tmp_path)
+    train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
+    with Path(files[0]).open("a", encoding="utf-8") as source, Path(files[1]).open("a", encoding="utf-8") as target:
+        source.write("Good morning.\n")
+        target.write("Guten Morgen.\n")
+    with pytest.raises(DataError, match=r"has changed since it began.*--allow-data-change"):
+        resume(tmp_path / "run", ["training.steps=8"])
+    allowed = resume(tmp_path / "run", ["training.steps=8"], allow_data_change=True)
+    assert allowed is not None
+    assert allowed.outcome.step == 8
+    Path(files[0]).unlink()
+    gone = resume(tmp_path / "run", ["training.steps=9"], allow_data_change=True)
+    assert gone is not None
+
+
+def test_without_dev_files_a_tenth_at_most_is_held_out(tmp_path: Path, corpus: Corpus) -> None:
+    events: list[Event] = []
+    train(None, [*TINY, "training.steps=2"], out=tmp_path / "run", train=corpus[0], listener=events.append)
+    kept = {event["name"]: event["kept"] for event in events if event.kind == "encoded"}
+    assert kept == {"train": 108, "dev": 12}
+
+
+def test_start_from_takes_weights_text_and_model_of_another(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:
+    tuned = train(
+        None,
+        [f"training.start_from={tiny.model}", "training.steps=1", "training.learning_rate=1e-9"],
+        out=tmp_path / "run",
+        train=corpus[0],
+        dev=corpus[1],
+    )
+    assert tuned is not None
+    before, after = (load_file(each.model / "model.safetensors") for each in (tiny, tuned))
+    for name in before:
+        torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
+    assert load(tuned.model).tokenizers == load(tiny.model).tokenizers
+
+
+def test_a_recurrent_model_runs_on_the_same_path(tmp_path: Path, corpus: Corpus) -> None:
+    settings = [each for each in TINY if not each.startswith("model.")]
+    small = ["model.kind=seq2seq", "model.width=16", "model.embedding_width=16", "model.encoder_layers=1"]
+    trained = train(None, [*settings, *small], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
+    assert trained is not None
+    assert isinstance(load(trained.model).config.model, Seq2SeqConfig)
+    assert len(Translator.load(trained.model).translate(["The dog sleeps.", "Where is my book?"])) == 2
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A model that the house does not know: the recurrent one, by another name."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
+        return Seq2SeqConfig(width=8, embedding_width=8, encoder_layers=1, decoder_layers=1).build(symbols, seed=seed)
+
+
+def test_a_model_from_outside_joins_without_touching_the_house(tmp_path: Path, corpus: Corpus) -> None:
+    trained = train(None, TINY, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=Outside())
+    assert trained is not None
+    with pytest.raises(ModelError, match="from outside the house"):
+        load(trained.model)
+    assert len(Translator.load(trained.model, model=Outside()).translate(["Hello."])) == 1
+
+
+def test_average_of_two_checkpoints_is_their_mean(tiny: Trained, tmp_path: Path) -> None:
+    places = [tiny.run / f"checkpoints/step-{step}" for step in (4, 6)]
+    made = load_file(average(places, tmp_path / "mean") / "model.safetensors")
+    expected = load_file(tiny.model / "model.safetensors")
+    assert all(torch.equal(made[name], expected[name]) for name in expected)
+    with pytest.raises(UsageError, match="exists already"):
+        average(places, tmp_path / "mean")
+    with pytest.raises(UsageError, match="at least two"):
+        average(places[:1], tmp_path / "other")
+
+
+def test_a_damaged_or_newer_model_is_not_loaded(tiny: Trained, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny.model, folder)
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"damaged.*model\.safetensors"):
+        load(folder)
+    path.unlink()
+    with pytest.raises(ModelError, match=r"damaged.*model\.safetensors"):
+        load(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(ModelError, match="format 99"):
+        load(folder)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(ModelError, match=r"manifest\.json is missing"):
+        load(folder)
+
+
+def test_what_is_no_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such model directory"):
+        load(tmp_path / "nothing")
+    with pytest.raises(ModelError, match=r"no model\.json"):
+        load(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(ModelError, match="has not finished"):
+        load(tmp_path)
+    with pytest.raises(UsageError, match="'potato' is not known; use cpu"):
+        require_device("potato")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(UsageError, match="no GPU found; use device=cpu"):
+        require_device("cuda")

@@ -1,0 +1,92 @@
+"""Lines in, lines out."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqloom.core.errors import UsageError
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import END
+from seqloom.recipes.train import Trained
+from seqloom.recipes.translate import Translator
+from seqloom.search.settings import SearchConfig
+
+LINES = ["The dog sleeps.", "", "Where is my book?", "  \u200b ", "He reads a long letter to his old friend."]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny: Trained) -> Translator:
+    return Translator.load(tiny.run)
+
+
+def test_each_line_has_its_translation_and_a_blank_one_stays_blank(translator: Translator) -> None:
+    translations = translator.translate(LINES)
+    assert len(translations) == len(LINES)
+    assert translations[1] == translations[3] == ""
+    assert translator.search(LINES)[1][0].score is None
+
+
+@given(st.lists(st.text(max_size=40), max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_as_many_lines_come_out_as_go_in(translator: Translator, lines: list[str]) -> None:
+    lines = [line.replace("\n", " ") for line in lines if line.isprintable()]
+    translations = translator.translate(lines)
+    assert len(translations) == len(lines)
+    assert not any("\n" in translation for translation in translations)
+
+
+def test_neighbours_and_batch_size_change_nothing(tiny: Trained) -> None:
+    translator = Translator.load(tiny.run)
+    translator.loaded.model.double()
+    together = translator.translate(LINES)
+    alone = [translator.translate([line])[0] for line in LINES]
+    small = SearchConfig(**{**vars(translator.config.search), "tokens_per_batch": 1})
+    assert together == alone == translator.translate(LINES, search=small)
+
+
+def test_nbest_is_sorted_and_starts_with_the_translation(translator: Translator) -> None:
+    search = SearchConfig(beam=4, nbest=3, length_constant=3, length_factor=1.0)
+    for found in translator.search(LINES[::2], search=search):
+        scores = [each.score for each in found]
+        assert scores == sorted(scores, reverse=True)
+        assert len({each.hypotheses[0].symbols for each in found}) == len(found)
+
+
+def test_score_is_the_chain_rule_over_steps(translator: Translator) -> None:
+    source, target = LINES[0], "Der Hund schläft."
+    (score,) = translator.score([source], [target])
+    tokenizers = translator.loaded.tokenizers
+    ids = [*tokenizers.source.encode(source), END]
+    stepper = translator.loaded.model.stepper()  # type: ignore[operator]
+    state = stepper.start(Source(torch.tensor([ids]), torch.tensor([len(ids)])))
+    last, total = torch.tensor([stepper.begin]), 0.0
+    for symbol in [*tokenizers.target.encode(target), END]:
+        step = stepper.step(state, last)
+        total += float(step.log_probs[0, symbol].detach())
+        state, last = step.state, torch.tensor([symbol])
+    assert score == pytest.approx(total, abs=1e-4)
+    assert translator.score([source, ""], ["", target]) == [None, None]
+    with pytest.raises(UsageError, match="2 sources cannot be scored with 1 targets"):
+        translator.score([source, source], [target])
+
+
+def test_a_line_beyond_the_limit_is_translated_in_parts_and_never_cut(translator: Translator) -> None:
+    line = " ".join(["dog"] * 1000)
+    (found,) = translator.search([line])
+    count = len(translator.loaded.tokenizers.source.encode(line))
+    limit = translator.config.data.longest - 1
+    assert len(found[0].hypotheses) == -(-count // limit)
+
+
+def test_attention_has_a_row_per_piece_and_sums_to_one(translator: Translator) -> None:
+    ((best, *_),) = translator.search([LINES[0]], attention=True)
+    attention = best.hypotheses[0].attention
+    assert attention is not None
+    assert attention.shape[1] == len(best.source_pieces)
+    torch.testing.assert_close(attention.sum(1), torch.ones(len(attention), dtype=attention.dtype))
+
+
+def test_a_single_string_is_refused(translator: Translator) -> None:
+    with pytest.raises(UsageError, match="a list of lines"):
+        translator.translate("Good morning.")
