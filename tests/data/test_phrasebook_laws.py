@@ -4,7 +4,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from seqloom.data.phrasebook import chinese, english, french, german, inflection
+from seqloom.data.phrasebook import chinese, english, french, german, inflection, slots
 from seqloom.data.phrasebook.concepts import Noun
 from seqloom.data.phrasebook.french_words import ELISIONS, begins_with_vowel
 from seqloom.data.phrasebook.lexicon import (
@@ -198,6 +198,36 @@ def test_negation_reaches_every_language(sentences: list[Sentence], rendered: di
                 assert found == negated or inner, rendered[language][position].text
             seen += negated
     assert seen > 20
+
+
+def test_every_part_of_a_clause_is_said_in_every_language(
+    sentences: list[Sentence], rendered: dict[str, list[Rendering]]
+) -> None:
+    """A part that one language dropped would make two trees one sentence, and mix the splits."""
+    base = slots.ROOT << 4 | slots.LEFT
+    parts = {
+        "subject": slots.SUBJECT,
+        "verb": slots.VERB,
+        "modal": slots.MODAL,
+        "object": slots.OBJECT,
+        "recipient": slots.RECIPIENT,
+        "place": slots.PLACE,
+        "goal": slots.GOAL,
+        "time": slots.TIME,
+        "frequency": slots.FREQUENCY,
+        "manner": slots.MANNER,
+    }
+    for position, sentence in enumerate(sentences):
+        if isinstance(sentence, Statement) and isinstance(sentence.clause, Clause):
+            for field, slot in parts.items():
+                value = getattr(sentence.clause, field)
+                if value is None or value is Pronoun.WEATHER:
+                    continue
+                for language in RENDERERS:
+                    rendering = rendered[language][position]
+                    tags = {part for tag in rendering.tags for part in (tag if isinstance(tag, tuple) else (tag,))}
+                    said = {tag >> shift for tag in tags for shift in range(0, 40, 4)}
+                    assert base << 4 | slot in said, (field, language, rendering.text)
 
 
 @pytest.mark.parametrize(

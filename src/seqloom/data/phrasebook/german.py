@@ -142,44 +142,41 @@ def is_new(phrase: tree.Nominal | None) -> bool:
     return isinstance(phrase, tree.NounPhrase) and phrase.determiner in (Determiner.A, Determiner.BARE)
 
 
+def split_objects(value: tree.Clause, place: int, kein: int) -> tuple[list[Token], list[Token]]:
+    """Pronouns, which come first in the middle field, and full objects, the dative before the accusative."""
+    verb = value.verb.de
+    pronouns: list[Token] = [(REFLEXIVES[person_of(value.subject)], 0)] if verb.reflexive else []
+    objects: list[Token] = []
+    if value.recipient is not None:
+        words = nominal(value.recipient, place | slots.RECIPIENT, DATIVE)
+        (pronouns if isinstance(value.recipient, Pronoun) else objects).extend(words)
+    if value.object is not None and not verb.preposition:
+        words = nominal(value.object, place | slots.OBJECT, verb.case, kein)
+        (pronouns if isinstance(value.object, Pronoun | tree.Echo) else objects).extend(words)
+    return pronouns, objects
+
+
 def middle_field(value: tree.Clause, place: int, with_time: bool) -> list[Token]:
     """Pronouns, time, frequency, objects, negation, manner, place: the fixed order of the middle field."""
     verb = value.verb.de
     negation = place | slots.NEGATION
-    kein = value.negated and value.tense != Tense.PERFECT and is_indefinite(value.object) and not verb.preposition
-    pronouns: list[Token] = []
-    objects: list[Token] = []
-    if verb.reflexive:
-        pronouns.append((REFLEXIVES[person_of(value.subject)], 0))
-    for phrase, slot, case in (
-        (value.object, slots.OBJECT, verb.case),
-        (value.recipient, slots.RECIPIENT, DATIVE),
-    ):
-        if phrase is None or (slot == slots.OBJECT and verb.preposition):
-            continue
-        if isinstance(phrase, Pronoun | tree.Echo):
-            pronouns += nominal(phrase, place | slot, case)
-        elif slot == slots.RECIPIENT:
-            objects = nominal(phrase, place | slot, case) + objects
-        else:
-            objects += nominal(phrase, place | slot, case, negation if kein else 0)
-    tokens = pronouns
+    perfect = value.tense == Tense.PERFECT
+    kein = value.negated and not perfect and is_indefinite(value.object) and not verb.preposition
+    tokens, objects = split_objects(value, place, negation if kein else 0)
     if with_time and value.time is not None:
         tokens += sometime(value.time, place | slots.TIME)
     if value.frequency is not None:
         tokens.append((value.frequency.de, place | slots.FREQUENCY))
-    if value.tense == Tense.PERFECT:
-        perfect: Token = ("noch nie", negation) if value.negated else ("schon", place | slots.DEGREE)
-        # "already" and "never" come after a definite object: das Buch schon, noch nie ein Buch
-        tokens += [perfect, *objects] if is_indefinite(value.object) else [*objects, perfect]
+    manner: list[Token] = [] if value.manner is None else [(value.manner.de, place | slots.MANNER)]
+    particle: list[Token] = [("nicht", negation)] if value.negated and not kein else []
+    if perfect:
+        particle = [("noch nie", negation) if value.negated else ("schon", place | slots.DEGREE)]
+    if is_new(value.object) and not verb.preposition:
+        # schon schnell einen Apfel
+        tokens += [*particle, *manner, *objects] if perfect else [*manner, *objects, *particle]
     else:
-        # "schnell einen Apfel", but "den Apfel schnell"
-        manner: list[Token] = [] if value.manner is None else [(value.manner.de, place | slots.MANNER)]
-        first = manner if is_new(value.object) else []
-        tokens += [*first, *objects]
-        if value.negated and not kein:
-            tokens.append(("nicht", negation))
-        tokens += [] if first else manner
+        # den Apfel schon schnell
+        tokens += [*objects, *particle, *manner]
     if value.object is not None and verb.preposition:
         tag = place | slots.PREPOSITION
         tokens += prepositional(verb.preposition, value.object, place | slots.OBJECT, case=verb.case, tag=tag)
@@ -187,9 +184,7 @@ def middle_field(value: tree.Clause, place: int, with_time: bool) -> list[Token]
         tokens += somewhere(value.place, place | slots.PLACE, "aus" if "origin" in value.verb.traits else "in")
     if value.goal is not None:
         tokens += somewhere(value.goal, place | slots.GOAL, "nach")
-    if verb.tail:
-        tokens.append((verb.tail, place | value.verb.complement))
-    return tokens
+    return [*tokens, (verb.tail, place | value.verb.complement)] if verb.tail else tokens
 
 
 def take_apart(value: tree.Proposition, base: int, with_time: bool) -> Parts:
