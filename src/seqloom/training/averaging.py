@@ -7,6 +7,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.events import Listener
+from seqloom.training.checkpoint import final_folders
+from seqloom.training.settings import TrainingConfig
 from seqloom.training.weights import first_differences
 
 
@@ -32,6 +35,12 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
         name: (total / len(files)).to(first[name].dtype) if first[name].is_floating_point() else total
         for name, total in sums.items()
     }
+
+
+def final_weights(run: Path, config: TrainingConfig, *, listener: Listener) -> dict[str, Tensor]:
+    """The weights of the model that a finished run gives: the mean of its last checkpoints, or its best one."""
+    folders = final_folders(run, average=config.average, save_every=config.save_every, listener=listener)
+    return average_weights(folders)
 
 
 def _read(file: Path) -> dict[str, Tensor]:

@@ -31,11 +31,15 @@ class World:
         """The sum over all ranks of each of some numbers, the same on every rank."""
         return self._reduce(values, distributed.ReduceOp.SUM)
 
+    def count(self, value: int) -> int:
+        """The sum over all ranks of one integer each."""
+        return int(self.sum(float(value))[0])
+
     def least(self, value: int) -> int:
         """The least of one integer per rank."""
-        return int(self._reduce([value], distributed.ReduceOp.MIN)[0])
+        return int(self._reduce((float(value),), distributed.ReduceOp.MIN)[0])
 
-    def _reduce(self, values: "list[float] | tuple[float, ...]", how: distributed.ReduceOp.RedOpType) -> list[float]:
+    def _reduce(self, values: tuple[float, ...], how: distributed.ReduceOp.RedOpType) -> list[float]:
         if self.size == 1:
             return list(values)
         # float64 holds every count below 2⁵³ exactly.

@@ -58,7 +58,7 @@ class Keeper:
             found[0] = checkpoint.newest_checkpoint(self.run, listener=self.listener)
 
         self.world.first_does(choose, what="read a checkpoint")
-        (step,) = self.world.from_first(-1 if found[0] is None else found[0].step)
+        (step,) = self.world.from_first(-1.0 if found[0] is None else float(found[0].step))
         if step >= 0 and not self.world.is_first:
             found[0] = checkpoint.read_checkpoint(checkpoint.checkpoint_folder(self.run, int(step)))
         return found[0]
@@ -69,7 +69,7 @@ class Keeper:
         load_weights(self.model, found.weights, origin=str(folder))
         restore_optimiser(self.optimiser, self.model, found.optimiser)
         if self.world.rank < len(found.generators["torch"]):
-            mine = {name: rows[self.world.rank] for name, rows in found.generators.items()}
+            mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
             restore_generators(mine, self.device)
         try:
             progress = Progress.from_json(found.state["progress"])

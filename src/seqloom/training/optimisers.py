@@ -85,5 +85,6 @@ def restore_optimiser(optimiser: Optimizer, model: nn.Module, tensors: Mapping[s
         owner, part = name.rsplit("/", 1)
         if owner not in parameters:
             raise ModelError(f"the optimiser state belongs to another model: it has {owner}, which this one has not")
-        state.setdefault(position[id(parameters[owner])], {})[part] = tensor
+        # A copy, because the optimiser will change its own in place.
+        state.setdefault(position[id(parameters[owner])], {})[part] = tensor.clone()
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

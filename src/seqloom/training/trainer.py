@@ -7,6 +7,7 @@ nothing. A loss or gradient that is no finite number changes no weight; the step
 position in the data, the schedule and the step number always move together.
 """
 
+import gc
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
@@ -68,7 +69,7 @@ class Trainer(Generic[Batch]):
         self.run, self.seed, self.device = run, seed, device
         self.listener = listener if self.world.is_first else ignore
         self.optimiser = make_optimiser(self.model, config)
-        self.objective = share_gradients(Objective(self.model, task), self.world)
+        self.objective: nn.Module = Objective(self.model, task)
         self.keeper = Keeper(
             self.model,
             self.optimiser,
@@ -97,9 +98,22 @@ class Trainer(Generic[Batch]):
             signals = stack.enter_context(Signals())
             try:
                 self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change)
+                self.objective = share_gradients(Objective(self.model, self.task), self.world)
                 return self._loop(signals)
             except AtOnce:
                 raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Give up what shares the gradients.
+
+        It holds the process group. If it were the last to do so, torch would close the group while holding Python's
+        lock, for which a thread of that group may be waiting: it has to go first, cycles included.
+        """
+        self.objective = Objective(self.model, self.task)
+        if self.world.size > 1:
+            gc.collect()
 
     def _loop(self, signals: Signals) -> Outcome:
         if self._end() is not None:
@@ -109,9 +123,9 @@ class Trainer(Generic[Batch]):
         while True:
             share = self._next_share()
             batches = [None if index is None else self.task.batch(share.epoch, index) for index in share.mine]
-            (count,) = self.world.sum(sum(self.task.count(batch) for batch in batches if batch is not None))
-            losses = self._backward(share, batches, count=int(count))
-            measured = self._measure(losses, signals, count=int(count))
+            count = self.world.count(sum(self.task.count(batch) for batch in batches if batch is not None))
+            losses = self._backward(share, batches, count=count)
+            measured = self._measure(losses, signals, count=count)
             if measured.is_finite:
                 self._update(measured)
             self._advance(share, measured)
@@ -133,7 +147,7 @@ class Trainer(Generic[Batch]):
         """The next batches of the epoch, or the first of the next one: a step never crosses an epoch."""
         epoch, first = self.progress.epoch, self.progress.index
         total = self.task.batches(epoch)
-        if first >= total:
+        if 0 < total <= first:
             epoch, first, total = epoch + 1, 0, self.task.batches(epoch + 1)
         if total == 0:
             raise DataError(f"epoch {epoch} has no batches: the training data is empty, or all of it was filtered out")
@@ -150,14 +164,14 @@ class Trainer(Generic[Batch]):
             # Noise belongs to the batch, not to the rank that it was dealt to nor to what came before.
             reseed(self.model, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
             is_last = position == len(batches) - 1
-            with nullcontext() if is_last else self._added_up_here():
+            with nullcontext() if is_last else self._unsent():
                 loss = self.objective(batch)
                 (loss * scale).backward()
             losses.append(loss.detach())
         return losses
 
-    def _added_up_here(self) -> AbstractContextManager[None]:
-        """Gradients inside stay on this rank until the last batch of the step, which sends the sums."""
+    def _unsent(self) -> AbstractContextManager[None]:
+        """Gradients inside are added up here; the last batch of the step sends the sums to the other ranks."""
         objective = self.objective
         return objective.no_sync() if isinstance(objective, DistributedDataParallel) else nullcontext()
 
@@ -166,8 +180,8 @@ class Trainer(Generic[Batch]):
         norm = global_norm(gradients(self.model.parameters()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
-        received = signals.received
-        loss, interrupts, terminations = self.world.sum(loss_here, received is SIGINT, received is SIGTERM)
+        is_asked = (float(signals.received is SIGINT), float(signals.received is SIGTERM))
+        loss, interrupts, terminations = self.world.sum(loss_here, *is_asked)
         return Measured(
             loss=loss,
             count=count,

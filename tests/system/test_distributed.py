@@ -1,0 +1,140 @@
+"""Two ranks equal one process: the same steps, the same order, the same decisions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqloom.core.events import ignore
+from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
+from training.processes import TESTS, run_toy, start
+from training.toy import same_bits
+
+# 6 batches an epoch and 4 a step: the second step of an epoch has two batches, and with 5 a step one rank gets an
+# empty one.
+OPTIONS = {"steps": 5, "batches_per_step": 4, "clip_norm": 0.5, "weight_decay": 0.01, "log_every": 1}
+
+
+def train(run: Path, *, ranks: int, **options: object) -> Checkpoint:
+    run_toy(run, ranks=ranks, **{**OPTIONS, **options})
+    return read_checkpoint(checkpoint_folder(run, 5))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "optimiser", "batches_per_step", "tolerance"),
+    [("float64", "adamw", 4, 1e-10), ("float64", "adamw", 5, 1e-10), ("float32", "sgd", 3, 1e-6)],
+)
+def test_two_ranks_equal_one_process(
+    tmp_path: Path, dtype: str, optimiser: str, batches_per_step: int, tolerance: float
+) -> None:
+    options = {
+        "dtype": dtype,
+        "optimiser": optimiser,
+        "batches_per_step": batches_per_step,
+        "dropout": 0.3,
+        "order_file": str(tmp_path / "order"),
+    }
+    one = train(tmp_path / "one", ranks=1, **options)
+    alone = json.loads((tmp_path / "order.0").read_text())
+    two = train(tmp_path / "two", ranks=2, **options)
+    for name, expected in one.weights.items():
+        if expected.is_floating_point():
+            torch.testing.assert_close(two.weights[name], expected, rtol=0, atol=tolerance)
+    progress = [found.state["progress"] for found in (one, two)]
+    assert progress[0]["best"]["loss"] == pytest.approx(progress[1]["best"]["loss"], abs=tolerance)
+    assert [progress[0][name] for name in ("step", "epoch", "index", "tokens")] == [
+        progress[1][name] for name in ("step", "epoch", "index", "tokens")
+    ]
+    # Ranks take turns, so reading their lists in turn gives the order of one process.
+    shares = [json.loads((tmp_path / f"order.{rank}").read_text()) for rank in (0, 1)]
+    assert sorted(map(tuple, shares[0] + shares[1])) == sorted(map(tuple, alone))
+    assert all(later[0] > now[0] or later[1] > now[1] for now, later in zip(shares[0], shares[0][1:], strict=False))
+
+
+def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "training.toy"]
+    options = {**OPTIONS, "dtype": "float64"}
+    result = subprocess.run(
+        [sys.executable, *command, str(tmp_path / "two"), json.dumps(options)],
+        env={**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    steps = [json.loads(line) for line in result.stdout.splitlines() if '"step", "step"' in line]
+    assert [step["tokens"] for step in steps] == [16, 23, 39, 46, 62]
+    one = train(tmp_path / "one", ranks=1, dtype="float64")
+    two = read_checkpoint(checkpoint_folder(tmp_path / "two", 5))
+    torch.testing.assert_close(two.weights["first.weight"], one.weights["first.weight"], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_rank_stops_both_and_they_resume_to_the_same_bits(tmp_path: Path, rank: int) -> None:
+    options = {"dropout": 0.3, "torch_dropout": 0.2}
+    whole = train(tmp_path / "whole", ranks=2, **options)
+    # Batch 0 of the second epoch is dealt to rank 0, batch 1 to rank 1: step 3.
+    running = start(tmp_path / "parts", ranks=2, hold_at=[1, rank], **{**OPTIONS, **options})
+    running.wait_for("step", step=2)
+    os.kill(running.ranks[rank].pid or 0, signal.SIGTERM)
+    (tmp_path / "parts" / "go").touch()
+    assert running.codes() == [143, 143]
+    assert all("stopped by SIGTERM after step 3. Saved is step 3" in running.messages(number) for number in (0, 1))
+    resumed = train(tmp_path / "parts", ranks=2, resume=True, **options)
+    assert same_bits(resumed.weights, whole.weights)
+    assert same_bits(resumed.optimiser, whole.optimiser)
+    assert same_bits(resumed.generators, whole.generators)
+    assert not torch.equal(whole.generators["torch"][0], whole.generators["torch"][1])
+
+
+def test_one_process_goes_on_with_the_run_of_two_in_the_same_order(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    run_toy(tmp_path / "run", ranks=2, **{**OPTIONS, "steps": 3})
+    events = run_toy(tmp_path / "run", ranks=1, resume=True, order_file=str(order), **OPTIONS)
+    assert events[0]["message"] == "order kept, bits not: number of ranks was 2 and is 1"
+    assert json.loads(Path(f"{order}.0").read_text()) == [[1, 4], [1, 5], [2, 0], [2, 1], [2, 2], [2, 3]]
+
+
+def test_a_parameter_that_only_some_batches_use_is_trained_alike(tmp_path: Path) -> None:
+    one = train(tmp_path / "one", ranks=1, dtype="float64", rare=True)
+    two = train(tmp_path / "two", ranks=2, dtype="float64", rare=True)
+    for name in ("rare", "never"):
+        torch.testing.assert_close(two.weights[name], one.weights[name], rtol=0, atol=1e-10)
+    assert two.weights["rare"].item() != 1
+    # One that no batch uses is not even decayed, with one rank or two.
+    assert two.weights["never"].unique().tolist() == [1]
+
+
+def test_a_bad_batch_of_one_rank_is_named_by_all_and_ends_the_run(tmp_path: Path) -> None:
+    # Batches 1, 3, 5 are dealt to rank 1.
+    options = {**OPTIONS, "batches_per_step": 2, "poisoned": [[0, 1], [0, 3], [0, 5]]}
+    running = start(tmp_path, ranks=2, **options)
+    assert running.codes() == [1, 1]
+    bad = [event for event in running.events() if event["event"] == "bad_step"]
+    assert [event["in_a_row"] for event in bad] == [1, 2, 3]
+    assert [str(event["where"]).split(" (")[0] for event in bad] == [f"epoch 0, batch {n}" for n in (1, 3, 5)]
+    assert all(running.messages(rank).startswith("TrainingError: step 3: loss nan") for rank in (0, 1))
+
+
+def test_a_failure_of_the_first_rank_ends_the_other_too(tmp_path: Path) -> None:
+    run_toy(tmp_path, ranks=1, **OPTIONS)
+    running = start(tmp_path, ranks=2, **OPTIONS)
+    assert running.codes() == [2, 1]
+    assert "already holds a run" in running.messages(0)
+    assert "rank 0 could not begin a run in this folder; its message says why" in running.messages(1)
+
+
+def test_a_rank_that_dies_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
+    running = start(tmp_path, ranks=2, hold_at=[1, 0], **OPTIONS)
+    running.wait_for("saved", step=2)
+    os.kill(running.ranks[1].pid or 0, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    codes = running.codes()
+    assert codes[0] not in (0, None)
+    assert newest_checkpoint(tmp_path, listener=ignore) is not None
