@@ -1,0 +1,181 @@
+"""Whole toolkits, measured beside: OpenNMT-py and eole train by their own command and report their own rate.
+
+They cannot be stopped between two steps, so they take no part in the rounds and no claim is made of them. The ids of
+the corpus are their words: they train on the same tokens as everybody else.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.corpus import Corpus
+from harness.peers import toolkit_program
+from harness.processes import PATIENCE, thread_settings
+from harness.sizes import Size
+from seqloom.data.store import Store
+
+STEPS, REPORT_EVERY = 20, 5
+
+_RATE = re.compile(r"(\d+)\s*/\s*(\d+)\s*tok/s")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A toolkit's rate in target tokens per second, or the reason why there is none."""
+
+    name: str
+    rates: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def rate(self) -> float:
+        """The median."""
+        return statistics.median(self.rates)
+
+
+def measure_beside(corpus: Corpus, size: Size, *, threads: int, folder: Path) -> Iterator[Beside]:
+    """Each toolkit whose environment is there: `$PEERS_HOME/onmt` and `$PEERS_HOME/eole`."""
+    for name, environment, program in (("OpenNMT-py", "onmt", "onmt_train"), ("eole", "eole", "eole")):
+        path = toolkit_program(environment, program)
+        if path is None:
+            yield Beside(name, reason="not measured: no venv")
+            continue
+        _write_text(corpus, folder)
+        config = folder / f"{environment}.yaml"
+        settings = onmt_settings(size, folder) if environment == "onmt" else eole_settings(size, folder)
+        config.write_text(json.dumps(settings, indent=1), encoding="utf-8")  # JSON is YAML
+        arguments = ["-config", config] if environment == "onmt" else ["train", "-c", config]
+        yield _run(name, [str(path), *map(str, arguments)], threads=threads, folder=folder)
+
+
+def reported_rates(log: str) -> list[float]:
+    """The target rates of "… 2011/1894 tok/s …", without the first, which is the warm-up."""
+    return [float(target) for _, target in _RATE.findall(log)][1:]
+
+
+def onmt_settings(size: Size, folder: Path) -> dict[str, Any]:
+    """The configuration of OpenNMT-py. Its feed-forward layers drop inside, at the common rate; that cannot be set."""
+    return {
+        **_data(folder),
+        **_training(size),
+        **_model(size),
+        "save_model": str(folder / "onmt"),
+        "encoder_type": "transformer",
+        "decoder_type": "transformer",
+        "enc_layers": size.layers,
+        "dec_layers": size.layers,
+        "word_vec_size": size.width,
+        "position_encoding": True,
+        "param_init": 0.0,
+        "param_init_glorot": True,
+    }
+
+
+def eole_settings(size: Size, folder: Path) -> dict[str, Any]:
+    """The configuration of eole."""
+    training = _training(size)
+    return {
+        **_data(folder),
+        **{key: training.pop(key) for key in ("seed", "report_every")},
+        "overwrite": True,
+        "training": {
+            **training,
+            "model_path": str(folder / "eole"),
+            "world_size": 1,
+            "gpu_ranks": [],
+            "use_amp": False,
+            "compute_dtype": "fp32",
+            "param_init_method": "xavier_uniform",
+        },
+        "model": {
+            **_model(size),
+            "architecture": "transformer",
+            "layers": size.layers,
+            "embeddings": {"word_vec_size": size.width, "position_encoding_type": "SinusoidalInterleaved"},
+        },
+    }
+
+
+def _data(folder: Path) -> dict[str, Any]:
+    corpus = {"path_src": str(folder / "train.source"), "path_tgt": str(folder / "train.target"), "transforms": []}
+    vocabulary = str(folder / "vocabulary")
+    return {
+        "data": {"corpus": corpus},
+        "src_vocab": vocabulary,
+        "tgt_vocab": vocabulary,
+        "share_vocab": True,
+        "save_data": str(folder / "samples"),
+    }
+
+
+def _model(size: Size) -> dict[str, Any]:
+    return {
+        "heads": size.heads,
+        "hidden_size": size.width,
+        "transformer_ff": size.feed_forward,
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+    }
+
+
+def _training(size: Size) -> dict[str, Any]:
+    return {
+        "seed": 1,
+        "report_every": REPORT_EVERY,
+        "train_steps": STEPS,
+        "save_checkpoint_steps": STEPS,
+        "valid_steps": 1_000_000,
+        "batch_type": "tokens",
+        "batch_size": size.tokens_per_batch,
+        "normalization": "tokens",
+        "accum_count": [1],
+        "num_workers": 0,
+        "bucket_size": 30_000,
+        "optim": "adam",
+        "adam_beta2": 0.98,
+        "learning_rate": size.learning_rate,
+        "label_smoothing": size.smoothing,
+        "dropout": [size.dropout_rate],
+        "attention_dropout": [size.dropout_rate if size.peers_drop_inside else 0.0],
+        "max_grad_norm": size.clip_norm,
+    }
+
+
+def _write_text(corpus: Corpus, folder: Path) -> None:
+    if (folder / "vocabulary").exists():
+        return
+    store = Store.open(corpus.folder / "train")
+    for name, side in (("source", store.sources), ("target", store.targets)):
+        # Without END, which they add themselves.
+        lines = (" ".join(map(str, side[index][:-1].tolist())) for index in range(len(store)))
+        (folder / f"train.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    vocabulary = "".join(f"{id}\t1\n" for id in range(4, corpus.symbols))
+    (folder / "vocabulary").write_text(vocabulary, encoding="utf-8")
+
+
+def _run(name: str, command: list[str], *, threads: int, folder: Path) -> Beside:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | thread_settings(threads),
+    )
+    try:
+        log, _ = process.communicate()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(PATIENCE)
+    rates = reported_rates(log)
+    if process.returncode or not rates:
+        last = (log.strip().splitlines() or ["it said nothing"])[-1]
+        return Beside(name, reason=f"not measured: failed ({last[:100]})")
+    return Beside(name, tuple(rates))

@@ -1,0 +1,116 @@
+"""Run every benchmark and write docs/benchmarks.md: what was measured, on what, and which goals were reached.
+
+    python benchmarks/run_all.py [--quick]
+
+The exit code is 1 if a goal was missed or a benchmark failed.
+"""
+
+import argparse
+import datetime
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from harness.machine import machine_facts
+from harness.progress import say
+from harness.ratios import Claim, read_claims
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A script of this folder and what it is about."""
+
+    script: str
+    title: str
+
+
+BENCHMARKS = (Benchmark("train_throughput.py", "Training speed of the Transformer"),)
+"""All of them. A new script is a line here."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a script printed and how it ended."""
+
+    benchmark: Benchmark
+    command: str
+    output: str
+    code: int
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims among its lines."""
+        return read_claims(self.output)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether it ended well and every claim reached its goal."""
+        return self.code == 0 and all(each.is_reached for each in self.claims)
+
+
+def run(benchmark: Benchmark, *, quick: bool) -> Result:
+    """Run a script; its progress goes on to stderr."""
+    options = ["--quick"] if quick else []
+    say(f"== {benchmark.title} ({benchmark.script})")
+    done = subprocess.run([sys.executable, HERE / benchmark.script, *options], stdout=subprocess.PIPE, text=True)
+    command = " ".join(["python", f"benchmarks/{benchmark.script}", *options])
+    return Result(benchmark, command, done.stdout, done.returncode)
+
+
+def page(results: list[Result], *, quick: bool, date: str) -> str:
+    """The page in Markdown: claims first, then what they rest on."""
+    facts = {**machine_facts(), "seqloom": version("seqloom"), "torch": version("torch"), "date": date}
+    command = "python benchmarks/run_all.py" + (" --quick" if quick else "")
+    claims = [each for result in results for each in result.claims]
+    lines = [
+        "# Benchmarks",
+        "",
+        f"Written by `{command}`. Ours and the peers are measured in turns within one run; a ratio is the median over",
+        "these turns with its 95% bootstrap interval. A goal is reached when the median reaches it and the interval",
+        "lies above 1.",
+        "",
+        "| about | ratio | 95% interval | goal | |",
+        "|---|---:|---:|---:|---|",
+        *(
+            f"| {each.about} | {each.ratio:.2f} | {each.low:.2f} – {each.high:.2f} | {each.goal:g} "
+            f"| {'reached' if each.is_reached else 'missed'} |"
+            for each in claims
+        ),
+        "",
+        "Machine: " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
+    ]
+    for result in results:
+        lines += ["", f"## {result.benchmark.title}", "", f"`{result.command}`"]
+        if result.code not in (0, 1):
+            lines += ["", f"It failed with exit code {result.code}."]
+        kept = [line for line in result.output.strip().splitlines() if not read_claims(line)]
+        lines += ["", "\n".join(kept).strip()]
+        if result.claims:
+            lines += ["", "```", *map(str, result.claims), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="passed on: each benchmark ends within five minutes")
+    given = parser.parse_args()
+    try:
+        results = [run(each, quick=given.quick) for each in BENCHMARKS]
+    except KeyboardInterrupt:
+        sys.exit(130)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(results, quick=given.quick, date=datetime.date.today().isoformat()), encoding="utf-8")
+    for result in results:
+        for each in result.claims:
+            print(each)
+    say(f"written: {PAGE}")
+    sys.exit(0 if all(result.is_reached for result in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""The parts of the benchmarks that are arithmetic: statistics, claims, flop counts, scores. Nothing is timed here."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "contestants")]
+
+import peer_loop  # noqa: E402
+import plain_torch  # noqa: E402
+
+import multi30k_scores  # noqa: E402
+import run_all  # noqa: E402
+from harness import flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
+from seqloom.core.errors import DataError  # noqa: E402
+from seqloom.metrics.translation import Bootstrap  # noqa: E402
+
+
+def test_claim_is_the_median_of_paired_ratios() -> None:
+    peer = [100.0, 50.0, 80.0, 40.0, 200.0, 10.0, 60.0]
+    ours = [rate * factor for rate, factor in zip(peer, [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], strict=True)]
+    found = ratios.claim(ours, peer, goal=1.15, about="x training vs y")
+    assert found.ratio == 1.4
+    assert 1.1 <= found.low < found.ratio < found.high <= 1.7
+
+
+def test_interval_of_equal_ratios_is_a_point() -> None:
+    found = ratios.claim([12.5] * 7, [10.0] * 7, goal=1.15, about="x")
+    assert (found.low, found.ratio, found.high) == (1.25, 1.25, 1.25)
+
+
+def test_interval_of_the_median_covers_the_true_median_about_19_times_in_20() -> None:
+    generator = np.random.default_rng(3)
+    hits = 0
+    for trial in range(200):
+        low, high = ratios.median_interval(generator.normal(1.0, 0.1, size=21), seed=trial)
+        hits += low <= 1.0 <= high
+    assert 180 <= hits <= 199
+
+
+def test_fewer_than_seven_pairs_claim_nothing() -> None:
+    with pytest.raises(ValueError, match="6 pairs are too few"):
+        ratios.claim([1.0] * 6, [1.0] * 6, goal=1.0, about="x")
+    with pytest.raises(ValueError, match="7 rates of ours and 8 of the peer"):
+        ratios.claim([1.0] * 7, [1.0] * 8, goal=1.0, about="x")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "is_reached"),
+    [(1.15, 1.01, True), (1.14, 1.10, False), (1.30, 1.00, False), (1.30, 0.99, False), (2.0, 1.9, True)],
+)
+def test_goal_needs_the_median_at_it_and_the_interval_above_one(ratio: float, low: float, is_reached: bool) -> None:
+    assert ratios.Claim(ratio, low, 3.0, 1.15, "x").is_reached is is_reached
+
+
+def test_claim_line_has_the_agreed_form_and_is_read_back() -> None:
+    claim = ratios.Claim(1.27, 1.19, 1.34, 1.15, "transformer-256 training vs transformers")
+    assert str(claim) == "ratio 1.27 [1.19, 1.34] goal 1.15 transformer-256 training vs transformers"
+    assert ratios.read_claims(f"| a table |\n\n{claim}\nthe end") == [claim]
+
+
+def test_claims_are_judged_by_what_they_show_and_never_rounded_up() -> None:
+    claim = ratios.claim([1.1499] * 7, [1.0] * 7, goal=1.15, about="x")
+    assert claim.ratio == 1.14
+    assert not claim.is_reached
+    assert ratios.read_claims(str(claim)) == [claim]
+
+
+def test_flops_of_one_pair_by_hand() -> None:
+    shape = flops.Shape(width=2, feed_forward=3, encoder_layers=1, decoder_layers=2, symbols=5)
+    found = flops.training_flops(shape, np.array([3]), np.array([4]))
+    assert found.per_source_token == 6 * ((4 * 4 + 2 * 6) + 2 * (2 * 4))
+    assert found.per_target_token == 6 * (2 * (6 * 4 + 2 * 6) + 5 * 2)
+    pairs = 1 * 3 * 3 + 2 * (3 * 4 + 4 * 5 / 2)
+    assert found.attention_per_target_token == pytest.approx(12 * 2 * pairs / 4)
+    whole = found.of(source_tokens=3, target_tokens=4)
+    assert whole == pytest.approx(3 * found.per_source_token + 4 * found.per_target_token + 12 * 2 * pairs)
+
+
+def test_flops_count_every_matrix_of_the_plain_model_once_per_token() -> None:
+    size = sizes.SIZES["transformer-128"]
+    model = plain_torch.Translator(50, json.loads(size.to_json()))
+    matrices = sum(weight.numel() for weight in model.parameters() if weight.dim() == 2)
+    found = flops.training_flops(size.shape(50), np.array([1]), np.array([1]))
+    assert found.per_source_token + found.per_target_token == 6 * matrices
+
+
+def test_plain_model_drops_after_embeddings_and_sublayers_only_where_places_are_the_same() -> None:
+    same = json.loads(sizes.SIZES["transformer-128"].to_json())
+    rates = [module.p for module in plain_torch.Translator(9, same).modules() if isinstance(module, torch.nn.Dropout)]
+    layers = same["layers"]
+    assert rates.count(0.3) == 1 + 2 * layers + 3 * layers
+    assert rates.count(0.0) == 2 * layers
+    attentions = [
+        module
+        for module in plain_torch.Translator(9, same).modules()
+        if isinstance(module, torch.nn.MultiheadAttention)
+    ]
+    assert [attention.dropout for attention in attentions] == [0.0] * 3 * layers
+
+
+def test_batches_of_the_peers_hold_every_pair_once_and_keep_the_budget() -> None:
+    generator = np.random.default_rng(1)
+    sides = [[np.ones(int(n), dtype=np.int32) for n in generator.integers(1, 30, 500)] for _ in range(2)]
+    pairs = peer_loop.Pairs(*sides)
+    batches = pairs.batches(256)
+    assert sorted(index for batch in batches for index in batch) == list(range(500))
+    for batch in batches:
+        source, previous, labels = pairs.tensors(batch)
+        assert len(batch) * max(source.shape[1], labels.shape[1]) <= 256
+        assert previous.shape == labels.shape
+        assert (previous[:, 0] == peer_loop.BEGIN).all()
+        assert torch.equal(previous[:, 1:], labels[:, :-1])
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"), [(0.0, 1), (-5.0, 1), (42.0, 1), (83.9, 1), (84.0, 2), (1e6, rounds.MOST_STEPS)]
+)
+def test_steps_fit_the_budget(budget: float, steps: int) -> None:
+    assert rounds.steps_within(budget, [1.0, 2.0, 3.0], pairs=7) == steps
+
+
+def test_race_ends_for_each_at_the_loss_or_at_the_last_step() -> None:
+    class Fake:
+        def __init__(self, name: str, losses: Iterator[float]) -> None:
+            self.name, self._losses = name, losses
+
+        def ask(self, command: str) -> dict[str, float]:
+            return {"loss": next(self._losses)} if command == "validate" else {"tokens": 100, "seconds": 2.0}
+
+    fast, slow = Fake("fast", iter([5.0, 3.0])), Fake("slow", iter([6.0, 5.5, 5.2, 5.1]))
+    first, second = rounds.race([fast, slow], loss=3.6, chunk=10, most_steps=40, tell=lambda _: None)  # type: ignore[list-item]
+    assert first == rounds.Arrival("fast", 3.0, steps=20, tokens=200, seconds=4.0, has_arrived=True)
+    assert second == rounds.Arrival("slow", 5.1, steps=40, tokens=400, seconds=8.0, has_arrived=False)
+
+
+def test_rates_of_toolkits_are_the_target_rates_without_the_warm_up() -> None:
+    log = (
+        "Step 5/20; acc: 3; 1200/1100 tok/s; 9 sec\nStep 10/20; 2011/1894 tok/s; 18 sec\nStep 15/20; 2100/ 1900 tok/s;"
+    )
+    assert toolkits.reported_rates(log) == [1894.0, 1900.0]
+
+
+def test_durations_are_readable() -> None:
+    assert [progress.duration(seconds) for seconds in (0.4, 59.4, 60, 125)] == [
+        "0 s",
+        "59 s",
+        "1 min 00 s",
+        "2 min 05 s",
+    ]
+
+
+def test_contestants_answer_and_end_with_the_context(tmp_path: Path) -> None:
+    script = tmp_path / "echo.py"
+    script.write_text(
+        textwrap.dedent("""
+        from serving import Line
+        line = Line()
+        print("this is no answer")
+        line.say({"version": "1"})
+        for name, number in line.commands():
+            if name == "fail":
+                raise RuntimeError("on purpose")
+            line.say({"name": name, "number": number})
+        """),
+        encoding="utf-8",
+    )
+    start = (
+        f"import sys, runpy; sys.path.insert(0, {str(BENCHMARKS / 'contestants')!r}); runpy.run_path({str(script)!r})"
+    )
+    contestant = processes.Contestant("echo", [sys.executable, "-c", start], threads=1)
+    with processes.all_running([contestant]):
+        assert contestant.facts == {"version": "1"}
+        assert contestant.ask("run 5") == {"name": "run", "number": 5}
+        assert contestant.ask("validate") == {"name": "validate", "number": 0}
+        with pytest.raises(processes.ContestantError, match=r"(?s)echo ended.*on purpose"):
+            contestant.ask("fail")
+    assert contestant._process.returncode is not None
+
+
+def test_page_shows_every_claim_and_says_which_missed() -> None:
+    reached = "ratio 1.27 [1.19, 1.34] goal 1.15 one training vs peer"
+    missed = "ratio 1.07 [0.99, 1.14] goal 1.3 two training vs peer"
+    benchmark = run_all.Benchmark("some.py", "Some speed")
+    result = run_all.Result(benchmark, "python benchmarks/some.py", f"### one\n| table |\n\n{reached}\n{missed}\n", 1)
+    text = run_all.page([result], quick=True, date="2026-01-02")
+    assert "| one training vs peer | 1.27 | 1.19 – 1.34 | 1.15 | reached |" in text
+    assert "| two training vs peer | 1.07 | 0.99 – 1.14 | 1.3 | missed |" in text
+    assert "### one\n| table |" in text
+    assert text.count(reached) == text.count(missed) == 1
+    assert "date 2026-01-02" in text
+    assert not result.is_reached
+
+
+def test_every_benchmark_in_the_list_is_a_script() -> None:
+    assert all((BENCHMARKS / each.script).is_file() for each in run_all.BENCHMARKS)
+
+
+def test_multi30k_score_does_not_depend_on_the_case_or_the_spaces_of_the_hypothesis() -> None:
+    references = ["Ein Mann (u.a. Dr. Kahn) fährt Rad.", "Zwei Hunde spielen im Schnee, oder?"] * 2
+    bootstrap = Bootstrap(seed=1, resamples=40)
+    for hypotheses in (references, [line.lower() for line in references], [f" {line.upper()} " for line in references]):
+        found = multi30k_scores.multi30k_bleu(hypotheses, references, language="de", bootstrap=bootstrap)
+        assert found.value == pytest.approx(100)
+    assert "tok:none" in found.signature
+
+
+def test_multi30k_words_are_parted_and_nothing_is_escaped() -> None:
+    assert multi30k_scores.as_words(['A man\'s "hat" & coat, [red].'], "en") == ['a man \'s " hat " & coat , [ red ] .']
+
+
+def test_multi30k_score_refuses_texts_that_do_not_fit() -> None:
+    bootstrap = Bootstrap(seed=1, resamples=40)
+    with pytest.raises(DataError, match="1 hypotheses cannot be compared with 2 references"):
+        multi30k_scores.multi30k_bleu(["a"], ["a", "b"], language="de", bootstrap=bootstrap)
+    with pytest.raises(DataError, match="1 reference lines are blank, the first is line 2"):
+        multi30k_scores.multi30k_bleu(["a", "b"], ["a", " "], language="de", bootstrap=bootstrap)
