@@ -15,16 +15,16 @@ PAUSE = 10.0
 
 
 @contextmanager
-def show_events(*, as_json: bool, bars: bool = True) -> Iterator[Listener]:
+def show_events(*, as_json: bool, has_progress: bool = True) -> Iterator[Listener]:
     """The listener that suits where stderr goes. Of several ranks, only the first one speaks.
 
-    `bars=False` leaves progress out, as it would run into results on the same terminal.
+    `has_progress=False` leaves bars and the like out.
     """
     if os.environ.get("RANK", "0") != "0":
         yield ignore
     elif as_json:
         yield write_json
-    elif not bars:
+    elif not has_progress:
         yield Lines(shows_progress=False)
     elif not _is_lively():
         yield Lines()

@@ -10,7 +10,7 @@ import typer
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.loading import open_translator
-from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows
+from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
 from seqloom.cli.score import require_same_count
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.core.events import Event, Listener
@@ -189,6 +189,14 @@ def _report(
         print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
     if compared:
         print(f"{systems[1].name} minus {systems[0].name} (paired bootstrap; TER: lower is better)")
-        for each in compared:
-            interval = interval_text(each.interval)
-            print(f"  {each.name:5}  {each.difference:+6.2f}  {interval}  p = {each.p_value:.3f}")
+        cells = [
+            (
+                each.name,
+                f"{each.difference:+.2f}",
+                interval_text(each.interval),
+                f"p = {each.p_value:.3f}",
+                each.signature,
+            )
+            for each in compared
+        ]
+        print("\n".join(f"  {row}" for row in table(cells)))

@@ -4,8 +4,9 @@ import codecs
 import gzip
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Protocol, cast
 
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import LONGEST_LINE, require_file
@@ -14,15 +15,26 @@ CHUNK = 1 << 18
 """Bytes read at most before what is there is passed on; a pipe or a terminal passes on what it has."""
 
 
-def open_input(path: Path | None) -> BinaryIO:
+class Arriving(Protocol):
+    """Bytes that can be taken as they arrive."""
+
+    def read1(self, size: int, /) -> bytes:
+        """At most so many bytes, as soon as there are some; none at the end."""
+        ...
+
+
+@contextmanager
+def open_input(path: Path | None) -> Iterator[Arriving]:
     """A file (`.gz` is decompressed), or standard input for None."""
     if path is None:
-        return sys.stdin.buffer
+        yield cast("Arriving", sys.stdin.buffer)
+        return
     require_file(path)
-    return cast("BinaryIO", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        yield stream
 
 
-def read_blocks(stream: BinaryIO, name: str, *, warn: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
+def read_blocks(stream: Arriving, name: str, *, warn: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
     """The lines that have arrived, block by block; a block is never empty, and waits for no line after it.
 
     A CR before LF goes, and so does a byte-order mark at the start; NUL becomes a space, which is warned of once.
@@ -39,6 +51,8 @@ def read_blocks(stream: BinaryIO, name: str, *, warn: Callable[[str], None] = la
                 raise DataError(problems=[Problem(message, name, done + 1)])
             continue
         block = b"".join([*pieces, head])
+        if done == 0:
+            block = block.removeprefix(codecs.BOM_UTF8)
         pieces = [tail]
         if is_last and not block:
             return
@@ -51,10 +65,10 @@ def read_blocks(stream: BinaryIO, name: str, *, warn: Callable[[str], None] = la
         yield lines
 
 
-def _chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def _chunks(stream: Arriving, name: str) -> Iterator[bytes]:
     """What a stream gives, with an empty chunk at its end."""
     try:
-        while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]
+        while chunk := stream.read1(CHUNK):
             yield chunk
     except (gzip.BadGzipFile, EOFError) as error:
         raise DataError(f"{name}: the compressed data is cut short or damaged ({error})") from error
@@ -62,8 +76,6 @@ def _chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _decode(block: bytes, name: str, *, first: int) -> list[str]:
-    if first == 1:
-        block = block.removeprefix(codecs.BOM_UTF8)
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:

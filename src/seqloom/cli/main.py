@@ -31,10 +31,11 @@ app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
 app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
 
 
-def _show_version(is_asked: bool) -> None:
+def _show_version(is_asked: bool) -> bool:
     if is_asked:
         print(f"seqloom {__version__}")
         raise typer.Exit
+    return is_asked
 
 
 @app.callback()

@@ -53,10 +53,16 @@ def _plain(value: Any) -> Any:
 
 def score_rows(scores: "Sequence[Score]") -> list[str]:
     """A line per score: name, value, 95% interval, signature."""
-    width = max((len(score.name) for score in scores), default=0)
+    return table(
+        [(score.name, f"{score.value:.2f}", interval_text(score.interval), score.signature) for score in scores]
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with their cells one below the other: the first column to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        f"{score.name:{width}}  {score.value:6.2f}  {interval_text(score.interval)}  {score.signature}"
-        for score in scores
+        "  ".join([f"{row[0]:{widths[0]}}", *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]]).rstrip() for row in rows
     ]
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -26,6 +26,16 @@ EXAMPLES = examples(
     "seqloom translate run/model news.de --out news.en search.beam=8",
     "seqloom translate run/model news.de --nbest 4",
 )
+
+
+class Output(Protocol):
+    """Where translations go: standard output, or a file."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
 
 
 def translate(
@@ -74,7 +84,9 @@ def translate(
     overrides = [*given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
     write = _as_json if json else _as_nbest if nbest is not None else _as_scored if scores else _as_text
 
-    with show_events(as_json=json, bars=out is not None or not sys.stdout.isatty()) as listener:
+    # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
+    has_progress = path is not None and (out is not None or not sys.stdout.isatty())
+    with show_events(as_json=json, has_progress=has_progress) as listener:
         total = _check_file(path)
         translator = open_translator(model, overrides)
         if path is None and sys.stdin.isatty():
@@ -87,7 +99,7 @@ def _go(
     translator: "Translator",
     path: Path | None,
     *,
-    stream: TextIO,
+    stream: Output,
     write: "Callable[[Translator, int, str, Sequence[Translation]], list[str]]",
     listener: Listener,
     total: int | None,
@@ -186,7 +198,7 @@ def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:
 
 
 @contextmanager
-def _opened(out: Path | None) -> Iterator[TextIO]:
+def _opened(out: Path | None) -> Iterator[Output]:
     """Standard output, or a file that appears under its name when it is whole."""
     if out is None:
         yield sys.stdout

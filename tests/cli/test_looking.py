@@ -1,0 +1,83 @@
+"""`seqloom info`, `config` and `average`: what a model is, what can be set, one model from several."""
+
+from pathlib import Path
+
+import yaml
+
+from cli.calling import call
+from cli.conftest import Tiny
+
+
+def test_info_tells_sizes_languages_data_scores_and_files(tiny: Tiny) -> None:
+    called = call("info", tiny.run)
+    assert called.code == 0, called.err
+    for part in ("transformer", "en → de", "width 16", str(tiny.train[0]), "60 pairs", "4 steps", "on dev, 6 lines"):
+        assert part in called.out
+    assert "|bs:40|seed:1" in called.out
+    assert "model.safetensors" in called.out
+
+
+def test_info_as_json(tiny: Tiny) -> None:
+    (record,) = call("info", tiny.run, "--json").records
+    weights = tiny.run / "model" / "model.safetensors"
+    assert record["files"]["model.safetensors"] == weights.stat().st_size
+    assert record["config"]["model"]["width"] == 16
+    assert (record["source"], record["target"], record["trained_on"]["pairs"]) == ("en", "de", 60)
+
+
+def test_info_of_nothing_is_a_usage_error() -> None:
+    called = call("info", "nowhere")
+    assert (called.code, called.err) == (2, "error: nowhere: there is no such model directory\n")
+
+
+def test_config_prints_a_file_that_reads_back_as_it_is(tmp_path: Path) -> None:
+    called = call("config", "model.kind=seq2seq", "seed=5")
+    assert called.code == 0, called.err
+    assert "# The one seed" in called.out
+    assert yaml.safe_load(called.out)["model"]["kind"] == "seq2seq"
+    path = tmp_path / "run.yaml"
+    path.write_text(called.out)
+    assert call("config", path).out == called.out
+
+
+def test_config_of_a_run_with_one_change(tiny: Tiny) -> None:
+    (record,) = call("config", "--from", tiny.run, "training.steps=9", "--json").records
+    assert (record["training"]["steps"], record["model"]["width"]) == (9, 16)
+
+
+def test_config_lists_every_setting_with_type_default_and_meaning() -> None:
+    called = call("config", "--fields")
+    assert "training.warmup: whole number, at least 0, default 1000" in called.out
+    assert "    Steps over which the learning rate rises linearly" in called.out
+    (fields,) = call("config", "--fields", "--json").records
+    assert {"path", "type", "default", "description"} <= fields[0].keys()
+
+
+def test_config_refuses_what_makes_no_sense(tiny: Tiny) -> None:
+    for words, part in (
+        (["--fields", "seed=1"], "--fields lists what can be set"),
+        (["a.yaml", "--from", "run"], "a.yaml or from run"),
+        (["--from", "nowhere"], "nowhere: there is no such run"),
+        (["--from", tiny.run.parent], "has no config.yaml"),
+        (["model.widht=3"], "width"),
+        (["seed=x"], "override 'seed=x'"),
+    ):
+        called = call("config", *words)
+        assert (called.code, called.out) == (2, ""), words
+        assert part in called.err
+
+
+def test_the_average_of_a_model_with_itself_translates_alike(tiny: Tiny, tmp_path: Path) -> None:
+    out = tmp_path / "averaged"
+    called = call("average", tiny.run, tiny.run / "model", "--out", out)
+    assert (called.code, called.out) == (0, f"Model  {out}\n")
+    assert call("translate", out, tiny.dev[0]).out == call("translate", tiny.run, tiny.dev[0]).out
+    again = call("average", tiny.run, tiny.run, "--out", out)
+    assert again.code == 2
+    assert f"{out} exists already" in again.err
+
+
+def test_one_model_has_no_average(tiny: Tiny, tmp_path: Path) -> None:
+    called = call("average", tiny.run, "--out", tmp_path / "x")
+    assert called.code == 2
+    assert "at least two" in called.err

@@ -1,0 +1,66 @@
+"""`seqloom score`: a number per pair."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.calling import call
+from cli.conftest import Tiny
+
+
+def test_each_pair_has_its_log_probability_and_blank_ones_have_none(tiny: Tiny, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("Good morning.\n\nThe dog sees.\n")
+    target.write_text("Guten Morgen.\nNein.\nDer Hund sieht.\n")
+    called = call("score", tiny.run, source, target)
+    assert called.code == 0, called.err
+    assert called.lines[1] == "null"
+    records = call("score", tiny.run, source, target, "--json").records
+    assert [record["line"] for record in records] == [1, 2, 3]
+    assert (records[1]["log_prob"], records[1]["per_token"]) == (None, None)
+    for row in (0, 2):
+        record = records[row]
+        assert record["log_prob"] < 0
+        assert float(called.lines[row]) == pytest.approx(record["log_prob"], abs=1e-6)
+        assert record["per_token"] * record["tokens"] == pytest.approx(record["log_prob"])
+    means = call("score", tiny.run, source, target, "--per-token").lines
+    assert float(means[0]) == pytest.approx(records[0]["per_token"], abs=1e-6)
+
+
+def test_the_score_of_a_translation_is_the_one_the_search_found(tiny: Tiny, tmp_path: Path) -> None:
+    records = call("translate", tiny.run, tiny.dev[0], "--json").records
+    found = [record["translations"][0] for record in records]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text(
+        "".join(f"{record['source']}\t{best['text']}\n" for record, best in zip(records, found, strict=True))
+    )
+    scored = call("score", tiny.run, pairs, "--json").records
+    # Text cut into other pieces than the search chose has another probability.
+    same = [
+        (best["terms"]["log_prob"], score["log_prob"])
+        for best, score in zip(found, scored, strict=True)
+        if best["is_finished"] and len(best["tokens"]) == score["tokens"]
+    ]
+    assert len(scored) == 6
+    assert [ours for ours, _ in same] == pytest.approx([theirs for _, theirs in same], abs=1e-4)
+
+
+def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
+    called = call("score", tiny.run, tiny.dev[0], tiny.train[1])
+    assert called.code == 3
+    assert f"{tiny.dev[0]}: 6 lines, but {tiny.train[1]} has 60" in called.err
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["a.de"], "a.de is one file; give SOURCE and TARGET"),
+        (["a", "b", "c"], "3 files were named"),
+        (["no.de", "no.en"], "no.de: no such file"),
+        (["a.tsv", "seed=3"], "'seed=3' cannot be changed here"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:
+    called = call("score", "model", *words)
+    assert (called.code, called.out) == (2, "")
+    assert part in called.err

@@ -1,0 +1,135 @@
+"""`seqloom train`: new runs, runs that go on, and lines that make no sense."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.calling import call
+from cli.conftest import Tiny, train_words
+from seqloom.core.events import read_events
+
+
+def test_a_run_ends_with_a_model_its_scores_and_the_next_commands(tiny: Tiny) -> None:
+    out = tiny.called.out
+    assert f"Model  {tiny.run / 'model'}" in out
+    assert "Steps  4 in" in out
+    assert "BLEU" in out
+    assert "|bs:40|seed:1" in out
+    assert f"seqloom translate {tiny.run / 'model'} FILE" in out
+
+
+def test_what_happens_is_told_on_stderr_in_plain_lines(tiny: Tiny) -> None:
+    err = tiny.called.err
+    assert err.startswith("60 pairs, about")
+    assert "train: 60 of 60 pairs" in err
+    assert "step 4: dev loss" in err
+    assert "step 2 of 4: loss" in err
+    assert "\x1b" not in err
+    assert "\r" not in err
+
+
+def test_files_and_settings_reach_the_run(tiny: Tiny) -> None:
+    text = (tiny.run / "config.yaml").read_text()
+    assert "width: 16" in text
+    assert str(tiny.dev[1]) in text
+
+
+def test_an_existing_folder_is_refused_with_the_way_to_go_on(tiny: Tiny) -> None:
+    called = call(*train_words(tiny.train, tiny.dev, tiny.run))
+    assert called.code == 2
+    assert f"{tiny.run} exists already" in called.err
+    assert f"seqloom train --resume {tiny.run}" in called.err
+
+
+def test_a_run_at_its_end_has_nothing_to_do(tiny: Tiny, tmp_path: Path) -> None:
+    called = call("train", "--resume", shutil.copytree(tiny.run, tmp_path / "run"))
+    assert called.code == 0
+    assert "nothing to do: already at step 4, asked for 4" in called.err
+
+
+def test_a_run_goes_on_with_other_settings_and_gives_json(tiny: Tiny, tmp_path: Path) -> None:
+    run = shutil.copytree(tiny.run, tmp_path / "run")
+    called = call("train", "--resume", run, "--exact", "--json", "training.steps=6")
+    assert called.code == 0, called.err
+    (record,) = called.records
+    assert record["outcome"]["step"] == 6
+    assert record["model"] == str(run / "model")
+    assert {score["name"] for score in record["scores"]} == {"BLEU", "chrF2"}
+    assert {"resumed", "step", "validation", "finished"} <= {message["event"] for message in called.messages}
+    assert [event["step"] for event in read_events(run / "events.jsonl") if event.kind == "resumed"] == [4]
+
+
+def test_changed_text_is_refused_unless_it_is_allowed(tiny: Tiny, tmp_path: Path) -> None:
+    run = shutil.copytree(tiny.run, tmp_path / "run")
+    names = {path: tmp_path / path.name for path in (*tiny.train, *tiny.dev)}
+    for path, copy in names.items():
+        shutil.copy(path, copy)
+    config = (run / "config.yaml").read_text()
+    for path, copy in names.items():
+        config = config.replace(str(path), str(copy))
+    (run / "config.yaml").write_text(config)
+    for path in (tmp_path / "train.en", tmp_path / "train.de"):
+        path.write_text(path.read_text(encoding="utf-8") + "Ja.\n", encoding="utf-8")
+    refused = call("train", "--resume", run, "training.steps=5")
+    assert refused.code == 3
+    assert str(tmp_path / "train.de") in refused.err
+    assert "--allow-data-change" in refused.err
+    allowed = call("train", "--resume", run, "--allow-data-change", "training.steps=5")
+    assert allowed.code == 0, allowed.err
+    assert "train: 61 of 61 pairs" in allowed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--train", "a.de", "--train", "a.en"], ["--out runs/first"]),
+        (["--resume", "run", "--out", "other"], ["--resume run", "--out other"]),
+        (["--resume", "run", "--train", "a.de,a.en"], ["--resume run", "--train", "training.steps=20000"]),
+        (["--resume", "run", "x.yaml"], ["--resume run", "leave out x.yaml"]),
+        (["--resume", "run", "--exact", "--allow-data-change"], ["contradict"]),
+        (["--resume", "nowhere"], ["nowhere: there is no such run directory"]),
+        (["--exact", "--out", "run"], ["--exact belongs to --resume"]),
+        (["--allow-data-change", "--out", "run"], ["--allow-data-change belongs to --resume"]),
+        (["corpus.de", "--out", "run"], ["'corpus.de'", "--train"]),
+        (["a.yaml", "b.yml", "--out", "run"], ["a.yaml, b.yml"]),
+        (["--out", "run"], ["no training files"]),
+        (["--train", "no.de,no.en", "--out", "run"], ["no.de: no such file"]),
+        (["--train", "a.de,a.en", "--out", "run", "model.haeds=3"], ["model.haeds", "heads"]),
+        (["--train", "a.de,a.en", "--out", "run", "training.steps=-1"], ["training.steps", "-1"]),
+        (["--train", "a.de,a.en", "--out", "run", "device=cuda:x"], ["cuda:x"]),
+        (["no.yaml", "--out", "run"], ["no.yaml: no such file"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    words: list[str], parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.de", "a.en"):
+        Path(name).write_text("Hallo.\n" * 20)
+    called = call("train", *words)
+    assert (called.code, called.out) == (2, "")
+    assert [part for part in parts if part not in called.err] == []
+    assert not Path("run").exists()
+
+
+def test_files_of_different_length_are_a_data_error(tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    (tmp_path / "a.en").write_text("one\n")
+    called = call("train", "--train", f"{tmp_path}/a.de,{tmp_path}/a.en", "--out", tmp_path / "run", "--json")
+    assert called.code == 3
+    record = called.messages[-1]
+    assert (record["event"], record["exit_code"]) == ("error", 3)
+    assert "2" in record["message"]
+    assert "a.en" in record["message"]
+
+
+def test_a_config_file_gives_the_settings_and_the_command_line_wins(tiny: Tiny, tmp_path: Path) -> None:
+    words = ["training.steps=1", "seed=7", "training.validate_every=1"]
+    called = call("train", tiny.run / "config.yaml", *words, "--out", tmp_path / "again", "--json")
+    assert called.code == 0, called.err
+    assert called.records[0]["outcome"]["step"] == 1
+    record = json.loads((tmp_path / "again" / "run.json").read_text())
+    assert record["seed"] == 7

@@ -1,0 +1,179 @@
+"""`seqloom translate`: as many lines out as in, whatever is in them."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.calling import call, start
+from cli.conftest import Tiny
+
+ODD = "Good morning.\n\n \u200b \nThe dog\u2028sees\u0085a\x0btree.\r\nlone\rreturn\n日本語 🙂\nlast without end"
+ODD_LINES = 7
+
+
+def test_n_lines_in_n_lines_out_in_a_locale_without_utf8(tiny: Tiny) -> None:
+    process = start("translate", tiny.run, locale="C")
+    out, err = process.communicate(ODD.encode(), timeout=120)
+    lines = out.decode("utf-8").split("\n")
+    assert (process.returncode, err) == (0, b"")
+    assert len(lines) == ODD_LINES + 1
+    assert (lines[1], lines[2], lines[-1]) == ("", "", "")
+
+
+def test_lines_are_answered_before_the_input_ends_and_a_closed_pipe_is_met_with_silence(tiny: Tiny) -> None:
+    process = start("translate", tiny.run)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"Good morning.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")  # would wait for ever if lines were held back
+    process.stdout.close()
+    process.stdin.write(b"Good evening.\n" * 50)
+    process.stdin.close()
+    assert process.wait(timeout=120) == 0
+    assert process.stderr.read() == b""
+
+
+def test_a_file_and_standard_input_give_the_same(tiny: Tiny, tmp_path: Path) -> None:
+    source = tiny.dev[0]
+    packed = tmp_path / "dev.en.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    expected = call("translate", tiny.run, stdin=source.read_bytes())
+    assert len(expected.lines) == 6
+    assert call("translate", tiny.run, source).out == expected.out
+    assert call("translate", tiny.run / "model", packed).out == expected.out
+    out = tmp_path / "dev.out"
+    called = call("translate", tiny.run, source, "--out", out)
+    assert (called.code, called.out) == (0, "")
+    assert out.read_text(encoding="utf-8") == expected.out
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_empty_input_gives_empty_output(tiny: Tiny) -> None:
+    called = call("translate", tiny.run)
+    assert (called.code, called.out) == (0, "")
+
+
+def test_nbest_lists_line_text_and_score_best_first(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "--nbest", 3, stdin=b"Good morning.\n\nThe dog sees a tree.\n")
+    cells = [line.split(" ||| ") for line in called.lines]
+    assert [row[0] for row in cells] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert cells[3] == ["2", "", "null"]
+    scores = [float(row[2]) for row in cells[:3]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_nbest_beyond_the_beam_is_refused_with_both_numbers(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "--nbest", 9)
+    assert called.code == 2
+    assert "nbest 9" in called.err
+    assert "beam 4" in called.err
+
+
+def test_scores_stand_before_the_text(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "--scores", stdin=b"Good morning.\n\n")
+    first, second = (line.split("\t") for line in called.lines)
+    assert float(first[0]) < 0
+    assert first[1] == call("translate", tiny.run, stdin=b"Good morning.\n").lines[0]
+    assert second == ["null", ""]
+
+
+def test_json_itemises_the_score(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "--json", "search.nbest=2", stdin=b"Good morning.\n\n")
+    first, second = called.records
+    assert (first["line"], first["source"], len(first["translations"])) == (1, "Good morning.", 2)
+    best = first["translations"][0]
+    assert sum(best["terms"].values()) == pytest.approx(best["score"], abs=1e-9)
+    assert sum(best["token_log_probs"]) == pytest.approx(best["terms"]["log_prob"], abs=1e-9)
+    assert len(best["tokens"]) == len(best["token_log_probs"])
+    assert second["translations"][0]["text"] == ""
+    assert second["translations"][0]["score"] is None
+
+
+def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
+    greedy = call("translate", tiny.run, "search.beam=1", "--json", stdin=b"Good morning.\n").records
+    assert len(greedy[0]["translations"]) == 1
+    short = call("translate", tiny.run, "search.length_factor=0", "search.length_constant=1", "--json", stdin=b"Hm.\n")
+    assert len(short.records[0]["translations"][0]["tokens"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["model.width=32"], ["'model.width=32'", "search.beam=8"]),
+        (["search.beem=3"], ["beem", "beam"]),
+        (["--scores", "--json"], ["--json", "leave out --scores"]),
+        (["a.de", "b.de"], ["a.de, b.de", "one text file"]),
+        (["nowhere.de"], ["nowhere.de: no such file"]),
+        (["--out", "no/such/folder/x.en"], ["no/such/folder"]),
+        (["device=cude"], ["cude"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(tiny: Tiny, words: list[str], parts: list[str]) -> None:
+    called = call("translate", tiny.run, *words)
+    assert (called.code, called.out) == (2, "")
+    assert [part for part in parts if part not in called.err] == []
+
+
+def test_an_output_file_that_is_the_input_is_refused_and_left_alone(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_text("Good morning.\n")
+    called = call("translate", tiny.run, path, "--out", tmp_path / "." / "text.en")
+    assert called.code == 2
+    assert f"{path} is the input as well" in called.err
+    assert path.read_text() == "Good morning.\n"
+
+
+def test_invalid_utf8_is_told_with_line_and_column(tiny: Tiny, tmp_path: Path) -> None:
+    text = "fine\nschön\xe9\n".encode("latin-1")
+    called = call("translate", tiny.run, stdin=text)
+    assert (called.code, called.out) == (3, "")
+    assert "standard input:2:4: invalid UTF-8 byte 0xF6" in called.err
+    path = tmp_path / "latin.de"
+    path.write_bytes(text)
+    called = call("translate", tiny.run, path, "--json")
+    assert called.code == 3
+    (record,) = called.messages
+    assert record["problems"][0]["line"] == 2
+    assert record["problems"][0]["file"] == str(path)
+
+
+def test_nul_bytes_become_spaces_with_one_warning(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, stdin=b"Good morning.\nGood\0morning.\0\n")
+    assert called.code == 0
+    assert len(called.lines) == 2
+    assert called.err.count("standard input:2: NUL") == 1
+
+
+def test_a_source_that_is_all_unknown_is_warned_of_once(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "--json", stdin="字字\n漢漢\n".encode())
+    assert called.code == 0
+    assert len(called.records) == 2
+    assert [record["message"] for record in called.messages] == [
+        "100% of the source is unknown to this model; is this the right language and model?"
+    ]
+
+
+def test_a_line_longer_than_the_model_reads_stays_one_line_and_is_named(tiny: Tiny) -> None:
+    called = call("translate", tiny.run, "search.beam=1", stdin=b"ok\n" + b"The dog sees a tree. " * 30 + b"\n")
+    assert len(called.lines) == 2
+    assert "standard input:2: longer than 256 tokens" in called.err
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    called = call("translate", tmp_path, "--json")
+    assert called.code == 4
+    assert json.loads(called.err)["message"] == f"{tmp_path} is no model directory: it has no model.json"
+
+
+def test_a_damaged_model_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny.run / "model", tmp_path / "copy")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    called = call("translate", copy, stdin=b"Hm.\n")
+    assert (called.code, called.out) == (4, "")
+    assert "damaged: model.safetensors" in called.err
