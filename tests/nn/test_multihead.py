@@ -1,0 +1,202 @@
+"""Multi-head attention: both ways of computing it, masks, heads, and the √d."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.core.errors import ConfigError
+from seqloom.nn import multihead
+from seqloom.nn.masks import additive, future, length_mask
+from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, attend, check_heads
+from seqloom.nn.packing import pack_features, packing_of
+from seqloom.nn.probe import Probe, listen
+
+WIDTH, HEADS = 12, 3
+DOUBLE = torch.float64
+
+
+def by_hand(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """softmax(Q Kᵀ / √size + mask) V, one query at a time."""
+    out = torch.empty_like(query)
+    batch, heads, queries, size = query.shape
+    for b in range(batch):
+        for h in range(heads):
+            for q in range(queries):
+                scores = key[b, h] @ query[b, h, q] / math.sqrt(size)
+                if mask is not None:
+                    scores = scores + mask.expand(batch, heads, queries, -1)[b, h, q]
+                out[b, h, q] = scores.softmax(0) @ value[b, h]
+    return out
+
+
+MASKS = {
+    "none": None,
+    "padding": additive(length_mask(torch.tensor([5, 2]), 5), DOUBLE)[:, None, None],
+    "bias": torch.linspace(-2, 2, HEADS * 25, dtype=DOUBLE).view(1, HEADS, 5, 5),
+}
+
+
+@pytest.mark.parametrize("way", ["short", "fused", "heard"])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("mask_name", list(MASKS))
+def test_every_way_to_attend_equals_the_formula(
+    mask_name: str, is_causal: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multihead, "SHORT", 96 if way == "short" else 0)
+    calls: list[bool] = []
+    fused = F.scaled_dot_product_attention
+
+    def counted(*args: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        calls.append(True)
+        return fused(*args, attn_mask=attn_mask, is_causal=is_causal)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    query, key, value = torch.randn(3, 2, HEADS, 5, 4, dtype=DOUBLE).unbind(0)
+    query.requires_grad_()
+    mask, probe = MASKS[mask_name], Probe()
+    if way == "heard":
+        with listen(torch.nn.ModuleDict({"probe": probe}), "probe") as trace:
+            out = attend(query, key, value, mask=mask, is_causal=is_causal, weights=probe)
+        (weights,) = trace["probe"]
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, HEADS, 5, dtype=DOUBLE))
+        torch.testing.assert_close(weights @ value, out)
+    else:
+        out = attend(query, key, value, mask=mask, is_causal=is_causal, weights=probe)
+    assert bool(calls) == (way == "fused")
+    later = future(5, 5, like=query.detach())[None, None]
+    seen = mask if not is_causal else later if mask is None else mask + later
+    torch.testing.assert_close(out, by_hand(query.detach(), key, value, seen), rtol=0, atol=1e-12)
+    theirs = fused(query, key, value, attn_mask=seen)
+    torch.testing.assert_close(out, theirs, rtol=0, atol=1e-12)
+    upstream = torch.randn_like(out)
+    left, right = (torch.autograd.grad(each, query, upstream)[0] for each in (out, theirs))
+    torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+    if seen is not None:
+        unmasked = attend(query, key, value, mask=None, is_causal=False, weights=probe)
+        assert not torch.allclose(out, unmasked, atol=1e-3)
+
+
+@pytest.mark.parametrize("keys", [96, 97])
+def test_either_side_of_the_limit_for_short_keys_gives_the_same(keys: int) -> None:
+    query, key, value = torch.randn(1, 2, 3, 4), torch.randn(1, 2, keys, 4), torch.randn(1, 2, keys, 4)
+    out = attend(query, key, value, mask=None, is_causal=False, weights=Probe())
+    torch.testing.assert_close(out, by_hand(query, key, value, None), rtol=0, atol=1e-6)
+
+
+def test_a_score_has_variance_d_before_the_division_and_1_after() -> None:
+    for size in (16, 64):
+        query, key = torch.randn(2, 100_000, size)
+        scores = (query * key).sum(1)
+        assert abs(float(scores.var()) / size - 1) < 0.05
+        assert abs(float((scores / math.sqrt(size)).var()) - 1) < 0.05
+
+
+def self_attention(heads: int = HEADS, *, has_output: bool = True, relative: ShawKeys | None = None) -> SelfAttention:
+    attention = SelfAttention(WIDTH, heads, has_output=has_output, relative=relative).double()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return attention
+
+
+LENGTHS = torch.tensor([4, 2, 3])
+PACKING = packing_of(LENGTHS, 4)
+PADDING = additive(length_mask(LENGTHS, 4), DOUBLE)[:, None, None]
+
+
+def test_one_head_is_single_attention_and_more_heads_are_several_side_by_side() -> None:
+    x = torch.randn(9, WIDTH, dtype=DOUBLE)
+    for heads in (1, 2, 4):
+        attention = self_attention(heads)
+        out = attention(x, PACKING, mask=PADDING, is_causal=False)
+        query, key, value = attention.qkv(x).split(WIDTH, dim=1)
+        for begin, length in ((0, 4), (4, 2), (6, 3)):
+            own = slice(begin, begin + length)
+            each = []
+            for head in torch.arange(WIDTH).split(WIDTH // heads):
+                scores = query[own][:, head] @ key[own][:, head].t() / math.sqrt(WIDTH // heads)
+                each.append(scores.softmax(1) @ value[own][:, head])
+            torch.testing.assert_close(out[own], attention.output(torch.cat(each, 1)), rtol=0, atol=1e-12)
+
+
+def test_without_output_projection_the_joined_heads_come_out_as_they_are() -> None:
+    x = torch.randn(9, WIDTH, dtype=DOUBLE)
+    with_output, without = self_attention(), self_attention(has_output=False)
+    without.qkv.load_state_dict(with_output.qkv.state_dict())
+    plain = without(x, PACKING, mask=PADDING, is_causal=False)
+    assert not list(without.output.parameters())
+    mixed = with_output(x, PACKING, mask=PADDING, is_causal=False)
+    torch.testing.assert_close(mixed, with_output.output(plain))
+    assert not torch.allclose(mixed, plain, atol=1e-3)
+
+
+def test_self_attention_is_cross_attention_to_itself() -> None:
+    mine, cross = self_attention(), CrossAttention(WIDTH, HEADS).double()
+    query, rest = (torch.split(each, [WIDTH, 2 * WIDTH]) for each in (mine.qkv.weight, mine.qkv.bias))
+    cross.query.load_state_dict({"weight": query[0], "bias": rest[0]})
+    cross.memory.load_state_dict({"weight": query[1], "bias": rest[1]})
+    cross.output.load_state_dict(mine.output.state_dict())
+    x = torch.randn(9, WIDTH, dtype=DOUBLE)
+    left = mine(x, PACKING, mask=PADDING, is_causal=False)
+    right = cross(x, PACKING, cross.key_values(x, PACKING), mask=PADDING)
+    torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_future_token_changes_no_earlier_output(is_relative: bool) -> None:
+    relative = ShawKeys(WIDTH // HEADS, farthest=2) if is_relative else None
+    attention = self_attention(relative=relative)
+    packing = packing_of(torch.tensor([6]), 6)
+    x = torch.randn(6, WIDTH, dtype=DOUBLE)
+    other = x.clone()
+    other[4] += 1
+    out, changed = (attention(each, packing, mask=None, is_causal=True) for each in (x, other))
+    assert torch.equal(out[:4], changed[:4])
+    assert not torch.isclose(out[4:], changed[4:]).any()
+    open_to_all = [attention(each, packing, mask=None, is_causal=False) for each in (x, other)]
+    assert not torch.isclose(open_to_all[0][:4], open_to_all[1][:4]).any()  # without the mask it leaks
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_stepping_through_a_cache_equals_all_at_once(is_relative: bool, has_bias: bool) -> None:
+    attention = self_attention(relative=ShawKeys(WIDTH // HEADS, farthest=2) if is_relative else None)
+    rows, length = 2, 6
+    packing = packing_of(torch.full((rows,), length), length)
+    x = torch.randn(rows, length, WIDTH, dtype=DOUBLE)
+    bias = torch.randn(1, HEADS, length, length, dtype=DOUBLE) if has_bias else None
+    at_once = attention(pack_features(x, packing), packing, mask=bias, is_causal=True).view(rows, length, WIDTH)
+    with torch.no_grad():
+        cache = KeyValues(*torch.full((2, rows, HEADS, length, WIDTH // HEADS), math.nan, dtype=DOUBLE).unbind(0))
+        for position in range(length):
+            now = None if bias is None else bias[:, :, position : position + 1, : position + 1]
+            out = attention.step(x[:, position], cache, position, bias=now)
+            torch.testing.assert_close(out, at_once[:, position], rtol=0, atol=1e-12)
+
+
+def test_shaw_keys_follow_the_formula_and_only_know_distances() -> None:
+    shaw = ShawKeys(4, farthest=2).double()
+    query = torch.randn(2, HEADS, 5, 4, dtype=DOUBLE)
+    bias = shaw(query, first=3, keys=9)
+    for row in range(5):
+        for key in range(9):
+            distance = min(max(key - (3 + row), -2), 2)
+            expected = query[:, :, row] @ shaw.weight[distance + 2] / 2
+            torch.testing.assert_close(bias[:, :, row, key], expected)
+    same = query[:, :, :1].expand(-1, -1, 5, -1)
+    whole = shaw(same, first=0, keys=5)
+    torch.testing.assert_close(whole[:, :, 1:, 1:], whole[:, :, :-1, :-1])
+
+
+@pytest.mark.parametrize(
+    ("width", "heads", "fits"), [(10, 4, "1, 2, 5"), (256, 7, "1, 2, 4, 8"), (6, 0, "1, 2"), (7, 2, "1")]
+)
+def test_heads_that_do_not_divide_the_width_are_refused_with_those_that_do(width: int, heads: int, fits: str) -> None:
+    sentence = f"width {width} cannot be shared by {heads} heads; numbers of heads that fit: \\[{fits}\\]"
+    with pytest.raises(ConfigError, match=sentence):
+        check_heads(width, heads)
+    with pytest.raises(ConfigError, match=sentence):
+        CrossAttention(width, heads)
