@@ -36,44 +36,54 @@ class System:
     """The target language, where a model says it."""
 
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a finished run; search settings."),
+]
+Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")]
+SourceFile = Annotated[
+    Path | None, typer.Option("--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate.")
+]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="MODEL", rich_help_panel=A_MODEL, help="A baseline model to compare with."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", rich_help_panel=A_MODEL, help="Keep the translations in a file."),
+]
+Hypothesis = Annotated[
+    Path | None, typer.Option("--hypothesis", metavar="FILE", rich_help_panel=TEXT, help="Translations to score.")
+]
+SecondHypothesis = Annotated[
+    Path | None,
+    typer.Option(
+        "--hypothesis2", metavar="FILE", rich_help_panel=TEXT, help="Another system's, to compare with the first."
+    ),
+]
+TargetLanguage = Annotated[
+    str | None,
+    typer.Option(
+        "--target-language",
+        metavar="CODE",
+        help="Decides how BLEU finds words (zh, ja …); by default that of the model or of the file name.",
+    ),
+]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Do not tell capital letters from small ones.")]
+Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+
+
 def evaluate(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a finished run; search settings."),
-    ] = None,
-    reference: Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate.")
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", metavar="MODEL", rich_help_panel=A_MODEL, help="A baseline model to compare with."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", rich_help_panel=A_MODEL, help="Keep the translations in a file."),
-    ] = None,
-    hypothesis: Annotated[
-        Path | None, typer.Option("--hypothesis", metavar="FILE", rich_help_panel=TEXT, help="Translations to score.")
-    ] = None,
-    hypothesis2: Annotated[
-        Path | None,
-        typer.Option(
-            "--hypothesis2", metavar="FILE", rich_help_panel=TEXT, help="Another system's, to compare with the first."
-        ),
-    ] = None,
-    target_language: Annotated[
-        str | None,
-        typer.Option(
-            "--target-language",
-            metavar="CODE",
-            help="Decides how BLEU finds words (zh, ja …); by default that of the model or of the file name.",
-        ),
-    ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Do not tell capital letters from small ones.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    words: Words = None,
+    reference: Reference = None,
+    source: SourceFile = None,
+    against: Against = None,
+    out: Out = None,
+    hypothesis: Hypothesis = None,
+    hypothesis2: SecondHypothesis = None,
+    target_language: TargetLanguage = None,
+    lowercase: Lowercase = False,
+    json: Json = False,
 ) -> None:
     """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
 

@@ -22,47 +22,55 @@ EXAMPLES = examples(
 FILES, GOING_ON = "Files", "Going on with a run"
 
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
+]
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        rich_help_panel=FILES,
+        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
+    ),
+]
+DevFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dev",
+        metavar="FILE",
+        rich_help_panel=FILES,
+        help="Text for validation, in the same form. Without it, some training pairs are held out.",
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="RUN", rich_help_panel=FILES, help="A new folder for the run.")
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="RUN", rich_help_panel=GOING_ON, help="Go on from its newest checkpoint."),
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", rich_help_panel=GOING_ON, help="Refuse if the result could not be the same to the bit."),
+]
+AllowDataChange = Annotated[
+    bool,
+    typer.Option("--allow-data-change", rich_help_panel=GOING_ON, help="Go on though the text files have changed."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")]
+
+
 def train(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
-    ] = None,
-    train: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--train",
-            metavar="FILE",
-            rich_help_panel=FILES,
-            help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
-        ),
-    ] = None,
-    dev: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dev",
-            metavar="FILE",
-            rich_help_panel=FILES,
-            help="Text for validation, in the same form. Without it, some training pairs are held out.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="RUN", rich_help_panel=FILES, help="A new folder for the run.")
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option("--resume", metavar="RUN", rich_help_panel=GOING_ON, help="Go on from its newest checkpoint."),
-    ] = None,
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact", rich_help_panel=GOING_ON, help="Refuse if the result could not be the same to the bit."
-        ),
-    ] = False,
-    allow_data_change: Annotated[
-        bool,
-        typer.Option("--allow-data-change", rich_help_panel=GOING_ON, help="Go on though the text files have changed."),
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")] = False,
+    words: Words = None,
+    train: TrainFiles = None,
+    dev: DevFiles = None,
+    out: Out = None,
+    resume: Resume = None,
+    exact: Exact = False,
+    allow_data_change: AllowDataChange = False,
+    json: Json = False,
 ) -> None:
     """Train a translation model on your own text.
 
@@ -93,7 +101,7 @@ def train(
             assert out is not None
             trained = recipe.train(config, overrides, out=out, train=names, dev=dev_names, listener=listener)
     if trained is not None:  # the other ranks of a distributed run have nothing to say
-        print(json_line(trained) if json else "\n".join(describe(trained)))
+        print(json_line(trained) if json else "\n".join(_describe(trained)))
 
 
 def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path | None) -> None:
@@ -107,7 +115,7 @@ def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path 
         )
 
 
-def describe(trained: "Trained") -> list[str]:
+def _describe(trained: "Trained") -> list[str]:
     """What a run gave, and what to type next."""
     outcome = trained.outcome
     best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step}" if outcome.best_loss else ""

@@ -38,35 +38,41 @@ class Output(Protocol):
     def isatty(self) -> bool: ...
 
 
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE search.beam=8",
+        help="Text, a sentence per line, plain or .gz; standard input without it. Settings of the search.",
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
+Nbest = Annotated[
+    int | None,
+    typer.Option(
+        "--nbest",
+        metavar="N",
+        min=1,
+        help="The N best of each line, as [bold]line ||| text ||| score[/bold]: lines are counted from 1, scores "
+        "are log-probabilities with the length normalisation. N is at most search.beam.",
+    ),
+]
+Scores = Annotated[
+    bool, typer.Option("--scores", help="Score and text of each line, with a tab between; null for a blank line.")
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities."),
+]
+
+
 def translate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE search.beam=8",
-            help="Text, a sentence per line, plain or .gz; standard input without it. Settings of the search.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")
-    ] = None,
-    nbest: Annotated[
-        int | None,
-        typer.Option(
-            "--nbest",
-            metavar="N",
-            min=1,
-            help="The N best of each line, as [bold]line ||| text ||| score[/bold]: lines are counted from 1, scores "
-            "are log-probabilities with the length normalisation. N is at most search.beam.",
-        ),
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Score and text of each line, with a tab between; null for a blank line.")
-    ] = False,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities."),
-    ] = False,
+    model: Model,
+    words: Words = None,
+    out: Out = None,
+    nbest: Nbest = None,
+    scores: Scores = False,
+    json: Json = False,
 ) -> None:
     """Translate text, line by line.
 
@@ -105,12 +111,12 @@ def _go(
     total: int | None,
 ) -> None:
     name = str(path) if path else "standard input"
-    done, is_known = 0, False
+    done, has_warned = 0, False
     with open_input(path) as source:
         for block in read_blocks(source, name, warn=lambda message: notice(listener, message)):
-            if not is_known and translator.unknown_rate(block) == 1:
+            if not has_warned and translator.unknown_rate(block) == 1:
                 notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
-                is_known = True
+                has_warned = True
 
             def tell(lines: int) -> None:
                 nonlocal done
