@@ -1,0 +1,54 @@
+"""Writes docs/config.md, the reference of all settings, from the descriptions that stand beside the fields.
+
+python docs/generate_reference.py
+
+A test compares the page with what this gives, so the page cannot fall behind.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from seqloom.core.config import describe_fields
+from seqloom.core.schema import FieldDoc
+from seqloom.recipes.config import RunConfig
+
+PAGE = Path(__file__).parent / "config.md"
+
+HEAD = """\
+# Settings
+
+<!-- Written by docs/generate_reference.py from the code. Change the descriptions there, then run it again. -->
+
+All settings of a run, with their defaults. They come from four places, the later ones winning: the defaults below,
+sizes chosen from the data (`seqloom train` says which, and why), a YAML file, and `path.to.field=value` on the command
+line. There is no other source. An unknown key is an error that names the nearest known one.
+
+A default here is what holds if nothing else says otherwise; `seqloom config` prints the same as a file to start from,
+and every run keeps its complete settings in `config.yaml`.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    fields = describe_fields(RunConfig)
+    sections = {field.path: field for field in fields if field.type.startswith("section")}
+    top = [field for field in fields if "." not in field.path and field.path not in sections]
+    parts = [HEAD, "## The run\n", *_table(top)]
+    below = (field for field in fields if "." in field.path)
+    for (name, kind), group in groupby(below, key=lambda field: (field.path.split(".")[0], field.kind)):
+        title = f"`{name}`, kind `{kind}`" if kind else f"`{name}`"
+        parts += [f"\n## {title}\n", f"{sections[name].description}\n", *_table(list(group))]
+    return "\n".join(parts) + "\n"
+
+
+def _table(fields: list[FieldDoc]) -> Iterator[str]:
+    yield "| setting | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for field in fields:
+        meaning = " ".join(field.description.split()).replace("|", "\\|")
+        yield f"| `{field.path}` | {field.type} | `{field.default}` | {meaning} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
