@@ -6,8 +6,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-CHUNK_ELEMENTS = 2**20
-"""Scores held at one time: small enough to stay in the processor's cache between the passes over them."""
+CHUNK_ELEMENTS = 2**22
+"""Scores held at one time: few enough to stay in the processor's largest cache between the passes over them, and
+enough that the products have rows to share out: with a quarter of them the loss takes a tenth longer."""
 
 
 def smoothed_cross_entropy(
