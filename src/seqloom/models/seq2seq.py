@@ -27,7 +27,7 @@ from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Memory, Owners, Score, owners_of
 from seqloom.nn.cells import GRUCell, LSTMCell
-from seqloom.nn.dropout import Dropout
+from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.masks import length_mask
@@ -83,7 +83,9 @@ class Seq2SeqConfig(Config):
             encoder, memory_width = self._encoder(tables.source)
             decoder = self._decoder(tables.target, memory_width)
             bridge = Bridge(memory_width, self.width, layers=self.decoder_layers, summary=self.summary)
-            return Seq2Seq(encoder, bridge, decoder=decoder, output=Output(tables.output, has_bias=True))
+            model = Seq2Seq(encoder, bridge, decoder=decoder, output=Output(tables.output, has_bias=True))
+        reseed(model, seed)
+        return model
 
     def _make_cell(self) -> MakeCell:
         return GRUCell if self.cell == "gru" else partial(LSTMCell, forget_bias=self.forget_bias)

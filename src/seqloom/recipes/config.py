@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
 from seqloom.models.seq2seq import Seq2SeqConfig
@@ -76,3 +76,12 @@ class RunConfig(Config):
     """How it is searched for translations."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
+
+    @model_validator(mode="after")
+    def _tables_fit(self) -> "RunConfig":
+        if self.model.tying == "all" and not self.text.shared:
+            raise ValueError(
+                "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
+                "model.tying=output"
+            )
+        return self

@@ -22,7 +22,7 @@ from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, languages_from, open_corpus
+from seqloom.data.corpus import Lines, hold_out, languages_from, open_corpus
 from seqloom.data.examples import Report, encode_corpus
 from seqloom.data.store import Store
 from seqloom.recipes.config import RunConfig
@@ -72,31 +72,28 @@ def choose_config(
     found = languages_from(paths)
     languages = (first.data.source or (found[0] if found else None), first.data.target or (found[1] if found else None))
     corpus = open_corpus(paths, encoding=first.data.encoding)
-    defaults = _defaults(corpus, languages, config=first, listener=listener)
-    data = {**defaults.get("data", {}), **named}
+    sizing = choose_sizes(facts_of(corpus, languages))
+    defaults = sizing.defaults
+    if first.training.start_from is not None:
+        defaults = {**defaults, **_inherited(first.training.start_from, sizing.defaults, listener=listener)}
+    data = {**defaults["data"], **named}
     for name, language in zip(("source", "target"), languages, strict=True):
         if language is not None:
             data[name] = language
     # What the command line names wins over the file, as any override does.
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
-    return resolve(RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides])
+    config = resolve(RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides])
+    listener(Event("sizing", {"reasons": sizing.reasons_in(config)}))
+    return config
 
 
-def _defaults(
-    corpus: ParallelCorpus, languages: tuple[str | None, str | None], *, config: RunConfig, listener: Listener
-) -> dict[str, Any]:
-    sizing = choose_sizes(facts_of(corpus, languages), is_cpu=config.device == "cpu")
-    listener(Event("sizing", {"reasons": list(sizing.reasons)}))
-    if config.training.start_from is None:
-        return sizing.defaults
-    # Another model's weights fit only its own text and model settings.
-    start = resolve(RunConfig, file=find_model(Path(config.training.start_from)) / "config.yaml")
+def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
+    """Another model's weights fit only its own text and model settings; what it knows needs a gentle rate."""
+    start = resolve(RunConfig, file=find_model(Path(start_from)) / "config.yaml")
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
-    training = {**sizing.defaults["training"], "learning_rate": start.training.learning_rate / 5, "warmup": 100}
-    notice(
-        listener, f"starting from {config.training.start_from}: text and model as there, a fifth of its learning rate"
-    )
-    return {**sizing.defaults, **inherited, "training": training}
+    rate = start.training.learning_rate / 5
+    notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
+    return {**inherited, "training": {**defaults["training"], "learning_rate": rate, "warmup": 100}}
 
 
 def open_corpora(config: RunConfig, *, listener: Listener) -> Corpora:
@@ -119,12 +116,17 @@ def open_corpora(config: RunConfig, *, listener: Listener) -> Corpora:
     return Corpora(rest, held, fingerprints)
 
 
-def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
-    """Make the run directory with all that does not change while it trains."""
+def require_new(run: Path) -> None:
+    """Refuse to begin a run where there is something already."""
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UsageError(
             f"{run} exists already; go on with it by: seqloom train --resume {run}, or choose another --out"
         )
+
+
+def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
+    """Make the run directory with all that does not change while it trains."""
+    require_new(run)
     corpora = open_corpora(config, listener=listener)
     run.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,8 +1,10 @@
 """Zero-config: sizes chosen from the data, each with its reason."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from seqloom.core.config import Config
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.text.languages import find_language
@@ -25,11 +27,30 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why some settings were chosen as they are."""
+
+    paths: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
 class Sizing:
-    """Defaults for the config, and a sentence for each choice."""
+    """Defaults for the config, what they follow from, and a reason for each choice."""
 
     defaults: dict[str, Any]
-    reasons: tuple[str, ...]
+    summary: str
+    reasons: tuple[Reason, ...]
+
+    def reasons_in(self, config: Config) -> list[str]:
+        """The choices that a config, a file or an override left as they are."""
+        settings = config.model_dump(mode="json")
+        chosen = [
+            reason.text
+            for reason in self.reasons
+            if all(_at(settings, path) == _at(self.defaults, path) for path in reason.paths)
+        ]
+        return [self.summary, *chosen] if chosen else []
 
 
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
@@ -47,7 +68,7 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
     )
 
 
-def choose_sizes(facts: DataFacts, *, is_cpu: bool) -> Sizing:
+def choose_sizes(facts: DataFacts) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data.
 
     The steps on this ladder were found on Multi30k (29,000 pairs) and the phrasebook; beyond a million pairs they
@@ -73,18 +94,6 @@ def choose_sizes(facts: DataFacts, *, is_cpu: bool) -> Sizing:
     steps_per_pass = max(1, round(tokens / tokens_per_batch))
     steps = _round(max(500, passes * steps_per_pass))
     every = max(50, min(1000, _round(steps / 40)))
-    reasons: tuple[str, ...] = (
-        f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:",
-        f"text: {vocabulary:,} joint subword pieces; more would be too rare to learn in this much text",
-        f"model: a Transformer of width {width}, {layers}+{layers} layers, {heads} heads; a larger one learns this "
-        "data by heart",
-        f"dropout {dropout:g}, label smoothing 0.1: {'little' if dropout >= 0.3 else 'enough'} data "
-        f"{'needs' if dropout >= 0.3 else 'allows'} {'strong' if dropout >= 0.3 else 'light'} regularisation",
-        f"batches of {tokens_per_batch:,} tokens, {steps:,} steps, about {passes} passes over the data; training ends "
-        "earlier when the dev loss has stood still for ten validations",
-        f"learning rate up to {rate:g} over {warmup:,} steps, then falling as 1/√step; the last ten checkpoints "
-        "are averaged",
-    )
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": tokens_per_batch},
         "text": {"kind": "bpe", "size": vocabulary, "shared": True},
@@ -109,9 +118,37 @@ def choose_sizes(facts: DataFacts, *, is_cpu: bool) -> Sizing:
             "log_every": max(10, every // 10),
         },
     }
-    if not is_cpu:
-        reasons = (*reasons, "a GPU is used as it is; larger batches (data.tokens_per_batch) will keep it busier")
-    return Sizing(defaults, reasons)
+    strength = ("little", "needs", "strong") if dropout >= 0.3 else ("enough", "allows", "light")
+    reasons = (
+        Reason(
+            ("text.size", "text.kind"),
+            f"{vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
+        ),
+        Reason(
+            ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
+            f"a Transformer of width {width}, {layers}+{layers} layers, {heads} heads: a larger one learns this data "
+            "by heart",
+        ),
+        Reason(
+            ("model.dropout_rate",),
+            f"dropout {dropout:g}: {strength[0]} data {strength[1]} {strength[2]} regularisation",
+        ),
+        Reason(("data.tokens_per_batch",), f"batches of {tokens_per_batch:,} tokens"),
+        Reason(("training.steps",), f"{steps:,} steps: about {passes} passes over the data"),
+        Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations"),
+        Reason(
+            ("training.learning_rate", "training.warmup"),
+            f"a learning rate up to {rate:g} over {defaults['training']['warmup']:,} steps, then falling as 1/√step",
+        ),
+        Reason(("training.average",), "the mean of the last ten checkpoints as the model"),
+    )
+    summary = f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:"
+    return Sizing(defaults, summary, reasons)
+
+
+def _at(settings: Mapping[str, Any], path: str) -> Any:
+    section, name = path.split(".")
+    return settings[section].get(name)
 
 
 def _is_unspaced(code: str | None) -> bool:

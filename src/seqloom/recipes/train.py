@@ -1,5 +1,6 @@
 """Train: two text files in, a run directory with a model of measured quality out."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ from seqloom.recipes.prepare import (
     open_corpora,
     open_prepared,
     open_run,
+    require_new,
 )
 from seqloom.recipes.translate import Translator
 from seqloom.tasks.translation import DevSet, TranslationTask
@@ -76,6 +78,8 @@ def train(
     Under torchrun, ranks other than the first return None.
     """
     run = Path(out)
+    if _is_first():
+        require_new(run)
     chosen = choose_config(Path(config) if config else None, overrides, train=train, dev=dev, listener=listener)
     with join(require_device(chosen.device)) as world:
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
@@ -135,6 +139,11 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
 def _weights_folder(folder: Path) -> Path:
     """A model directory, a run's model, or a checkpoint."""
     return folder if (folder / "model.safetensors").is_file() else find_model(folder)
+
+
+def _is_first() -> bool:
+    """Whether this process is the first of torchrun's, or alone."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _go(

@@ -1,6 +1,6 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -94,13 +94,6 @@ class Translator:
         while some := list(islice(remaining, AT_ONCE)):
             results += self._search_some(some, settings, attention=attention, progress=progress)
         return results
-
-    def stream(self, lines: Iterable[str], *, search: SearchConfig | None = None) -> Iterator[list[Translation]]:
-        """The same for lines that come one after another, in bounded memory."""
-        settings = search or self.config.search
-        remaining = iter(lines)
-        while some := list(islice(remaining, AT_ONCE)):
-            yield from self._search_some(some, settings, attention=False, progress=lambda _lines: None)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank."""
