@@ -1,0 +1,348 @@
+"""The documentation does what it says: commands run, files and tests that it names exist, references are current.
+
+Every line of every fenced `sh` block is carried out, page by page, in a folder that holds the files which the pages
+speak of. Two things are not as on a user's machine, and they are both here: the files are small (`_write_corpus`), and
+training is short and its model tiny (`TINY`). `make`, `pip` and scripts are not started; their targets and files must
+exist. `torchrun` takes long to start, so its lines are run by a test marked slow.
+
+Each `seqloom` runs in a process of its own, forked from one that has everything imported (`_serve`): importing torch
+thirty times would take longer than all the rest.
+"""
+
+import gzip
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seqloom.recipes.sizing import DataFacts, choose_sizes
+
+HOUSE = Path(__file__).parent.parent
+PAGES = [HOUSE / "README.md", HOUSE / "CONTRIBUTING.md", *sorted((HOUSE / "docs").rglob("*.md"))]
+MAP = HOUSE / "docs" / "map.md"
+
+TINY = [
+    *("model.width=16", "model.encoder_layers=1", "model.decoder_layers=1", "text.size=60"),
+    *("training.steps=3", "training.save_every=1", "training.validate_every=2", "training.average=2"),
+    *("task.dev_lines=2", "evaluation.resamples=40"),
+]
+"""What is added to the end of every `seqloom train`, where it wins over what the page says."""
+MORE = ["training.steps=5"]
+"""The same for `seqloom train --resume`."""
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_FOLDERS = "src|tests|docs|examples|benchmarks"
+_PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]+)(?:::(\w+))?`")
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return [body for name, body in _FENCE.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def _commands(page: Path) -> list[str]:
+    """The lines of the `sh` blocks, continued ones joined, comments left out."""
+    text = "\n".join(_blocks(page, "sh")).replace("\\\n", " ")
+    return [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")]
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def _write_corpus(folder: Path) -> None:
+    """All files that the pages speak of: a few dozen pairs, plain, compressed and as a table."""
+    subjects = [("der Hund", "the dog"), ("die Katze", "the cat"), ("ein Mann", "a man"), ("eine Frau", "a woman")]
+    verbs = [("schläft", "sleeps"), ("geht", "walks"), ("lacht", "laughs"), ("liest", "reads")]
+    pairs = [(f"{s[0]} {v[0]} {n}.", f"{s[1]} {v[1]} {n}.") for n in (1, 2, 3) for s in subjects for v in verbs]
+    german, english = ("".join(f"{pair[side]}\n" for pair in pairs) for side in (0, 1))
+    for name, lines in (("corpus", None), ("domain", None), ("dev", 4), ("test", 4), ("news", 4)):
+        for language, text in (("de", german), ("en", english)):
+            kept = "".join(text.splitlines(keepends=True)[:lines])
+            (folder / f"{name}.{language}").write_text(kept, encoding="utf-8")
+    (folder / "corpus.de-en.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    captions = folder / "data" / "multi30k"
+    captions.mkdir(parents=True)
+    for language, text in (("de", german), ("en", english)):
+        for path in (folder / "corpus", *(captions / name for name in ("train", "val", "test_2016_flickr"))):
+            path.with_name(f"{path.name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("examples", "benchmarks"):
+        (folder / name).symlink_to(HOUSE / name)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The console program, each call in a process of its own."""
+
+    server: "subprocess.Popen[str]"
+
+    def __call__(self, words: list[str], text: str = "", *, code: str = "") -> str:
+        """Carry out a command (or a Python program) in the working directory, with this standard input; its output."""
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        folder = Path.cwd()
+        files = {name: str(folder / f".{name}") for name in ("stdin", "stdout", "stderr")}
+        Path(files["stdin"]).write_text(text, encoding="utf-8")
+        self.server.stdin.write(json.dumps({"words": words, "code": code, "folder": str(folder), **files}) + "\n")
+        self.server.stdin.flush()
+        status = int(self.server.stdout.readline())
+        error = Path(files["stderr"]).read_text(encoding="utf-8")
+        assert status == 0, f"{code or shlex.join(['seqloom', *words])} ended with {status}: {error}"
+        return Path(files["stdout"]).read_text(encoding="utf-8")
+
+
+def _serve() -> None:
+    """Read calls from standard input, a line each; carry each out in a forked process; answer with its exit status."""
+    import torch
+    from matplotlib.figure import Figure
+
+    import seqloom.recipes.demo  # noqa: F401  (with it come all recipes)
+
+    # Both bring in a great deal more the first time they are used.
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+    Figure().savefig(io.BytesIO())
+    for line in sys.stdin:
+        call = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _answer(call)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _answer(call: dict[str, str]) -> None:
+    """Carry out one call with its own standard streams, and end."""
+    from seqloom.cli.main import run
+
+    os.chdir(call["folder"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY
+        os.dup2(os.open(call[name], flags), number)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  (the old one has read ahead)
+    sys.argv = ["seqloom", *call["words"]]
+    status = 0
+    try:
+        exec(compile(call["code"], "documentation", "exec"), {}) if call["code"] else run()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)  # tidying up all that was imported takes longer than most commands
+
+
+@pytest.fixture(scope="session")
+def seqloom() -> Iterator[Program]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as server:  # type: ignore[call-overload]
+        yield Program(server)
+        server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory, seqloom: Program) -> Path:
+    """A folder with the files, and the runs that pages speak of as trained before."""
+    folder = tmp_path_factory.mktemp("docs")
+    _write_corpus(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("first", "second"):
+            words = f"train --train corpus.de --train corpus.en --dev dev.de,dev.en --out runs/{name}".split()
+            seqloom([*words, *TINY])
+    return folder
+
+
+@pytest.fixture
+def desk(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> Path:
+    """A copy of the workplace for one page, without the runs that the page makes itself."""
+    folder = tmp_path / "desk"
+    shutil.copytree(workplace, folder, symlinks=True)
+    for made in re.findall(r"--out (runs/\S+)", "\n".join(_commands(page))):
+        shutil.rmtree(folder / made, ignore_errors=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SEQLOOM_DATA", str(folder / "data"))
+    return folder
+
+
+def _pipelines(line: str) -> Iterator[tuple[list[list[str]], Path | None]]:
+    """The commands of a line that pass text to one another, and the file it goes to at the end."""
+    lexer = shlex.shlex(os.path.expandvars(line), posix=True, punctuation_chars="|>&;")
+    lexer.whitespace_split = True
+    commands: list[list[str]] = [[]]
+    out: Path | None = None
+    words = iter(lexer)
+    for word in words:
+        if word == "|":
+            commands.append([])
+        elif word == ">":
+            out = Path(next(words))
+        elif set(word) <= set("|>&;"):
+            raise AssertionError(f"{word} in a command of the documentation: teach this test to read it")
+        else:
+            commands[-1] += sorted(map(str, Path().glob(word))) if "*" in word else [word]
+    yield commands, out
+
+
+def _run(words: list[str], text: str, seqloom: Program) -> str:
+    """Carry out one command with this standard input; its standard output."""
+    match words:
+        case ["echo", *said]:
+            return " ".join(said) + "\n"
+        case ["make", *targets]:
+            known = re.findall(r"^([a-z-]+):", (HOUSE / "Makefile").read_text(), re.MULTILINE)
+            assert not {target for target in targets if "=" not in target} - set(known), words
+        case ["pip", "install", *_] | ["torchrun", *_]:
+            pass
+        case ["python", script, *_]:
+            assert (HOUSE / script).is_file(), words
+        case ["seqloom", "train", *rest]:
+            return seqloom([*words[1:], *(MORE if "--resume" in rest else TINY)], text)
+        case ["seqloom", *rest]:
+            return seqloom(rest, text)
+        case _:
+            raise AssertionError(f"{words[0]} in the documentation: teach this test what to do with it")
+    return ""
+
+
+# Pages about a model show fragments of Python rather than programs.
+WITH_COMMANDS = [
+    page for page in PAGES if page.parent.name != "models" and (_commands(page) or _blocks(page, "python"))
+]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.relative_to(HOUSE).as_posix())
+def test_every_command_of_a_page_runs(page: Path, desk: Path, seqloom: Program) -> None:
+    for line in _commands(page):
+        for commands, out in _pipelines(line):
+            text = ""
+            for words in commands:
+                text = _run(words, text, seqloom)
+            if out is not None:
+                out.write_text(text, encoding="utf-8")
+    for code in _blocks(page, "python"):
+        assert seqloom([], code=code), "a program of the documentation shows something"
+    for code in _blocks(page, "yaml"):
+        (desk / "block.yaml").write_text(code, encoding="utf-8")
+        assert "training:" in seqloom(["config", "block.yaml"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [HOUSE / "README.md", HOUSE / "docs" / "distributed.md"], ids=lambda page: page.stem)
+def test_torchrun_commands_of_a_page_run(page: Path, desk: Path) -> None:
+    lines = [line for line in _commands(page) if line.startswith("torchrun")]
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        more = MORE if "--resume" in words else TINY
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": programs, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([*words, *more], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Model  runs/" in done.stdout
+
+
+def test_the_reader_of_commands_notices_what_it_cannot_read() -> None:
+    with pytest.raises(AssertionError, match="teach this test"):
+        list(_pipelines("seqloom info a && seqloom info b"))
+    assert list(_pipelines("echo 'a b' | seqloom translate m > out.en")) == [
+        ([["echo", "a b"], ["seqloom", "translate", "m"]], Path("out.en"))
+    ]
+
+
+# --- what pages name -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOUSE).as_posix())
+def test_links_and_named_files_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in _LINK.findall(text) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link).exists()]
+    pictures = HOUSE / "docs" / "pictures"
+    if not pictures.exists():
+        missing = [link for link in missing if not (page.parent / link).is_relative_to(pictures)]
+    missing += [name for name, _ in _PATH.findall(text) if not (HOUSE / name).exists()]
+    assert not missing
+
+
+def test_every_row_of_the_map_names_code_and_a_test_that_exist() -> None:
+    rows = [line for line in MAP.read_text(encoding="utf-8").splitlines() if line.startswith("| #")]
+    assert len(rows) >= 38
+    for row in rows:
+        named = _PATH.findall(row)
+        assert any(name.startswith("src/") for name, _ in named), row
+        tests = [(name, test) for name, test in named if name.startswith("tests/")]
+        assert tests, row
+        for name, test in tests:
+            assert test, f"name the test, not only its file: {row}"
+            source = (HOUSE / name).read_text(encoding="utf-8")
+            assert re.search(rf"^ *def {test}\(", source, re.MULTILINE), f"{name} has no {test}"
+
+
+def test_the_rows_out_of_scope_are_named() -> None:
+    text = MAP.read_text(encoding="utf-8")
+    assert all(re.search(rf"^- Row {row}\b.*out of scope", text, re.MULTILINE) for row in (12, 108, 119))
+
+
+def test_every_page_is_in_the_navigation_and_the_other_way_round() -> None:
+    nav = yaml.safe_load((HOUSE / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    pages = {page.relative_to(HOUSE / "docs").as_posix() for page in (HOUSE / "docs").rglob("*.md")}
+    assert set(_leaves(nav)) == pages
+
+
+def _leaves(nav: object) -> Iterator[str]:
+    match nav:
+        case str():
+            yield nav
+        case list():
+            for part in nav:
+                yield from _leaves(part)
+        case dict():
+            for part in nav.values():
+                yield from _leaves(part)
+
+
+def test_the_reference_of_settings_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("generate_reference", HOUSE / "docs" / "generate_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = (HOUSE / "docs" / "config.md").read_text(encoding="utf-8")
+    assert module.render() == written, "run: python docs/generate_reference.py"
+
+
+def test_the_ladder_of_sizes_is_that_of_the_code() -> None:
+    page = (HOUSE / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (more|[\d,]+) \| ([\d,]+) \| (\d+) \| (\d)\+\4 \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE
+    )
+    assert len(rows) == 6
+    for pairs, pieces, width, layers, dropout, rate in rows:
+        count = 10_000_000 if pairs == "more" else int(pairs.replace(",", ""))
+        facts = DataFacts(count, source_characters=60.0, target_characters=60.0, are_unspaced=False)
+        chosen = choose_sizes(facts).defaults
+        assert chosen["text"]["size"] == int(pieces.replace(",", ""))
+        assert (chosen["model"]["width"], chosen["model"]["encoder_layers"]) == (int(width), int(layers))
+        assert chosen["model"]["dropout_rate"] == float(dropout)
+        assert chosen["training"]["learning_rate"] == float(rate)
+
+
+if __name__ == "__main__":
+    _serve()
