@@ -13,8 +13,9 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data import examples
 from seqloom.data.corpus import Line, languages_from, open_corpus
-from seqloom.data.examples import encode_corpus, is_blank
+from seqloom.data.examples import encode_corpus
 from seqloom.data.store import Store
+from seqloom.text.normalise import is_blank
 
 Write = Callable[..., list[Path]]
 

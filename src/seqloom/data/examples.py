@@ -1,6 +1,5 @@
 """From lines to examples: encode a corpus into a store, and report what was kept and what was dropped."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +9,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.corpus import Line, Lines
 from seqloom.data.store import StoreWriter
+from seqloom.text.normalise import is_blank
 
 Encode = Callable[[list[str]], list[list[int]]]
 """Sentences to ids, without begin and end symbols."""
@@ -21,9 +21,6 @@ CHUNK = 4096
 
 SHOWN = 5
 """Line numbers kept for each reason to drop a pair."""
-
-# White space, soft hyphens, and what has no width: joiners, direction marks, byte-order marks.
-_INVISIBLE = re.compile(r"[\s\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]*")
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,6 @@ class Report:
             for reason, dropped in reasons
             if dropped.count
         ]
-
-
-def is_blank(text: str) -> bool:
-    """Whether a line holds nothing to see: white space and characters without width."""
-    return _INVISIBLE.fullmatch(text) is not None
 
 
 def encode_corpus(

@@ -1,5 +1,6 @@
 """Zero-config: sizes chosen from the data, each with its reason."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,48 +69,59 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
     )
 
 
-def choose_sizes(facts: DataFacts) -> Sizing:
-    """Model, vocabulary, batches and schedule for this much data.
+@dataclass(frozen=True)
+class Rung:
+    """What suits up to so many pairs."""
 
-    The steps on this ladder were found on Multi30k (29,000 pairs) and the phrasebook; beyond a million pairs they
-    follow the sizes that published systems use.
-    """
-    # pairs up to → vocabulary, width, inner, layers, heads, dropout, peak rate, warm-up, passes over the data
-    ladder = [
-        (2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 120),
-        (10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 80),
-        (100_000, 8_000, 128, 256, 4, 4, 0.3, 4e-3, 1_000, 60),
-        (500_000, 12_000, 256, 1024, 4, 4, 0.2, 2e-3, 2_000, 30),
-        (2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 1e-3, 4_000, 15),
-        (10**18, 32_000, 512, 2048, 6, 8, 0.1, 7e-4, 4_000, 5),
-    ]
-    row = next(row for row in ladder if facts.pairs <= row[0])
-    _, vocabulary, width, inner, layers, heads, dropout, rate, warmup, passes = row
-    tokens_per_batch = 4096 if facts.pairs <= 500_000 else 8192
-    if facts.pairs < 2_000:
-        tokens_per_batch = 1024
+    pairs: int
+    vocabulary: int
+    width: int
+    feed_forward: int
+    layers: int
+    heads: int
+    dropout_rate: float
+    learning_rate: float
+    warmup: int
+    passes: int
+    """Times the data is gone through."""
+    tokens_per_batch: int = 4096
+
+
+LADDER = (
+    Rung(2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 120, tokens_per_batch=1024),
+    Rung(10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 80),
+    Rung(100_000, 8_000, 128, 256, 4, 4, 0.3, 4e-3, 1_000, 60),
+    Rung(500_000, 12_000, 256, 1024, 4, 4, 0.2, 2e-3, 2_000, 30),
+    Rung(2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 1e-3, 4_000, 15, tokens_per_batch=8192),
+    Rung(sys.maxsize, 32_000, 512, 2048, 6, 8, 0.1, 7e-4, 4_000, 5, tokens_per_batch=8192),
+)
+"""Sizes that published systems use for so much data, from captions (29,000 pairs) to newspapers (millions)."""
+
+
+def choose_sizes(facts: DataFacts) -> Sizing:
+    """Model, vocabulary, batches and schedule for this much data."""
+    rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     # A subword is about four letters; Chinese and its like have more to say in one.
     per_token = 2.0 if facts.are_unspaced else 4.0
     tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
-    steps_per_pass = max(1, round(tokens / tokens_per_batch))
-    steps = _round(max(500, passes * steps_per_pass))
+    steps = _round(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(50, min(1000, _round(steps / 40)))
     defaults: dict[str, Any] = {
-        "data": {"tokens_per_batch": tokens_per_batch},
-        "text": {"kind": "bpe", "size": vocabulary, "shared": True},
+        "data": {"tokens_per_batch": rung.tokens_per_batch},
+        "text": {"kind": "bpe", "size": rung.vocabulary, "shared": True},
         "model": {
             "kind": "transformer",
-            "width": width,
-            "feed_forward": inner,
-            "encoder_layers": layers,
-            "decoder_layers": layers,
-            "heads": heads,
-            "dropout_rate": dropout,
+            "width": rung.width,
+            "feed_forward": rung.feed_forward,
+            "encoder_layers": rung.layers,
+            "decoder_layers": rung.layers,
+            "heads": rung.heads,
+            "dropout_rate": rung.dropout_rate,
         },
         "training": {
             "steps": steps,
-            "learning_rate": rate,
-            "warmup": min(warmup, steps // 4),
+            "learning_rate": rung.learning_rate,
+            "warmup": min(rung.warmup, steps // 4),
             "clip_norm": 1.0,
             "validate_every": every,
             "save_every": every,
@@ -118,32 +130,34 @@ def choose_sizes(facts: DataFacts) -> Sizing:
             "log_every": max(10, every // 10),
         },
     }
-    strength = ("little", "needs", "strong") if dropout >= 0.3 else ("enough", "allows", "light")
-    reasons = (
+    summary = f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:"
+    return Sizing(defaults, summary, _reasons(rung, steps=steps, warmup=defaults["training"]["warmup"]))
+
+
+def _reasons(rung: Rung, *, steps: int, warmup: int) -> tuple[Reason, ...]:
+    amount, asks, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
+    return (
         Reason(
             ("text.size", "text.kind"),
-            f"{vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
+            f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
         ),
         Reason(
             ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
-            f"a Transformer of width {width}, {layers}+{layers} layers, {heads} heads: a larger one learns this data "
-            "by heart",
+            f"a Transformer of width {rung.width}, {rung.layers}+{rung.layers} layers, {rung.heads} heads: a larger "
+            "one learns this data by heart",
         ),
         Reason(
-            ("model.dropout_rate",),
-            f"dropout {dropout:g}: {strength[0]} data {strength[1]} {strength[2]} regularisation",
+            ("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} data {asks} {strength} regularisation"
         ),
-        Reason(("data.tokens_per_batch",), f"batches of {tokens_per_batch:,} tokens"),
-        Reason(("training.steps",), f"{steps:,} steps: about {passes} passes over the data"),
+        Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
+        Reason(("training.steps",), f"{steps:,} steps: about {rung.passes} passes over the data"),
         Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations"),
         Reason(
             ("training.learning_rate", "training.warmup"),
-            f"a learning rate up to {rate:g} over {defaults['training']['warmup']:,} steps, then falling as 1/√step",
+            f"a learning rate up to {rung.learning_rate:g} over {warmup:,} steps, then falling as 1/√step",
         ),
         Reason(("training.average",), "the mean of the last ten checkpoints as the model"),
     )
-    summary = f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:"
-    return Sizing(defaults, summary, reasons)
 
 
 def _at(settings: Mapping[str, Any], path: str) -> Any:
@@ -160,6 +174,6 @@ def _is_unspaced(code: str | None) -> bool:
         return False
 
 
-def _round(number: float | int) -> int:
+def _round(number: float) -> int:
     """To two digits that count: 12,345 becomes 12,000."""
     return int(float(f"{number:.1e}"))
