@@ -81,3 +81,18 @@ def test_one_model_has_no_average(tiny: Tiny, tmp_path: Path) -> None:
     called = call("average", tiny.run, "--out", tmp_path / "x")
     assert called.code == 2
     assert "at least two" in called.err
+
+
+def test_look_attention_draws_a_map_and_prints_the_translation(tiny: Tiny, tmp_path: Path) -> None:
+    picture = tmp_path / "map.svg"
+    (record,) = call("look", "attention", tiny.run, "The dog sleeps.", "--out", picture, "--json").records
+    assert picture.read_bytes().startswith(b"<?xml")
+    assert len(record["weights"]) == len(record["target"])
+    assert all(len(row) == len(record["source"]) for row in record["weights"])
+
+
+def test_look_attention_refuses_blank_sentences_and_odd_pictures(tiny: Tiny, tmp_path: Path) -> None:
+    blank = call("look", "attention", tiny.run, "  ", "--out", tmp_path / "map.png")
+    assert (blank.code, "the sentence is blank" in blank.err) == (3, True)
+    odd = call("look", "attention", tiny.run, "The dog sleeps.", "--out", tmp_path / "map.doc")
+    assert (odd.code, "neither .png nor .svg" in odd.err) == (2, True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli import average, config, demo, evaluate, info, score, train, translate
+from seqloom.cli import average, config, demo, evaluate, info, look, score, train, translate
 from seqloom.cli.failures import report
 from seqloom.cli.output import use_utf8
 from seqloom.version import __version__
@@ -29,6 +29,7 @@ app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
 app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
+app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 
 
 def _show_version(is_asked: bool) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END, RESERVED
 from seqloom.inspection.plots import plot_attention
 from seqloom.recipes.translate import Translator
@@ -39,6 +39,8 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
 
 def draw_attention(translator: Translator, line: str, picture: Path) -> AttentionMap:
     """The same as a picture, PNG or SVG by its ending."""
+    if picture.suffix not in (".png", ".svg"):
+        raise UsageError(f"{picture} is neither .png nor .svg; name the picture with one of these endings")
     found = attention_of(translator, line)
     plot_attention(found.weights, picture, source=found.source, target=found.target, title=found.text)
     return found
