@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 
 from seqloom.core.events import Event, read_events
+
+OTHER_SCRIPTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Arial Unicode MS", "PingFang SC", "Microsoft YaHei")
+"""Fonts with Chinese characters, by their names on several systems."""
 
 INK, QUIET, FIRST, SECOND = "#222222", "#8a8a8a", "#1f6f8b", "#d1495b"
 
@@ -20,23 +24,26 @@ def plot_learning_curve(events: Path, picture: Path) -> None:
     checks = _latest(event for event in history if event.kind == "validation")
     figure = Figure(figsize=(7.2, 4.0), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot([e["step"] for e in steps], [e["loss"] for e in steps], color=QUIET, linewidth=1, label="training loss")
+    lines = axes.plot([e["step"] for e in steps], [e["loss"] for e in steps], color=QUIET, linewidth=1)
+    labels = ["training loss, with dropout and smoothing"]
     if checks:
-        x = [event["step"] for event in checks]
-        axes.plot(x, [e["loss"] for e in checks], color=FIRST, marker="o", markersize=3, label="dev loss")
-        scored = [event for event in checks if event.values.get("bleu") is not None]
-        if scored:
-            right = axes.twinx()
-            right.plot([e["step"] for e in scored], [e["bleu"] for e in scored], color=SECOND, marker="s", markersize=3)
-            right.set_ylabel("dev BLEU, greedy", color=SECOND)
-            right.tick_params(axis="y", colors=SECOND)
-            right.set_ylim(bottom=0)
-            right.spines["top"].set_visible(False)
+        lines += axes.plot([e["step"] for e in checks], [e["loss"] for e in checks], color=FIRST, marker="o", ms=3)
+        labels.append("dev loss")
+    scored = [event for event in checks if event.values.get("bleu") is not None]
+    if scored:
+        right = axes.twinx()
+        lines += right.plot([e["step"] for e in scored], [e["bleu"] for e in scored], color=SECOND, marker="s", ms=3)
+        labels.append("dev BLEU, greedy")
+        right.set_ylabel("BLEU", color=SECOND)
+        right.tick_params(axis="y", colors=SECOND)
+        right.set_ylim(bottom=0)
+        right.spines["top"].set_visible(False)
     axes.set_xlabel("step")
     axes.set_ylabel("loss per target token (nats)", color=INK)
+    axes.set_ylim(bottom=0)
     axes.spines["top"].set_visible(False)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
-    axes.legend(frameon=False, loc="upper center")
+    figure.legend(lines, labels, frameon=False, loc="outside upper center", ncols=3, fontsize=9)
     figure.savefig(picture, dpi=144)
 
 
@@ -53,15 +60,22 @@ def plot_attention(
     figure = Figure(figsize=(1.6 + 0.46 * columns, 1.4 + 0.36 * rows), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(rows), target)
+    fonts = _fonts()
+    axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor", family=fonts)
+    axes.set_yticks(range(rows), target, family=fonts)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
     if title:
-        axes.set_title(title, fontsize=10, color=INK)
+        axes.set_title(title, fontsize=10, color=INK, family=fonts)
     figure.savefig(picture, dpi=144)
+
+
+def _fonts() -> list[str]:
+    """The usual font, then whichever font for other scripts this machine has."""
+    known = {font.name for font in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in OTHER_SCRIPTS if name in known)]
 
 
 def _latest(events: Any) -> list[Event]:
