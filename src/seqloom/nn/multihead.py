@@ -20,6 +20,9 @@ from seqloom.nn.masks import future
 from seqloom.nn.packing import Packing, join_heads, split_heads
 from seqloom.nn.probe import Probe
 
+GENTLE = 1 / math.sqrt(2)
+"""Gain of the first queries, keys and values: scores begin so small that every position is looked at."""
+
 SHORT = 96
 """Keys up to which two batched products beat the fused kernel on a processor: its set-up costs more than it saves."""
 
@@ -93,7 +96,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width) if has_output else nn.Identity()
         self.relative = relative
         self.weights = Probe()
-        xavier_uniform(self.qkv.weight, parts=3)
+        xavier_uniform(self.qkv.weight, gain=GENTLE, parts=3)
         nn.init.zeros_(self.qkv.bias)
         reset_output(self.output)
 
@@ -146,8 +149,8 @@ class CrossAttention(nn.Module):
         self.memory = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width) if has_output else nn.Identity()
         self.weights = Probe()
-        xavier_uniform(self.query.weight)
-        xavier_uniform(self.memory.weight, parts=2)
+        xavier_uniform(self.query.weight, gain=GENTLE)
+        xavier_uniform(self.memory.weight, gain=GENTLE, parts=2)
         nn.init.zeros_(self.query.bias)
         nn.init.zeros_(self.memory.bias)
         reset_output(self.output)
