@@ -1,4 +1,4 @@
-"""Seqloom: train, compare, explain and serve sequence models.
+"""Seqloom: train, measure, compare and look into sequence models.
 
 from seqloom import Translator
 translator = Translator.load("run/model")
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from seqloom.recipes.translate import Translator
 
 __all__ = ["Translator", "__version__", "load", "train"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -56,11 +56,11 @@ def _text(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode("utf-8")
 
 
-def start(*words: object, locale: str = "C.UTF-8") -> subprocess.Popen[bytes]:
+def start(*words: object, locale: str = "C.UTF-8", stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """Start the program as a process of its own."""
     code = "from seqloom.cli.main import run; run()"
     pipe = subprocess.PIPE
     environment = {**os.environ, "LC_ALL": locale, "LANG": locale, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONUTF8", None)
     command = [sys.executable, "-c", code, *(str(word) for word in words)]
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    return subprocess.Popen(command, stdin=pipe, stdout=stdout, stderr=pipe, env=environment)

@@ -77,10 +77,11 @@ def test_the_average_of_a_model_with_itself_translates_alike(tiny: Tiny, tmp_pat
     assert f"{out} exists already" in again.err
 
 
-def test_one_model_has_no_average(tiny: Tiny, tmp_path: Path) -> None:
-    called = call("average", tiny.run, "--out", tmp_path / "x")
-    assert called.code == 2
-    assert "at least two" in called.err
+def test_one_checkpoint_becomes_a_model_by_itself(tiny: Tiny, tmp_path: Path) -> None:
+    (checkpoint, *_) = sorted((tiny.run / "checkpoints").glob("step-*"))
+    called = call("average", checkpoint, "--out", tmp_path / "x")
+    assert called.code == 0
+    assert call("info", tmp_path / "x").code == 0
 
 
 def test_look_attention_draws_a_map_and_prints_the_translation(tiny: Tiny, tmp_path: Path) -> None:

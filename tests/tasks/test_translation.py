@@ -11,7 +11,9 @@ from seqloom.data.batches import collate
 from seqloom.data.store import Store, StoreWriter
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.translation import TranslationConfig, TranslationTask, batches_by_length, pair_loss
+from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask, batches_by_length, pair_loss
+from seqloom.text.tokenizer import TextConfig
+from seqloom.text.training import train_tokenizer
 
 SYMBOLS = 12
 
@@ -35,7 +37,9 @@ def model() -> torch.nn.Module:
 def task_of(store: Store, tokens: int = 40) -> TranslationTask:
     return TranslationTask(
         store,
-        None,
+        DevSet(
+            store, ["x"] * len(store), train_tokenizer(["a", "bcdefghijk"], TextConfig(kind="char", size=SYMBOLS)), "de"
+        ),
         config=TranslationConfig(),
         tokens_per_batch=tokens,
         seed=1,
@@ -69,3 +73,12 @@ def test_a_batch_says_which_lines_it_holds(store: Store) -> None:
     task = task_of(store)
     batch = task.batch(0, 0)
     assert task.describe(batch).startswith(f"{len(batch.lines)} pairs, lines {batch.lines[0]}")
+
+
+def test_the_dev_loss_is_the_mean_over_all_held_out_tokens(store: Store, model: torch.nn.Module) -> None:
+    task = task_of(store)
+    whole = pair_loss(model, collate(store, np.arange(len(store))), smoothing=0.0)
+    assert task.dev_loss(model) == pytest.approx(float(whole.total.detach()) / whole.count, abs=1e-9)
+    figures = TranslationTask.validate(task, model.eval())
+    assert figures["perplexity"] == pytest.approx(np.exp(figures["loss"]))
+    assert 0 <= figures["bleu"] <= 100

@@ -1,5 +1,6 @@
 """What the words of a command line mean: a config file, settings `path=value`, or files."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,8 +68,12 @@ def require_new_file(out: Path | None, *, inputs: Sequence[Path]) -> None:
         return
     if out.is_dir():
         raise UsageError(f"{out} is a folder; --out names a file")
-    if not out.parent.is_dir():
-        raise UsageError(f"{out} cannot be written: there is no folder {out.parent}")
+    # A link is followed to the file that it names, which need not be there yet.
+    place = Path(os.path.realpath(out)) if out.is_symlink() else out
+    if place.is_symlink():
+        raise UsageError(f"{out} is a symbolic link that leads back to itself; name another file with --out")
+    if not place.parent.is_dir():
+        raise UsageError(f"{out} cannot be written: there is no folder {place.parent}")
     for path in inputs:
         if path.exists() and out.exists() and path.samefile(out):
             raise UsageError(f"{out} is the input as well; name another file with --out")

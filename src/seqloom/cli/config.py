@@ -20,6 +20,12 @@ EXAMPLES = examples(
 )
 
 
+HEADER = """\
+# Every setting, with its meaning. What a file names is not chosen from the size of the data any more:
+# keep the lines you want to fix and delete the rest.
+"""
+
+
 def config(
     words: Annotated[
         list[str] | None,
@@ -49,7 +55,8 @@ def config(
         print(json_line(docs) if json else "\n".join(_describe(doc) for doc in docs))
         return
     resolved = resolve(RunConfig, file=_config_of(run) if run is not None else file, overrides=overrides)
-    print(json_line(resolved.model_dump(mode="json")) if json else to_yaml(resolved, comments=True).rstrip("\n"))
+    text = json_line(resolved.model_dump(mode="json")) if json else HEADER + to_yaml(resolved, comments=True)
+    print(text.rstrip("\n"))
 
 
 def _config_of(run: Path) -> Path:

@@ -4,10 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from seqloom.cli.output import clean, duration
+from seqloom.cli.output import clean, duration, let_go_of
 from seqloom.core.events import Event, Listener, ignore, to_json
 
 PAUSE = 10.0
@@ -23,17 +23,32 @@ def show_events(*, as_json: bool, has_progress: bool = True) -> Iterator[Listene
     if os.environ.get("RANK", "0") != "0":
         yield ignore
     elif as_json:
-        yield write_json
+        yield Surviving(write_json)
     elif not has_progress:
-        yield Lines(shows_progress=False)
+        yield Surviving(Lines(shows_progress=False))
     elif not _is_lively():
-        yield Lines()
+        yield Surviving(Lines())
     else:
         shown = Bars()
         try:
-            yield shown
+            yield Surviving(shown)
         finally:
-            shown.stop()
+            with suppress(OSError):
+                shown.stop()
+
+
+class Surviving:
+    """A listener that falls silent when nobody reads stderr any more, or it cannot be written; the work goes on."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __call__(self, event: Event) -> None:
+        try:
+            self._listener(event)
+        except OSError:
+            self._listener = ignore
+            let_go_of(sys.stderr)
 
 
 def _is_lively() -> bool:
@@ -72,7 +87,7 @@ class Lines:
         tenth = 10 * done // everything if everything else 0
         is_due = self._clock() - self._last >= PAUSE
         # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
-        if self._shows_progress and (is_due or (is_step and tenth > self._tenth)):
+        if self._shows_progress and done and (is_due or (is_step and tenth > self._tenth)):
             self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
         self._tenth = max(tenth, self._tenth) if is_step else self._tenth
 
@@ -114,6 +129,7 @@ class Bars:
                 self._show("steps", description=title, total=self._steps, completed=event["step"], note=note)
             case "model":
                 self._steps = event.values.get("steps")  # type: ignore[assignment]
+                self._show("steps", description="first steps", total=self._steps, completed=0, note="")
         if event.kind != "phase":
             for line in sentences(event):
                 self._console.print(clean(line), markup=False, soft_wrap=True)

@@ -162,10 +162,11 @@ def _translate(model: Path, sources: list[str], *, overrides: Sequence[str], lis
 
 
 def _keep(out: Path | None, system: System) -> None:
-    from seqloom.core.files import write_atomically
+    from seqloom.core.files import open_output
 
     if out is not None:
-        write_atomically(out, "".join(f"{line}\n" for line in system.lines))
+        with open_output(out) as file:
+            file.writelines(f"{line}\n" for line in system.lines)
 
 
 def _language_of(reference: Path) -> str | None:

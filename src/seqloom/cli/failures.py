@@ -1,14 +1,14 @@
 """From an exception to one message on stderr and an exit status."""
 
 import errno
-import os
+import select
 import sys
 import traceback
 from typing import Any
 
 import typer
 
-from seqloom.cli.output import clean, json_line
+from seqloom.cli.output import Numbered, clean, json_line, let_go_of
 from seqloom.core.errors import DataError, SeqloomError, exit_code_of
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
@@ -18,14 +18,28 @@ _USERS_OWN = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTD
 """Reasons of the operating system that another path or permission would remove: usage, not failure."""
 
 
-def report(error: BaseException, *, as_json: bool, is_debug: bool) -> int:
-    """Say what went wrong, and return the exit status. A closed pipe is nobody's mistake and is met with silence."""
-    if isinstance(error, BrokenPipeError):
-        _let_go_of_stdout()
-        return 0
+def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True) -> int:
+    """Say what went wrong, and return the exit status.
+
+    `is_streaming` tells that the results are what the command writes: a reader who has enough of them and closes the
+    pipe is nobody's mistake, and is met with silence.
+    """
+    if isinstance(error, BrokenPipeError) and _has_lost_its_reader(sys.stdout):
+        let_go_of(sys.stdout)
+        if is_streaming:
+            return 0
+        error = SeqloomError("standard output was closed before the result could be written; all else is done")
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     message, code = _explain(error)
+    try:
+        _say(error, message, code, as_json=as_json, is_debug=is_debug)
+    except OSError:  # nobody reads it; the status still tells
+        let_go_of(sys.stderr)
+    return code
+
+
+def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_debug: bool) -> None:
     if is_debug:
         traceback.print_exception(error)
     if as_json:
@@ -36,7 +50,6 @@ def report(error: BaseException, *, as_json: bool, is_debug: bool) -> int:
         label = typer.style("error:", fg="red", bold=True)
         text = "\n".join(clean(line) for line in message.split("\n"))
         typer.echo(f"{label} {text}" if code < 128 else text, err=True)
-    return code
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -62,10 +75,11 @@ def _of_command_line(error: Any) -> str:
     return f"{message}{'' if message.endswith('?') else ';'} see: {command} --help"
 
 
-def _let_go_of_stdout() -> None:
-    """Send what is still to be written nowhere, or the interpreter would complain about it as it ends."""
+def _has_lost_its_reader(stream: Numbered) -> bool:
+    """Whether a stream is a pipe or a socket whose other end is closed."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
+        watched = select.poll()
+        watched.register(stream.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(0))
+    except (OSError, ValueError, AttributeError):  # no file behind it, or a system without poll
+        return False

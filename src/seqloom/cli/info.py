@@ -73,6 +73,8 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         best = f", best dev loss {loss:.4f}" if isinstance(loss, float) else ""
         taken = duration(float(trained_on.get("seconds", 0)))
         rows.append(f"{trained_on['steps']:,} steps over {tokens:,} target tokens in {taken}{best}")
+    if "weights" in trained_on:
+        rows.append(f"{trained_on['weights']}, dev loss {trained_on.get('dev_loss', float('nan')):.4f}")
     rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]
     return rows
 

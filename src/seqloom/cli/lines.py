@@ -3,11 +3,13 @@
 import codecs
 import gzip
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
+from seqloom.cli.output import require_open
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import LONGEST_LINE, require_file
 
@@ -27,6 +29,7 @@ class Arriving(Protocol):
 def open_input(path: Path | None) -> Iterator[Arriving]:
     """A file (`.gz` is decompressed), or standard input for None."""
     if path is None:
+        require_open(sys.stdin, "standard input")
         yield cast("Arriving", sys.stdin.buffer)
         return
     require_file(path)
@@ -70,7 +73,7 @@ def _chunks(stream: Arriving, name: str) -> Iterator[bytes]:
     try:
         while chunk := stream.read1(CHUNK):
             yield chunk
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{name}: the compressed data is cut short or damaged ({error})") from error
     yield b""
 

@@ -8,7 +8,7 @@ import typer
 
 from seqloom.cli import average, config, demo, evaluate, info, look, score, train, translate
 from seqloom.cli.failures import report
-from seqloom.cli.output import use_utf8
+from seqloom.cli.output import require_open, stand_in_for_closed, use_utf8
 from seqloom.version import __version__
 
 BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
@@ -48,11 +48,12 @@ def seqloom(
         bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere on the line.")
     ] = False,
 ) -> None:
-    """Train, compare, explain and serve sequence models: two text files in, a translator of measured quality out."""
+    """Train, measure and look into sequence models: two text files in, a translator of measured quality out."""
 
 
 def run() -> None:
     """The entry point of the console program."""
+    stand_in_for_closed()
     use_utf8()
     sys.exit(execute(sys.argv[1:]))
 
@@ -63,9 +64,12 @@ def execute(arguments: Sequence[str]) -> int:
     is_debug, as_json = "--debug" in ours, "--json" in ours
     words = [word for at, word in enumerate(arguments) if word != "--debug" or at >= len(ours)]
     try:
+        require_open(sys.stdout, "standard output")
         return _invoke(words or ["--help"])
     except BaseException as error:
-        return report(error, as_json=as_json, is_debug=is_debug)
+        # What these leave behind is a folder: a closed pipe must not pass for it.
+        is_streaming = not {"train", "demo", "average"} & set(words[:1])
+        return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming)
 
 
 def _invoke(words: list[str]) -> int:

@@ -3,11 +3,15 @@
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
     from seqloom.metrics.translation import Score
@@ -17,11 +21,43 @@ _TURNS_TEXT_ROUND = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _CLEAN = {**dict.fromkeys(_CONTROLS, " "), **dict.fromkeys(_TURNS_TEXT_ROUND, "\ufffd")}
 
 
+class Numbered(Protocol):
+    """A stream with a number by which the operating system knows it."""
+
+    def fileno(self) -> int: ...
+
+
 def use_utf8() -> None:
     """Read and write UTF-8 and LF in every locale."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def stand_in_for_closed() -> None:
+    """Hold the numbers of the streams that the program was started without (`<&-`, `>&-`, `2>&-`).
+
+    A file that is opened later would get such a number, and what is meant for the stream would be written into it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is that of the stream
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # messages may go nowhere  # noqa: SIM115
+
+
+def require_open(stream: object, name: str) -> None:
+    """Refuse to work with a stream that was closed before the program began."""
+    if stream is None:
+        raise UsageError(f"{name} is closed; leave out the >&- or <&- that closes it, or name a file")
+
+
+def let_go_of(stream: Numbered) -> None:
+    """Send what is still to be written nowhere, or the interpreter would complain about it as it ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def clean(text: str) -> str:

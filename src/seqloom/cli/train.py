@@ -115,15 +115,24 @@ def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path 
         )
 
 
+def still_falling(trained: "Trained") -> list[str]:
+    """How to go on with a run that was still getting better when its steps were done."""
+    outcome = trained.outcome
+    if outcome.reason != "steps" or outcome.best_step != outcome.step:
+        return []
+    return [f"       seqloom train --resume {trained.run} training.steps={2 * outcome.step}  (dev loss still falling)"]
+
+
 def _describe(trained: "Trained") -> list[str]:
     """What a run gave, and what to type next."""
     outcome = trained.outcome
-    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step}" if outcome.best_loss else ""
+    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
     skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
     return [
         f"Model  {trained.model}",
         f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}",
         *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
         f"Next   seqloom translate {trained.model} FILE",
+        *still_falling(trained),
         f"       seqloom info {trained.run}",
     ]

@@ -1,10 +1,9 @@
 """`seqloom translate`: lines in, as many lines out."""
 
 import os
-import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -14,9 +13,10 @@ from seqloom.cli.arguments import require_new_file, require_search_settings, sor
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import open_input, read_blocks
 from seqloom.cli.loading import open_translator
-from seqloom.cli.output import clean, examples, json_line, one_line
+from seqloom.cli.output import clean, examples, json_line, one_line, require_open
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
+from seqloom.core.files import open_output
 
 if TYPE_CHECKING:
     from seqloom.recipes.translate import Translation, Translator
@@ -90,6 +90,8 @@ def translate(
     overrides = [*given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
     write = _as_json if json else _as_nbest if nbest is not None else _as_scored if scores else _as_text
 
+    if path is None:
+        require_open(sys.stdin, "standard input")
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
@@ -203,18 +205,6 @@ def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:
             raise UsageError(f"{path} is the input and standard output as well; write to another file")
 
 
-@contextmanager
-def _opened(out: Path | None) -> Iterator[Output]:
+def _opened(out: Path | None) -> AbstractContextManager[Output]:
     """Standard output, or a file that appears under its name when it is whole."""
-    if out is None:
-        yield sys.stdout
-        return
-    partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")
-    try:
-        with partial.open("x", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    return nullcontext(sys.stdout) if out is None else open_output(out)

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from io import BufferedReader
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -65,6 +65,30 @@ def write_atomically(path: Path, data: bytes | str) -> None:
         fsync_directory(path.parent)
     except OSError as error:
         raise SeqloomError(f"cannot write {path}: {_reason(error, path.parent, need=len(content))}") from error
+
+
+@contextlib.contextmanager
+def open_output(path: Path) -> Iterator[TextIOWrapper]:
+    """A text file, in UTF-8 and with LF, that appears under its name when it is whole; a symbolic link is followed.
+
+    A pipe or a device is written into as it stands: a new file in its place would take it from everybody else.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    place = Path(os.path.realpath(path))
+    partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with partial.open("x", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(place)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+    fsync_directory(place.parent)
 
 
 def fsync_directory(folder: Path) -> None:

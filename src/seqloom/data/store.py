@@ -225,4 +225,6 @@ def _read_header(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, reason: str) -> DataError:
-    return DataError(f"{folder} is no complete store of examples ({reason}); remove it and it will be made again")
+    return DataError(
+        f"{folder} is no complete store of examples ({reason}); remove that folder and resume: it will be made again"
+    )

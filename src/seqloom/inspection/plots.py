@@ -36,7 +36,7 @@ def plot_learning_curve(events: Path, picture: Path) -> None:
         labels.append("dev BLEU, greedy")
         right.set_ylabel("BLEU", color=SECOND)
         right.tick_params(axis="y", colors=SECOND)
-        right.set_ylim(bottom=0)
+        right.set_ylim(0, max(10.0, 1.05 * max(e["bleu"] for e in scored)))
         right.spines["top"].set_visible(False)
     axes.set_xlabel("step")
     axes.set_ylabel("loss per target token (nats)", color=INK)

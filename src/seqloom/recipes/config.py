@@ -1,5 +1,6 @@
 """The settings of a run, and the one list of models."""
 
+import re
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -76,6 +77,13 @@ class RunConfig(Config):
     """How it is searched for translations."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
+
+    @field_validator("device")
+    @classmethod
+    def _is_supported(cls, value: str) -> str:
+        if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", value):
+            raise ValueError(f"{value!r} is no device that Seqloom works on; use cpu, cuda or cuda:0")
+        return value
 
     @model_validator(mode="after")
     def _tables_fit(self) -> "RunConfig":

@@ -26,12 +26,14 @@ from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, write_atomically
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
-from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.weights import for_disk, load_weights
 from seqloom.version import __version__
 
 FORMAT = 1
 """The number of this layout; a newer one is refused, not guessed at."""
+
+AGAIN = "copy the model directory again from where it was made"
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     outside = card.trained_on.get("outside_model")
     if outside and model is None:
         raise ModelError(
-            f"{folder} holds a model from outside the house, {outside}; load it with them: load(folder, model=…)"
+            f"{folder} holds a model from outside, {outside}. Only Python can use it, with the settings it was "
+            "trained from: seqloom.load(folder, model=…)"
         )
     config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
     tokenizers = Tokenizers.load(folder / "text")
@@ -139,18 +142,32 @@ def find_model(folder: Path) -> Path:
 def read_card(folder: Path) -> Card:
     """What the model says of itself, after its files were found to be whole."""
     manifest = _read_json(folder / "manifest.json")
-    if manifest.get("format", FORMAT) > FORMAT:
+    if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("files"), dict):
+        raise ModelError(f"{folder} cannot be checked: its manifest.json gives no format and files; {AGAIN}")
+    if manifest["format"] > FORMAT:
         raise ModelError(
             f"{folder} has format {manifest['format']}, and this Seqloom ({__version__}) reads up to {FORMAT}; "
             "use a newer version"
         )
-    damage = check_manifest(folder, manifest.get("files", {}))
+    unlisted = [name for name in _needed(folder) if name not in manifest["files"]]
+    if unlisted:
+        raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {', '.join(unlisted)}; {AGAIN}")
+    damage = check_manifest(folder, manifest["files"])
     if damage:
         raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}")
     values = _read_json(folder / "model.json")
     values["scores"] = tuple(values.get("scores", ()))
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
-    return Card(**known)
+    try:
+        return Card(**known)
+    except TypeError as error:
+        raise ModelError(f"{folder / 'model.json'} does not hold what a model says of itself: {error}") from error
+
+
+def _needed(folder: Path) -> list[str]:
+    """The files that `load` reads. A tokeniser's description names the hash of its other file."""
+    sides = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
+    return ["config.yaml", "model.json", "model.safetensors", *(f"text/{side}/{DESCRIPTION}" for side in sides)]
 
 
 def require_device(name: str) -> torch.device:

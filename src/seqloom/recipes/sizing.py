@@ -1,7 +1,7 @@
 """Zero-config: sizes chosen from the data, each with its reason."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,14 @@ class Sizing:
     summary: str
     reasons: tuple[Reason, ...]
 
-    def reasons_in(self, config: Config) -> list[str]:
-        """The choices that a config, a file or an override left as they are."""
+    def reasons_in(self, config: Config, *, inherited: Collection[str] = ()) -> list[str]:
+        """The choices that a file or an override left as they are; sections that were `inherited` were not chosen."""
         settings = config.model_dump(mode="json")
         chosen = [
             reason.text
             for reason in self.reasons
             if all(_at(settings, path) == _at(self.defaults, path) for path in reason.paths)
+            and not any(path.split(".")[0] in inherited for path in reason.paths)
         ]
         return [self.summary, *chosen] if chosen else []
 
@@ -88,8 +89,8 @@ class Rung:
 
 
 LADDER = (
-    Rung(2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 120, tokens_per_batch=1024),
-    Rung(10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 80),
+    Rung(2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 300, tokens_per_batch=1024),
+    Rung(10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 120),
     Rung(100_000, 8_000, 128, 256, 4, 4, 0.3, 4e-3, 1_000, 60),
     Rung(500_000, 12_000, 256, 1024, 4, 4, 0.2, 2e-3, 2_000, 30),
     Rung(2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 1e-3, 4_000, 15, tokens_per_batch=8192),
@@ -98,14 +99,15 @@ LADDER = (
 """Sizes that published systems use for so much data, from captions (29,000 pairs) to newspapers (millions)."""
 
 
-def choose_sizes(facts: DataFacts) -> Sizing:
-    """Model, vocabulary, batches and schedule for this much data."""
+def choose_sizes(facts: DataFacts, *, steps: int | None = None) -> Sizing:
+    """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given."""
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     # A subword is about four letters; Chinese and its like have more to say in one.
     per_token = 2.0 if facts.are_unspaced else 4.0
     tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
-    steps = _round(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
-    every = max(50, min(1000, _round(steps / 40)))
+    if steps is None:
+        steps = _round(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
+    every = max(1, min(1000, _round(steps / 40)))
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": rung.tokens_per_batch},
         "text": {"kind": "bpe", "size": rung.vocabulary, "shared": True},
@@ -127,14 +129,16 @@ def choose_sizes(facts: DataFacts) -> Sizing:
             "save_every": every,
             "patience": 10,
             "average": 10,
-            "log_every": max(10, every // 10),
+            "log_every": max(1, min(50, every // 4)),
         },
     }
-    summary = f"{facts.pairs:,} pairs, about {tokens / 1e6:.1f} million tokens on the longer side, so:"
-    return Sizing(defaults, summary, _reasons(rung, steps=steps, warmup=defaults["training"]["warmup"]))
+    summary = f"{facts.pairs:,} pairs, about {_round(tokens):,} tokens on the longer side, so:"
+    passes = steps * rung.tokens_per_batch / max(1.0, tokens)
+    reasons = _reasons(rung, steps=steps, warmup=defaults["training"]["warmup"], passes=passes)
+    return Sizing(defaults, summary, reasons)
 
 
-def _reasons(rung: Rung, *, steps: int, warmup: int) -> tuple[Reason, ...]:
+def _reasons(rung: Rung, *, steps: int, warmup: int, passes: float) -> tuple[Reason, ...]:
     amount, asks, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
     return (
         Reason(
@@ -150,13 +154,13 @@ def _reasons(rung: Rung, *, steps: int, warmup: int) -> tuple[Reason, ...]:
             ("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} data {asks} {strength} regularisation"
         ),
         Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
-        Reason(("training.steps",), f"{steps:,} steps: about {rung.passes} passes over the data"),
+        Reason(("training.steps",), f"{steps:,} steps: about {passes:.0f} passes over the data"),
         Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations"),
         Reason(
             ("training.learning_rate", "training.warmup"),
             f"a learning rate up to {rung.learning_rate:g} over {warmup:,} steps, then falling as 1/√step",
         ),
-        Reason(("training.average",), "the mean of the last ten checkpoints as the model"),
+        Reason(("training.average",), "the mean of the last ten checkpoints as the model, if it beats the best one"),
     )
 
 

@@ -1,7 +1,8 @@
 """Train: two text files in, a run directory with a model of measured quality out."""
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
@@ -31,25 +32,27 @@ from seqloom.recipes.load import (
 from seqloom.recipes.prepare import (
     Prepared,
     begin_run,
-    check_unchanged,
     choose_config,
-    encode,
-    open_corpora,
     open_prepared,
     open_run,
+    prepare_again,
     require_new,
+    require_same_meaning,
 )
 from seqloom.recipes.translate import Translator
 from seqloom.tasks.translation import DevSet, TranslationTask
-from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.averaging import average_weights, final_weights
 from seqloom.training.distributed import World, join
+from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import load_weights
 
 SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
+
+GOES_ON = frozenset({"resumed", "step", "bad_step", "saved", "finished"})
+"""Kinds of event that a trainer emits only after it has accepted to go on with a run."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,13 @@ def train(
     Under torchrun, ranks other than the first return None.
     """
     run = Path(out)
+    if model is not None and not hasattr(model, "build"):
+        raise UsageError(f"model={model!r} has no build(symbols, seed=…), which makes the model for a vocabulary")
     if _is_first():
         require_new(run)
     chosen = choose_config(Path(config) if config else None, overrides, train=train, dev=dev, listener=listener)
     with join(require_device(chosen.device)) as world:
+        _require_shares(chosen, world)
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
         return _go(run, chosen, world=world, listener=listener, outside=model)
 
@@ -97,21 +103,45 @@ def resume(
 ) -> Trained | None:
     """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so."""
     run = Path(run)
-    _, record = open_run(run)
+    before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
+    require_same_meaning(before, config, run=run)
     with join(require_device(config.device)) as world:
+        _require_shares(config, world)
 
         def ready() -> None:
-            if not check_unchanged(config, record, allow=allow_data_change, listener=listener):
-                tokenizers = Tokenizers.load(run / "text")
-                corpora = open_corpora(config, listener=listener)
-                encode(run, config, corpora=corpora, tokenizers=tokenizers, listener=listener)
-            if overrides:
-                write_atomically(run / "config.yaml", to_yaml(config, comments=False))
+            # The trainer takes the lock for itself; here it keeps hands off a run that another process is training.
+            with locked(run):
+                prepare_again(run, config, record=record, allow_data_change=allow_data_change, listener=listener)
 
         world.first_does(ready, what="open the run")
+        if world.is_first and config != before:
+            listener = tell_all(_ConfigKeeper(run / "config.yaml", config), listener)
         flags = {"resume": True, "exact": exact, "allow_data_change": allow_data_change}
         return _go(run, config, world=world, listener=listener, outside=model, **flags)
+
+
+class _ConfigKeeper:
+    """A listener that writes the new settings of a run once it goes on with them: a refused resume changes nothing."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
+        self.is_written = False
+
+    def __call__(self, event: Event) -> None:
+        if event.kind in GOES_ON and not self.is_written:
+            write_atomically(self.path, to_yaml(self.config, comments=False))
+            self.is_written = True
+
+
+def _require_shares(config: RunConfig, world: World) -> None:
+    """Refuse more ranks than batches before anything is prepared for them."""
+    batches = config.training.batches_per_step
+    if batches < world.size:
+        raise ConfigError(
+            f"training.batches_per_step={batches} cannot be shared by {world.size} ranks; "
+            f"set it to at least {world.size}, or start fewer ranks"
+        )
 
 
 def average(folders: Sequence[Path | str], out: Path | str) -> Path:
@@ -119,8 +149,8 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     out = Path(out)
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out")
-    if len(folders) < 2:
-        raise UsageError("name at least two models to average")
+    if not folders:
+        raise UsageError("name the models to average")
     places = [_weights_folder(Path(folder)) for folder in folders]
     homes = [place for place in places if (place / "model.json").is_file()]
     home = homes[0] if homes else places[0].parent.parent / "model"
@@ -146,6 +176,17 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+@dataclass(frozen=True)
+class _SetUp:
+    """A run that is ready for its first step."""
+
+    prepared: Prepared
+    model: nn.Module
+    task: TranslationTask
+    trainer: Trainer[Any]
+    listener: Listener
+
+
 def _go(
     run: Path,
     config: RunConfig,
@@ -157,18 +198,47 @@ def _go(
     exact: bool = False,
     allow_data_change: bool = False,
 ) -> Trained | None:
+    try:
+        ready = _set_up(run, config, world=world, listener=listener, outside=outside, resume=resume)
+    except BaseException:
+        if world.is_first and not resume:  # nothing was learnt yet, and the same --out should do for the next try
+            shutil.rmtree(run, ignore_errors=True)
+        raise
+    outcome = ready.trainer.train(resume, exact=exact, allow_data_change=allow_data_change)
+    if not world.is_first:
+        return None
+    weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
+    trained_on = {**_trained_on(config, ready.prepared, outcome=outcome, outside=outside), **what}
+    return _finish(
+        run,
+        config,
+        prepared=ready.prepared,
+        model=ready.model,
+        weights=weights,
+        trained_on=trained_on,
+        outcome=outcome,
+        listener=ready.listener,
+    )
+
+
+def _set_up(
+    run: Path, config: RunConfig, *, world: World, listener: Listener, outside: BuildsModel | None, resume: bool
+) -> _SetUp:
+    """Open what was prepared, and build the model, the task and the trainer."""
     prepared = open_prepared(run)
     seed = seed_for(config.seed, "weights")
     model = build_model(outside or config.model, prepared.tokenizers, seed=seed)
+    _require_translator(model)
     if config.training.start_from is not None and not resume:
         _start_from(model, Path(config.training.start_from))
     journal = Journal(run / "events.jsonl") if world.is_first else ignore
     everyone = tell_all(journal, listener)
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
+    task = _task(config, prepared, device=world.device)
     trainer = Trainer(
         model,
-        _task(config, prepared, device=world.device),
+        task,
         config.training,
         run=run,
         seed=config.seed,
@@ -176,10 +246,16 @@ def _go(
         listener=everyone,
         world=world,
     )
-    outcome = trainer.train(resume, exact=exact, allow_data_change=allow_data_change)
-    if not world.is_first:
-        return None
-    return _finish(run, config, prepared=prepared, model=model, outcome=outcome, listener=everyone, record=outside)
+    return _SetUp(prepared, model, task, trainer, everyone)
+
+
+def _require_translator(model: nn.Module) -> None:
+    missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
+    if missing:
+        raise UsageError(
+            f"{type(model).__name__} cannot be trained as a translator: it has no {' and no '.join(missing)}; "
+            "see TranslationModel in seqloom/tasks/translation.py for what a model offers"
+        )
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
@@ -201,26 +277,44 @@ def _task(config: RunConfig, prepared: Prepared, *, device: torch.device) -> Tra
     )
 
 
+def _choose_weights(
+    run: Path, config: RunConfig, *, model: nn.Module, task: TranslationTask, listener: Listener
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The mean of the last checkpoints or the best one alone, whichever has the lower dev loss; left in the model."""
+    settings = config.training
+    names = {settings.average: f"the mean of the last {settings.average} checkpoints", 0: "the best checkpoint"}
+    found = {}
+    for average in names:
+        weights = final_weights(run, settings.model_copy(update={"average": average}), listener=listener)
+        with torch.no_grad():
+            load_weights(model, weights, origin=str(run))
+            found[average] = (task.dev_loss(model.eval()), weights)
+    chosen = min(found, key=lambda average: found[average][0])
+    loss, weights = found[chosen]
+    with torch.no_grad():
+        load_weights(model, weights, origin=str(run))
+    others = [f"; {names[other]} has {found[other][0]:.4f}" for other in found if other != chosen]
+    notice(listener, f"the model is {names[chosen]}, with a dev loss of {loss:.4f}{''.join(others)}")
+    return weights, {"weights": names[chosen], "dev_loss": loss}
+
+
 def _finish(
     run: Path,
     config: RunConfig,
     *,
     prepared: Prepared,
     model: nn.Module,
+    weights: Mapping[str, Tensor],
+    trained_on: Mapping[str, Any],
     outcome: Outcome,
     listener: Listener,
-    record: BuildsModel | None,
 ) -> Trained:
-    """Choose the final weights, score them on the dev text, and write the model directory and the curve."""
-    weights = final_weights(run, config.training, listener=listener)
-    with torch.no_grad():
-        load_weights(model, weights, origin=str(run))
-    model.eval()
+    """Score the model on the dev text, and write the model directory and the curve."""
     card = Card(
         source=config.data.source,
         target=config.data.target,
         parameters=_parameters(model),
-        trained_on=_trained_on(config, prepared, outcome=outcome, outside=record),
+        trained_on=trained_on,
     )
     folder = run / "model"
     loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)

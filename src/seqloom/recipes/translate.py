@@ -73,7 +73,7 @@ class Translator:
     def translate(self, lines: Sequence[str], *, search: SearchConfig | None = None) -> list[str]:
         """One translation per line, in order; a blank line stays blank."""
         if isinstance(lines, str):
-            raise UsageError(f"translate takes a list of lines, but one string was given: {lines[:40]!r}")
+            raise UsageError(f"translate takes a list of lines, but one string was given; write [{lines[:40]!r}]")
         return [found[0].text for found in self.search(lines, search=search)]
 
     def search(

@@ -1,10 +1,13 @@
 """The settings of a search: part of a run's config, and what each search function takes."""
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
 from seqloom.search.scores import LengthNormalisation, LengthNormalised, Score
+
+MOST = {"beam": 1_000, "alpha": 10, "length_factor": 100, "length_constant": 10_000, "tokens_per_batch": 10_000_000}
+"""What no search needs more of; beyond, memory or the range of numbers would give out before a result."""
 
 
 class SearchConfig(Config):
@@ -44,6 +47,14 @@ class SearchConfig(Config):
     def _not_negative(cls, value: float | int) -> float | int:
         if not 0 <= value < float("inf"):
             raise ValueError(f"{value} is out of range; give 0 or more")
+        return value
+
+    @field_validator(*MOST)
+    @classmethod
+    def _not_beyond(cls, value: float | int, info: ValidationInfo) -> float | int:
+        most = MOST[info.field_name or ""]
+        if value > most:
+            raise ValueError(f"{value} is too large; give at most {most:,}")
         return value
 
     @model_validator(mode="after")

@@ -71,7 +71,7 @@ class TranslationTask:
     def __init__(
         self,
         train: Store,
-        dev: DevSet | None,
+        dev: DevSet,
         *,
         config: TranslationConfig,
         tokens_per_batch: int,
@@ -99,16 +99,20 @@ class TranslationTask:
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per target token (without smoothing), its perplexity, and BLEU of greedy search."""
-        if self.dev is None:
-            return {}
+        loss = self.dev_loss(model)
+        figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
+        if self.config.dev_lines:
+            figures["bleu"] = self._bleu(model)
+        return figures
+
+    @torch.no_grad()
+    def dev_loss(self, model: nn.Module) -> float:
+        """Cross-entropy per target token of the held-out pairs, without smoothing."""
         total, count = 0.0, 0
         for indices in batches_by_length(self.dev.store, tokens=self.tokens_per_batch):
             loss = pair_loss(model, collate(self.dev.store, indices).to(self.device), smoothing=0.0)
             total, count = total + float(loss.total), count + loss.count
-        figures = {"loss": total / count, "perplexity": float(np.exp(min(total / count, 700.0)))}
-        if self.config.dev_lines:
-            figures["bleu"] = self._bleu(model, self.dev)
-        return figures
+        return total / count
 
     def describe(self, batch: PairBatch) -> str:
         lines = [str(line) for line in batch.lines[:5]]
@@ -118,7 +122,8 @@ class TranslationTask:
     def fingerprint(self) -> str:
         return self.train.fingerprint()
 
-    def _bleu(self, model: nn.Module, dev: DevSet) -> float:
+    def _bleu(self, model: nn.Module) -> float:
+        dev = self.dev
         stepper = cast("TranslationModel", model).stepper()
         chosen = min(self.config.dev_lines, len(dev.store))
         translations = [""] * chosen
