@@ -51,6 +51,15 @@ def file_names(values: Sequence[str] | None) -> list[str]:
     return names
 
 
+def require_readable_names(names: Sequence[str | Path | None]) -> None:
+    """Refuse names that are not UTF-8: configs, events and cards could not hold them."""
+    for name in names:
+        # Bytes that could not be decoded stand in a name as lone surrogates.
+        if any("\ud800" <= character <= "\udfff" for character in str(name or "")):
+            shown = os.fsencode(str(name)).decode("utf-8", errors="backslashreplace")
+            raise UsageError(f"{shown}: the name is not UTF-8, so a run cannot keep it; rename it")
+
+
 def require_search_settings(overrides: Sequence[str]) -> None:
     """Refuse settings that cannot be changed once a model is trained."""
     for override in overrides:

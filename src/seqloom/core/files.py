@@ -250,6 +250,8 @@ class LineReader:
                 text = decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
                 raise self._undecodable(error, "".join(pieces)) from error
+            except UnicodeError as error:  # no byte is at fault: a mark is missing, or the codec takes no such text
+                raise self._error(f"this is not {self._codec.name.upper()} ({error}); set data.encoding") from error
             if "\0" in text:
                 before = "".join(pieces) + text[: text.index("\0")]
                 raise self._error("NUL character; is this binary data?", before)

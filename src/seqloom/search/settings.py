@@ -1,19 +1,29 @@
 """The settings of a search: part of a run's config, and what each search function takes."""
 
-from pydantic import ValidationInfo, field_validator, model_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, field_validator, model_validator
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
 from seqloom.search.scores import LengthNormalisation, LengthNormalised, Score
 
-MOST = {"beam": 1_000, "alpha": 10, "length_factor": 100, "length_constant": 10_000, "tokens_per_batch": 10_000_000}
-"""What no search needs more of; beyond, memory or the range of numbers would give out before a result."""
+
+def _at_most(most: int) -> AfterValidator:
+    """A bound that no search needs to pass; beyond it, memory or the range of numbers gives out before a result."""
+
+    def check(value: float | int) -> float | int:
+        if value > most:
+            raise ValueError(f"{value} is too large; give at most {most:,}")
+        return value
+
+    return AfterValidator(check)
 
 
 class SearchConfig(Config):
     """How a model is searched for its best outputs."""
 
-    beam: int = 4
+    beam: Annotated[int, _at_most(1_000)] = 4
     """Hypotheses kept at each step, per sentence. 1 is greedy search."""
 
     nbest: int = 1
@@ -22,16 +32,16 @@ class SearchConfig(Config):
     length_normalisation: LengthNormalisation = "gnmt"
     """What log P is divided by: `none` 1, `mean` |Y|, `gnmt` ((5 + |Y|) / 6)^alpha. |Y| counts the end symbol."""
 
-    alpha: float = 0.6
+    alpha: Annotated[float, _at_most(10)] = 0.6
     """Strength of the `gnmt` normalisation: 0 has no effect, larger values favour longer outputs."""
 
-    length_factor: float = 2.0
+    length_factor: Annotated[float, _at_most(100)] = 2.0
     """Maximum output length = length_factor · source length + length_constant, both lengths with their end symbol."""
 
-    length_constant: int = 10
+    length_constant: Annotated[int, _at_most(10_000)] = 10
     """Symbols that the maximum output length has beyond its share of the source length."""
 
-    tokens_per_batch: int = 4096
+    tokens_per_batch: Annotated[int, _at_most(10_000_000)] = 4096
     """Source tokens decoded together: sentences × longest sentence, each sentence counted once however wide the beam.
     It changes speed and memory, not results."""
 
@@ -47,14 +57,6 @@ class SearchConfig(Config):
     def _not_negative(cls, value: float | int) -> float | int:
         if not 0 <= value < float("inf"):
             raise ValueError(f"{value} is out of range; give 0 or more")
-        return value
-
-    @field_validator(*MOST)
-    @classmethod
-    def _not_beyond(cls, value: float | int, info: ValidationInfo) -> float | int:
-        most = MOST[info.field_name or ""]
-        if value > most:
-            raise ValueError(f"{value} is too large; give at most {most:,}")
         return value
 
     @model_validator(mode="after")
