@@ -117,6 +117,16 @@ def test_a_damaged_header_is_noticed(tmp_path: Path, header: str) -> None:
         Store.open(folder)
 
 
+@pytest.mark.parametrize("kind", ["<u4", "<u8"])
+def test_a_header_with_another_type_of_ids_is_noticed(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "ids"
+    make(folder, [([5, 6, 2, 2], [7, 2]), ([2, 2], [8, 9, 4, 2])])
+    header = json.loads((folder / HEADER).read_text())
+    (folder / HEADER).write_text(json.dumps({**header, "ids": kind}))
+    with pytest.raises(DataError, match=r"6 tokens are counted, and 3 are there|ids of type '<u8'"):
+        Store.open(folder, verify=True)
+
+
 def test_another_format_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "ids"
     make(folder, SMALL)

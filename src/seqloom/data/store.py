@@ -132,14 +132,17 @@ class Store:
     def open(folder: Path, *, verify: bool = False) -> "Store":
         """Map a store into memory. Sizes are always compared with the header, hashes if `verify` is set."""
         header = _read_header(folder)
+        if verify and (problems := check_manifest(folder, header["files"])):
+            raise _damaged(folder, problems[0])
         arrays = {
             name: np.memmap(folder / name, dtype=kind, mode="r").view(np.ndarray)
             for name, kind in _arrays(np.dtype(header["ids"])).items()
         }
-        if verify and (problems := check_manifest(folder, header["files"])):
-            raise _damaged(folder, problems[0])
         source = _side(arrays["source.ids"], arrays["source.lengths"])
         target = _side(arrays["target.ids"], arrays["target.lengths"])
+        for side in (source, target):
+            if side.offsets[-1] != len(side.ids) or len(side.lengths) != len(arrays["lines"]):
+                raise _damaged(folder, f"{side.offsets[-1]:,} tokens are counted, and {len(side.ids):,} are there")
         return Store(source, target, arrays["lines"], header)
 
     def __len__(self) -> int:
@@ -215,6 +218,8 @@ def _read_header(folder: Path) -> dict[str, Any]:
         header: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         if header["format"] != FORMAT:
             raise DataError(f"{folder} has format {header['format']}, this version reads {FORMAT}; make it again")
+        if header["ids"] not in ("<u2", "<u4"):
+            raise ValueError(f"{HEADER} names ids of type {header['ids']!r}")
         for name in _arrays(np.dtype(header["ids"])):
             size = (folder / name).stat().st_size
             if size != header["files"][name]["size"]:
