@@ -152,7 +152,7 @@ def require_new(run: Path) -> None:
 
 def _is_unbegun(run: Path) -> bool:
     """Whether a folder holds nothing but files of a preparation that did not come to its end."""
-    files = [path for path in run.rglob("*") if not path.is_dir()]
+    files = [path for path in run.rglob("*") if path.is_symlink() or not path.is_dir()]
     if not files or not all(OWN_FILES.fullmatch(path.relative_to(run).as_posix()) for path in files):
         return False
     config = run / "config.yaml"
@@ -202,7 +202,9 @@ def encode(
     """Store both corpora as ids, and say what was dropped."""
     reports = {}
     for name, lines in (("train", corpora.train), ("dev", corpora.dev)):
-        shutil.rmtree(run / "data" / name, ignore_errors=True)
+        # What stands there was found unfit, or is what an earlier encoding that was killed has left half-made.
+        for folder in (run / "data" / name, *(run / "data").glob(f"{name}.partial-*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
         def tell(done: int, everything: int, name: str = name) -> None:
             listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
