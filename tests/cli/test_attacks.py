@@ -1,5 +1,6 @@
 """What hostile surroundings do to the commands: odd files, closed streams, damaged data."""
 
+import codecs
 import gzip
 import io
 import os
@@ -14,7 +15,11 @@ import pytest
 from cli.calling import call, start
 from cli.conftest import Tiny, train_words
 from seqloom.cli.console import Surviving
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event
+from seqloom.core.files import read_lines
+from seqloom.recipes.translate import Translator, listed
+from seqloom.search.settings import SearchConfig
 
 
 def test_a_pipe_named_with_out_is_written_into_and_stays_a_pipe(tiny: Tiny, tmp_path: Path) -> None:
@@ -125,3 +130,90 @@ def test_without_stderr_the_results_alone_are_on_stdout(tiny: Tiny) -> None:
 def _in_shell(closed: str, *words: object) -> subprocess.CompletedProcess[bytes]:
     program = [sys.executable, "-c", "from seqloom.cli.main import run; run()", *map(str, words)]
     return subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *program], capture_output=True, timeout=120, check=False)
+
+
+def test_a_long_line_is_told_before_the_search_and_progress_counts_its_parts(tiny: Tiny) -> None:
+    translator = Translator.load(tiny.run)
+    told: list[tuple[object, ...]] = []
+
+    class Heard:
+        def cut(self, line: int, parts: int) -> None:
+            told.append(("cut", line, parts))
+
+        def parts_done(self, done: int, everything: int) -> None:
+            told.append(("parts", done, everything))
+
+    lines = ["Good morning.", "dog " * 600, ""]
+    found = translator.search(
+        iter(lines),
+        search=SearchConfig(beam=1, length_factor=0.1, length_constant=1, tokens_per_batch=256),
+        progress=lambda count: told.append(("lines", count)),
+        watch=Heard(),
+    )
+    parts = len(found[1][0].hypotheses)
+    assert parts > 2
+    assert told[0] == ("cut", 1, parts)
+    assert ("parts", parts + 1, parts + 1) in told
+    counts = [event[1] for event in told if event[0] == "lines"]
+    assert counts[:2] == [1, 0]  # the blank line at once, the long one only with its last part
+    assert sum(map(int, map(str, counts))) == len(lines)
+
+
+def test_a_pair_too_long_to_be_scored_is_refused_with_its_line(tiny: Tiny, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("Good morning.\n" + "dog " * 5001 + "\n", encoding="utf-8")
+    target.write_text("Guten Morgen.\nHund\n", encoding="utf-8")
+    called = call("score", tiny.run, source, target)
+    assert called.code == 3
+    assert "line 2 has" in called.err
+    assert "at most 5,000 can be scored" in called.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (None, "but None was given"),
+        (b"Guten Tag", r"but b'Guten Tag' \(bytes\) was given"),
+        (7, r"but 7 \(int\) was given"),
+        ("Guten Tag", r"one string was given; write \['Guten Tag'\]"),
+        (["a", None], "line 2 is None"),
+        ([b"a"], r"line 1 is b'a' \(bytes\)"),
+    ],
+)
+def test_what_is_no_list_of_lines_is_refused_with_its_value(lines: object, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        listed(lines, "translate")
+    assert listed((word for word in ("a", "b")), "translate") == ["a", "b"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "ascii", "punycode", "idna", "utf-7"])
+def test_an_encoding_that_is_not_the_files_is_a_data_error(tmp_path: Path, encoding: str) -> None:
+    text = tmp_path / "text.de"
+    text.write_text("Größe über alles +x-\n" * 3, encoding="utf-8")
+    with pytest.raises(DataError, match=str(text)) as refused:
+        list(read_lines(text, encoding))
+    assert codecs.lookup(encoding).name.upper() in str(refused.value)
+
+
+def test_a_key_that_both_kinds_have_is_suggested_without_another_kind() -> None:
+    for kind in ("transformer", "seq2seq"):
+        called = call("config", f"model.kind={kind}", "model.dropout=1.5")
+        assert called.code == 2
+        assert "did you mean model.dropout_rate?" in called.err
+
+
+@pytest.mark.parametrize("device", ["meta", "mps", "cuda:x", "xla", "cpu:0", "CPU"])
+def test_other_devices_than_cpu_and_cuda_are_refused(device: str) -> None:
+    called = call("config", f"device={device}")
+    assert called.code == 2
+    assert f"'{device}' is no device" in called.err
+    assert call("config", "device=cuda:1").code == 0
+
+
+def test_a_file_name_that_is_not_utf8_is_a_sentence(tiny: Tiny, tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.en")
+    Path(odd).write_bytes(tiny.train[0].read_bytes())
+    called = call("train", "--train", odd, "--train", tiny.train[1], "--out", tmp_path / "run")
+    assert called.code == 2
+    assert "caf\\xe9.en: the name is not UTF-8" in called.err
+    assert not (tmp_path / "run").exists()

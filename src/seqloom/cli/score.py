@@ -42,7 +42,7 @@ def score(
     number = 0
     remaining = iter(pairs)
     while some := list(islice(remaining, AT_ONCE)):
-        for log_prob, tokens in _scored(translator, some):
+        for log_prob, tokens in _scored(translator, some, first=number + 1):
             number += 1
             mean = None if log_prob is None else log_prob / tokens
             if json:
@@ -75,9 +75,11 @@ def require_same_count(path: Path, count: int, *, other: Path, lines: int) -> No
         raise DataError(problems=[Problem(message, str(path))])
 
 
-def _scored(translator: "Translator", pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float | None, int]]:
+def _scored(
+    translator: "Translator", pairs: Sequence[tuple[str, str]], *, first: int
+) -> Iterator[tuple[float | None, int]]:
     """Log-probability and number of target tokens of each pair."""
     sources, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     encoded = translator.loaded.tokenizers.target.encode_many(targets)
-    for log_prob, ids in zip(translator.score(sources, targets), encoded, strict=True):
+    for log_prob, ids in zip(translator.score(sources, targets, first=first), encoded, strict=True):
         yield log_prob, len(ids) + 1

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import config_and_overrides, file_names
+from seqloom.cli.arguments import config_and_overrides, file_names, require_readable_names
 from seqloom.cli.console import show_events
 from seqloom.cli.output import duration, examples, json_line, score_rows
 from seqloom.core.errors import UsageError
@@ -81,6 +81,7 @@ def train(
     hint = "name training text with --train"
     config, overrides = config_and_overrides(words, hint=hint)
     names, dev_names = file_names(train), file_names(dev)
+    require_readable_names([config, out, resume, *overrides, *names, *dev_names])
     if resume is not None:
         _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
         if exact and allow_data_change:

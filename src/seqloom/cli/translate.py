@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -120,22 +121,44 @@ def _go(
                 notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
                 has_warned = True
 
-            def tell(lines: int) -> None:
-                nonlocal done
-                done += lines
-                listener(Event("progress", {"what": "translating", "done": done, "all": total}))
-
             first = done + 1
-            results = translator.search(block, progress=tell)
+            watch = _Telling(listener, name, first=first, total=total, limit=translator.config.data.longest)
+            results = translator.search(block, progress=watch.lines_done, watch=watch)
             for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
-                if len(found[0].hypotheses) > 1:
-                    parts = len(found[0].hypotheses)
-                    limit = translator.config.data.longest
-                    notice(listener, f"{name}:{number}: longer than {limit} tokens, translated in {parts} parts")
                 for text in write(translator, number, line, found):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
             stream.flush()
             done = first + len(block) - 1
+
+
+@dataclass
+class _Telling:
+    """How far a block of lines has got: in lines, or in parts where some line had to be cut."""
+
+    listener: Listener
+    name: str
+    first: int
+    total: int | None
+    limit: int
+    done: int = 0
+    has_parts: bool = False
+
+    def cut(self, line: int, parts: int) -> None:
+        place = f"{self.name}:{self.first + line}"
+        notice(self.listener, f"{place}: longer than {self.limit} tokens, translated in {parts} parts")
+        self.has_parts = True
+
+    def parts_done(self, done: int, everything: int) -> None:
+        if self.has_parts:
+            self._tell("translating parts of lines", done, everything)
+
+    def lines_done(self, lines: int) -> None:
+        self.done += lines
+        if not self.has_parts:
+            self._tell("translating", self.first - 1 + self.done, self.total)
+
+    def _tell(self, what: str, done: int, everything: int | None) -> None:
+        self.listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

@@ -132,7 +132,11 @@ class _Spot:
         if others:
             return f"; it is a setting of the kind {' and '.join(others)}"
         near = [".".join((*before, key)) for key in difflib.get_close_matches(wrong, own, n=1)]
-        everywhere = {path: kind for path, kind in _paths(self.root, self.tree.values) if path != self.path}
+        # A path that several kinds have counts as one of the kind in use, which comes first.
+        everywhere: dict[str, str | None] = {}
+        for path, kind in _paths(self.root, self.tree.values):
+            if path != self.path:
+                everywhere.setdefault(path, kind)
         same = [path for path in everywhere if path.split(".")[-1] == wrong]
         similar = difflib.get_close_matches(wrong, [path.split(".")[-1] for path in everywhere], n=1)
         elsewhere = same or [path for path in everywhere if not near and path.split(".")[-1] in similar]

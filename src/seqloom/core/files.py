@@ -288,7 +288,8 @@ class LineReader:
 
     def _undecodable(self, error: UnicodeDecodeError, before: str) -> DataError:
         # Only its own bytes are at fault: what the decoder held or was given before them is good.
-        before += error.object[: error.start].decode(self._codec.name, errors="replace")
+        with contextlib.suppress(UnicodeError):  # not every codec can replace; then the place is only near
+            before += error.object[: error.start].decode(self._codec.name, errors="replace")
         byte = error.object[error.start] if error.start < len(error.object) else 0
         hint = "; if the file is Latin-1, set data.encoding=latin-1" if self._codec.name == "utf-8" else ""
         return self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}{hint}", before)

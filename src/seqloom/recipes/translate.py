@@ -1,15 +1,15 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
@@ -25,6 +25,22 @@ from seqloom.text.tokenizer import Tokenizer
 
 AT_ONCE = 2_000
 """Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
+
+
+LONGEST_SCORED = 5_000
+"""Tokens on a side, the end mark counted, beyond which a pair is not scored."""
+
+
+class Watch(Protocol):
+    """Who wants to know of lines that are longer than the model takes, and are translated in parts."""
+
+    def cut(self, line: int, parts: int) -> None:
+        """Told before the search: the line of this number, counted from 0, has so many parts."""
+        ...
+
+    def parts_done(self, done: int, everything: int) -> None:
+        """Told as the search goes on: so many parts of those that are searched together; a short line is one part."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,33 +86,46 @@ class Translator:
         """What the model says of itself."""
         return self.loaded.card
 
-    def translate(self, lines: Sequence[str], *, search: SearchConfig | None = None) -> list[str]:
+    def translate(self, lines: Iterable[str], *, search: SearchConfig | None = None) -> list[str]:
         """One translation per line, in order; a blank line stays blank."""
-        if isinstance(lines, str):
-            raise UsageError(f"translate takes a list of lines, but one string was given; write [{lines[:40]!r}]")
         return [found[0].text for found in self.search(lines, search=search)]
 
     def search(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         *,
         search: SearchConfig | None = None,
         attention: bool = False,
         progress: Callable[[int], None] = lambda _lines: None,
+        watch: "Watch | None" = None,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
 
-        `progress` is told how many more lines are done.
+        `progress` is told how many more lines are done, `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
+        given = listed(lines, "translate")
         results: list[list[Translation]] = []
-        remaining = iter(lines)
-        while some := list(islice(remaining, AT_ONCE)):
-            results += self._search_some(some, settings, attention=attention, progress=progress)
+        for begin in range(0, len(given), AT_ONCE):
+            some = given[begin : begin + AT_ONCE]
+            parts = self._parts(some)
+            if watch is not None:
+                counts = Counter(part.line for part in parts)
+                for line, count in counts.items():
+                    if count > 1:
+                        watch.cut(begin + line, count)
+            results += self._search_some(
+                parts, len(some), settings, attention=attention, progress=progress, watch=watch
+            )
         return results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float | None]:
-        """log P(target | source) of each given pair, the end symbol included; None where a side is blank."""
+    def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
+        """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
+
+        Pairs are numbered from `first` in messages. One with more than `LONGEST_SCORED` tokens on a side is refused:
+        memory grows with the square of its length, and a sum over parts would be another number.
+        """
+        sources, targets = listed(sources, "score"), listed(targets, "score")
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} sources cannot be scored with {len(targets)} targets; give pairs")
         wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
@@ -104,6 +133,7 @@ class Translator:
         target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
+        _refuse_longest(lengths, [first + at for at in wanted])
         for batch in _batches(lengths, self.config.search.tokens_per_batch):
             pairs = self._pair_batch([source_ids[at] for at in batch], [target_ids[at] for at in batch])
             for at, value in zip(batch, self._log_probs(pairs), strict=True):
@@ -127,23 +157,33 @@ class Translator:
 
     @torch.inference_mode()
     def _search_some(
-        self, lines: Sequence[str], settings: SearchConfig, *, attention: bool, progress: Callable[[int], None]
+        self,
+        parts: Sequence[_Part],
+        lines: int,
+        settings: SearchConfig,
+        *,
+        attention: bool,
+        progress: Callable[[int], None],
+        watch: "Watch | None",
     ) -> list[list[Translation]]:
-        parts = self._parts(lines)
+        """The translations of so many lines, of which `parts` are those that are not blank."""
         found: list[list[Hypothesis]] = [[] for _ in parts]
         stepper = self._model.stepper(attention=attention)
-        progress(len(lines) - len({part.line for part in parts}))
-        seen: set[int] = set()
+        by_line: list[list[int]] = [[] for _ in range(lines)]
+        for at, part in enumerate(parts):
+            by_line[part.line].append(at)
+        missing = [len(numbers) for numbers in by_line]  # parts still to be translated
+        progress(missing.count(0))
+        done = 0
         for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch):
             source = self._source_batch([parts[at].ids for at in batch])
             for at, hypotheses in zip(batch, _search(stepper, source, settings), strict=True):
                 found[at] = hypotheses
-            fresh = {parts[at].line for at in batch} - seen
-            seen |= fresh
-            progress(len(fresh))
-        by_line: list[list[int]] = [[] for _ in lines]
-        for at, part in enumerate(parts):
-            by_line[part.line].append(at)
+                missing[parts[at].line] -= 1
+            progress(sum(missing[line] == 0 for line in {parts[at].line for at in batch}))
+            done += len(batch)
+            if watch is not None:
+                watch.parts_done(done, len(parts))
         return [self._translations(parts, found, numbers, pieces=attention) for numbers in by_line]
 
     def _parts(self, lines: Sequence[str]) -> list[_Part]:
@@ -198,6 +238,35 @@ class Translator:
         chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()
         sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)
         return [float(value) for value in sums.tolist()]
+
+
+def listed(lines: Any, caller: str) -> list[str]:
+    """Lines as a list, from whatever gives text one by one; anything else is refused."""
+    if isinstance(lines, str):
+        raise UsageError(f"{caller} takes a list of lines, but one string was given; write [{lines[:40]!r}]")
+    if isinstance(lines, bytes) or not isinstance(lines, Iterable):
+        raise UsageError(f"{caller} takes a list of lines, but {_shown(lines)} was given")
+    given = list(lines)
+    for number, line in enumerate(given, start=1):
+        if not isinstance(line, str):
+            raise UsageError(
+                f"{caller} takes lines of text, but line {number} is {_shown(line)}; decode or leave it out"
+            )
+    return given
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{repr(value)[:40]} ({type(value).__name__})"
+
+
+def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
+    problems = [
+        Problem(f"line {number} has {length:,} tokens on a side; at most {LONGEST_SCORED:,} can be scored, so split it")
+        for number, length in zip(numbers, lengths, strict=True)
+        if length > LONGEST_SCORED
+    ]
+    if problems:
+        raise DataError(problems=problems)
 
 
 def _search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
