@@ -341,7 +341,7 @@ def _dev_scores(
 
     found = [each[0].text for each in translator.search(sources, progress=tell)]
     bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-    metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase)
+    metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase or config.text.lowercase)
     scores = tuple(
         score(metric, found, references=prepared.references[:count], bootstrap=bootstrap) for metric in metrics[:2]
     )

@@ -131,7 +131,8 @@ class TranslationTask:
             batch = collate(dev.store, indices).to(self.device)
             for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, SearchConfig()), strict=True):
                 translations[index] = dev.tokenizer.decode(hypothesis.symbols)
-        bleu = Bleu(tokenize=tokenize_for(dev.language))
+        # A model that writes small letters is not blamed for the capitals of its references.
+        bleu = Bleu(tokenize=tokenize_for(dev.language), lowercase=dev.tokenizer.config.lowercase)
         return score(bleu, translations, references=dev.references[:chosen]).value
 
 
