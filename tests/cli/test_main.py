@@ -86,7 +86,7 @@ def test_an_unknown_flag_is_a_usage_error_that_points_to_the_help() -> None:
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (PermissionError(13, "Permission denied", "secret.de"), 2, "error: secret.de: Permission denied\n"),
         (OSError(28, "No space left on device"), 1, "error: No space left on device\n"),
-        (BrokenPipeError(), 0, ""),
+        (BrokenPipeError(32, "Broken pipe"), 1, "error: Broken pipe\n"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
