@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
+from seqloom.data.phrasebook import sample_pairs
 from seqloom.recipes.train import Trained
 from seqloom.recipes.translate import Translator
 from seqloom.search.settings import SearchConfig
@@ -90,3 +91,25 @@ def test_attention_has_a_row_per_piece_and_sums_to_one(translator: Translator) -
 def test_a_single_string_is_refused(translator: Translator) -> None:
     with pytest.raises(UsageError, match="a list of lines"):
         translator.translate("Good morning.")
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_64_lines_together_give_the_tokens_of_each_alone_but_for_counted_ties(
+    tiny: Trained, dtype: torch.dtype, beam: int
+) -> None:
+    """In float64 without exception; in float32 two candidates may change places where they lie within 1e-4."""
+    translator = Translator.load(tiny.run)
+    translator.loaded.model.to(dtype)
+    search = SearchConfig(beam=beam, length_factor=1.0, length_constant=4)
+    lines = [pair.source for pair in sample_pairs("en", "de", count=64, seed=9, split="test")]
+    together = [found[0] for found in translator.search(lines, search=search)]
+    ties = 0
+    for line, batched in zip(lines, together, strict=True):
+        alone = translator.search([line], search=search)[0][0]
+        if alone.hypotheses[0].symbols != batched.hypotheses[0].symbols:
+            ties += 1
+            assert alone.score is not None
+            assert batched.score is not None
+            assert abs(alone.score - batched.score) < 1e-4, line
+    assert ties <= (0 if dtype == torch.float64 else 3), f"{ties} ties in {len(lines)} lines"
