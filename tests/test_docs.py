@@ -157,7 +157,7 @@ def seqloom() -> Iterator[Program]:
 
 
 @pytest.fixture(scope="session")
-def workplace(tmp_path_factory: pytest.TempPathFactory, seqloom: Program) -> Path:
+def playground(tmp_path_factory: pytest.TempPathFactory, seqloom: Program) -> Path:
     """A folder with the files, and the runs that pages speak of as trained before."""
     folder = tmp_path_factory.mktemp("docs")
     _write_corpus(folder)
@@ -170,10 +170,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, seqloom: Program) -> Pat
 
 
 @pytest.fixture
-def desk(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> Path:
-    """A copy of the workplace for one page, without the runs that the page makes itself."""
+def desk(playground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> Path:
+    """A copy of the playground for one page, without the runs that the page makes itself."""
     folder = tmp_path / "desk"
-    shutil.copytree(workplace, folder, symlinks=True)
+    shutil.copytree(playground, folder, symlinks=True)
     for made in re.findall(r"--out (runs/\S+)", "\n".join(_commands(page))):
         shutil.rmtree(folder / made, ignore_errors=True)
     monkeypatch.chdir(folder)
