@@ -1,7 +1,7 @@
 """Dropout from cheap random bytes that were handed in.
 
-torch draws one float per element from a generator that runs on one thread, which costs a small model a sixth of its
-training time. Here one byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 1/256.
+torch draws one float per element from a generator that runs on one thread, a cost that a small model feels. Here one
+byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 1/256.
 """
 
 import numpy
@@ -83,7 +83,7 @@ def reseed(model: nn.Module, seed: int) -> None:
 def kept(drawn: UInt8[Tensor, "*shape"], threshold: int, dtype: torch.dtype) -> Float[Tensor, "*shape"]:
     """1 where a byte is at least `threshold`, else 0.
 
-    Compared in place, as floats: a boolean mask in between takes five times as long.
+    Compared in place, as floats: a boolean mask in between takes several times as long.
     """
     return drawn.to(dtype).ge_(threshold)
 

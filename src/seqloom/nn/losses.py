@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 CHUNK_ELEMENTS = 2**22
 """Scores held at one time: few enough to stay in the processor's largest cache between the passes over them, and
-enough that the products have rows to share out: with a quarter of them the loss takes a tenth longer."""
+enough that the products have rows to share out."""
 
 
 def smoothed_cross_entropy(

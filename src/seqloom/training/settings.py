@@ -72,7 +72,8 @@ class TrainingConfig(Config):
     """Validations without a better dev loss after which training ends; 0 trains to the last step."""
 
     average: Natural = 0
-    """Last regular checkpoints whose weights are averaged into the final model; 0 takes the best checkpoint."""
+    """Last regular checkpoints whose mean becomes the final model, if its dev loss is lower than that of the best
+    checkpoint; 0 always takes the best one."""
 
     bad_steps: Positive = 3
     """Steps in a row with a loss or gradient that is no finite number after which the run stops with an error."""
