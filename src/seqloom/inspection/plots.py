@@ -7,14 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
 
 from seqloom.core.events import Event, read_events
-
-OTHER_SCRIPTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Arial Unicode MS", "PingFang SC", "Microsoft YaHei")
-"""Fonts with Chinese characters, by their names on several systems."""
-
-INK, QUIET, FIRST, SECOND = "#222222", "#8a8a8a", "#1f6f8b", "#d1495b"
+from seqloom.inspection.drawing import FIRST, GRID, INK, QUIET, SECOND, fonts
 
 
 def plot_learning_curve(events: Path, picture: Path) -> None:
@@ -42,7 +37,7 @@ def plot_learning_curve(events: Path, picture: Path) -> None:
     axes.set_ylabel("loss per target token (nats)", color=INK)
     axes.set_ylim(bottom=0)
     axes.spines["top"].set_visible(False)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
     figure.legend(lines, labels, frameon=False, loc="outside upper center", ncols=3, fontsize=9)
     figure.savefig(picture, dpi=144)
 
@@ -60,22 +55,16 @@ def plot_attention(
     figure = Figure(figsize=(1.6 + 0.46 * columns, 1.4 + 0.36 * rows), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    fonts = _fonts()
-    axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor", family=fonts)
-    axes.set_yticks(range(rows), target, family=fonts)
+    families = fonts()
+    axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor", family=families)
+    axes.set_yticks(range(rows), target, family=families)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
     if title:
-        axes.set_title(title, fontsize=10, color=INK, family=fonts)
+        axes.set_title(title, fontsize=10, color=INK, family=families)
     figure.savefig(picture, dpi=144)
-
-
-def _fonts() -> list[str]:
-    """The usual font, then whichever font for other scripts this machine has."""
-    known = {font.name for font in fontManager.ttflist}
-    return ["DejaVu Sans", *(name for name in OTHER_SCRIPTS if name in known)]
 
 
 def _latest(events: Any) -> list[Event]:
