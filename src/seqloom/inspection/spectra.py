@@ -1,0 +1,134 @@
+"""Spectra of the matrices through which a recurrent state passes.
+
+The eigenvalues λ of a matrix say what many steps do (|λ| inside the unit circle fades, outside grows); its singular
+values say what one step can do. Where the two differ much, a gradient can grow for a while before it fades.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Complex, Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from seqloom.inspection.drawing import INK, QUIET, SERIES, tidy
+from seqloom.nn.cells import Cell
+
+GATES = {
+    "LSTMCell": ("input i", "forget f", "candidate g", "output o"),
+    "GRUCell": ("reset r", "update z", "candidate n"),
+}
+"""The gates of each cell in the order in which their weights stand."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A square matrix seen through its eigenvalues and singular values."""
+
+    name: str
+    eigenvalues: Complex[np.ndarray, " width"]
+    """Largest modulus first."""
+    singular_values: Float[np.ndarray, " width"]
+    """Largest first."""
+
+    @property
+    def radius(self) -> float:
+        """ρ = max |λ|"""
+        return float(np.abs(self.eigenvalues[0]))
+
+    @property
+    def gain(self) -> float:
+        """σ, the largest singular value."""
+        return float(self.singular_values[0])
+
+    def as_data(self) -> dict[str, object]:
+        """All of it as JSON can hold it."""
+        return {
+            "name": self.name,
+            "radius": self.radius,
+            "gain": self.gain,
+            "eigenvalues": [[float(each.real), float(each.imag)] for each in self.eigenvalues],
+            "singular_values": [float(each) for each in self.singular_values],
+        }
+
+
+def spectrum_of(name: str, matrix: Float[Tensor, "width width"]) -> Spectrum:
+    """Eigenvalues and singular values, in double precision."""
+    exact = matrix.detach().cpu().double()
+    eigenvalues = torch.linalg.eigvals(exact).numpy()
+    order = np.argsort(-np.abs(eigenvalues), kind="stable")
+    return Spectrum(name, eigenvalues[order], torch.linalg.svdvals(exact).numpy())
+
+
+def gate_matrices(cell: Cell) -> dict[str, Float[Tensor, "width width"]]:
+    """The matrices U by which the old hidden state enters each gate, by the gate's name in the cell's formula."""
+    weight = cell.get_parameter("from_state.weight")
+    gates = weight.detach().split(cell.width)
+    names = GATES.get(type(cell).__name__) or tuple(f"gate {number}" for number in range(1, len(gates) + 1))
+    return dict(zip(names, gates, strict=True))
+
+
+def state_spectra(model: nn.Module) -> dict[str, list[Spectrum]]:
+    """The spectra of every gate of every recurrent cell in a model, by the cell's name; empty if it has none."""
+    cells = {name: module for name, module in model.named_modules() if isinstance(module, Cell)}
+    return {
+        name: [spectrum_of(gate, matrix) for gate, matrix in gate_matrices(cell).items()]
+        for name, cell in cells.items()
+    }
+
+
+def draw_spectra(groups: Mapping[str, Sequence[Spectrum]], *, columns: int = 3) -> Figure:
+    """For each group its eigenvalues in the complex plane around the unit circle, and its singular values below."""
+    across = min(columns, len(groups))
+    blocks = -(-len(groups) // across)
+    heights = [1.5, 1.0] * blocks
+    figure = Figure(figsize=(0.6 + 3.1 * across, 5.4 * blocks), layout="constrained")
+    grid = figure.subplots(2 * blocks, across, squeeze=False, height_ratios=heights)
+    for number, (name, spectra) in enumerate(groups.items()):
+        row, column = 2 * (number // across), number % across
+        draw_plane(grid[row, column], spectra)
+        grid[row, column].set_title(name, fontsize=10, color=INK)
+        draw_singular_values(grid[row + 1, column], spectra)
+        if column == 0:
+            grid[row, column].set_ylabel("imaginary part of λ")
+            grid[row + 1, column].set_ylabel("singular value")
+    for unused in range(len(groups), blocks * across):
+        for row in (2 * (unused // across), 2 * (unused // across) + 1):
+            grid[row, unused % across].set_axis_off()
+    return figure
+
+
+def draw_plane(axes: Axes, spectra: Sequence[Spectrum]) -> None:
+    """Eigenvalues in the complex plane, with the circle inside which they fade."""
+    turn = np.linspace(0, 2 * np.pi, 181)
+    axes.plot(np.cos(turn), np.sin(turn), color=QUIET, linewidth=1)
+    for spectrum, colour in zip(spectra, _colours(len(spectra)), strict=True):
+        label = f"{spectrum.name}  ρ = {spectrum.radius:.2f}"
+        axes.scatter(
+            spectrum.eigenvalues.real, spectrum.eigenvalues.imag, s=9, color=colour, alpha=0.75, lw=0, label=label
+        )
+    farthest = 1.15 * max(1.0, *(spectrum.radius for spectrum in spectra))
+    axes.set_xlim(-farthest, farthest)
+    axes.set_ylim(-farthest, farthest)
+    axes.set_aspect("equal")
+    tidy(axes)
+    axes.set_xlabel("real part of λ")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, handletextpad=0.2)
+
+
+def draw_singular_values(axes: Axes, spectra: Sequence[Spectrum]) -> None:
+    """Singular values from the largest to the smallest, with the line at 1 above which a step can let a change grow."""
+    axes.axhline(1, color=QUIET, linewidth=1)
+    for spectrum, colour in zip(spectra, _colours(len(spectra)), strict=True):
+        order = np.arange(1, len(spectrum.singular_values) + 1)
+        axes.plot(order, spectrum.singular_values, color=colour, linewidth=1.5)
+    tidy(axes)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("rank")
+
+
+def _colours(count: int) -> list[str]:
+    return [SERIES[number % len(SERIES)] for number in range(count)]
