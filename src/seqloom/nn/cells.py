@@ -1,46 +1,83 @@
-"""Recurrent cells: one step each, and the plain loop that unrolls any of them.
+"""The recurrent cells, one step each (`seqloom.nn.cell_base` says what a cell is).
 
-A cell's step has two halves, so that the first can be done for all positions of a sequence in one product:
+`run` is the fast way over whole sequences: torch's kernel where the formula is torch's, else the hand-derived pass of
+`seqloom.nn.bptt`; `unroll` is the plain twin of both.
 
-    p = project(x)             what the input adds to each gate, W x + b
-    state' = advance(p, state)
-
-A state is a tuple of tensors of the same shape. Its first is the hidden state, all that other layers see of a cell.
-`run` is the fast way over whole sequences; `unroll` is its plain twin, and the `run` of a cell that has no faster one.
+With `norm`, LN(W x) and LN(U h) stand in the place of W x and U h, and tanh(LN(c')) in that of tanh(c') (Ba et al.,
+2016): LN brings the numbers that one product gives to mean 0 and variance 1 and scales each by a learnt gain.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqloom.nn.init import xavier_uniform
+from seqloom.core.errors import ConfigError
+from seqloom.nn.cell_base import Cell, CellState, NormedLinear, of_rows, unroll
+from seqloom.nn.init import Start, state_matrices, xavier_uniform
 
-CellState = tuple[Float[Tensor, "rows width"], ...]
-"""The hidden state, then whatever else the cell remembers."""
+__all__ = ["Cell", "CellState", "CoupledCell", "ElmanCell", "GRUCell", "LSTMCell", "PeepholeCell", "unroll"]
+
+Activation = Literal["tanh", "relu", "identity"]
+Peephole = Literal["diagonal", "full"]
+Reset = Literal["after", "before", "input"]
+"""What the reset gate acts on: the product U h, the state h, or the input x."""
+Update = Literal["keep", "new"]
+"""What an update gate of 1 gives: the old state or the candidate."""
 
 
-class Cell(nn.Module, ABC):
-    """What a layer needs to know of a cell."""
+class ElmanCell(Cell):
+    """One step of the plain recurrent network (Elman, 1990).
 
-    width: int
-    """Size of the hidden state."""
+        h' = φ(W x + b + U h + d)        φ: tanh, relu or identity
 
-    @abstractmethod
+    W and b are `from_input`, U and d `from_state`. Two biases are one too many; they are torch's, whose kernels run
+    whole sequences of the first two forms with these very weights. `project` adds both. With the identity the state is
+    the linear network of the theory, a sum over all inputs: h_t = U^t h_0 + Σ_s U^{t−s} (W x_s + b + d).
+    """
+
+    parts = 1
+    gates = ("state h",)
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        activation: Activation = "tanh",
+        norm: bool = False,
+        start: Start = "orthogonal",
+        spectral_radius: float = 1.0,
+    ) -> None:
+        super().__init__()
+        _check_known("activation", activation, get_args(Activation))
+        self.input_width, self.width, self.activation, self.norm = input_width, width, activation, norm
+        self.from_input = _linear(input_width, (width,), norm=norm)
+        self.from_state = _linear(width, (width,), norm=norm, has_bias=not norm)
+        _begin(self, start, spectral_radius)
+
+    def forward(
+        self, inputs: Float[Tensor, "rows inputs"], hidden: Float[Tensor, "rows width"]
+    ) -> Float[Tensor, "rows width"]:
+        """(x, h) to h'"""
+        return self.advance(self.project(inputs), (hidden,))[0]
+
     def project(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows gates"]:
-        """What each input adds to the gates, before any state is known."""
+        if self.norm:
+            return super().project(inputs)
+        return F.linear(inputs, self.from_input.weight, self.from_input.bias + self.from_state.bias)
 
-    @abstractmethod
     def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
-        """The state after a step."""
+        (hidden,) = state
+        total = projected + (self.from_state(hidden) if self.norm else F.linear(hidden, self.from_state.weight))
+        if self.activation == "identity":
+            return (total,)
+        return (total.tanh() if self.activation == "tanh" else total.relu(),)
 
-    @abstractmethod
-    def begin(self, hint: Float[Tensor, "rows width"]) -> CellState:
-        """The state whose hidden part is tanh(hint). A hint of zeros is the state before anything was read."""
-
-    @abstractmethod
     def run(
         self,
         inputs: Float[Tensor, "batch time inputs"],
@@ -48,30 +85,10 @@ class Cell(nn.Module, ABC):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        """Hidden states at every position, and the state after the last one of each row.
-
-        Without `lengths` every row is taken to be full. Real positions never see the padding after them, so lengths
-        matter to the last state alone; positions in the padding may hold anything finite.
-        """
-
-
-def unroll(
-    cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
-    *,
-    state: CellState,
-    lengths: Int[Tensor, " batch"] | None = None,
-) -> tuple[Float[Tensor, "batch time width"], CellState]:
-    """The cell's `run` as a loop over its one-step form; a row past its length keeps its state."""
-    outputs = []
-    for time, projected in enumerate(cell.project(inputs).unbind(1)):
-        stepped = cell.advance(projected, state)
-        outputs.append(stepped[0])
-        if lengths is not None:
-            goes_on = (time < lengths)[:, None]
-            stepped = tuple(torch.where(goes_on, new, old) for new, old in zip(stepped, state, strict=True))
-        state = stepped
-    return torch.stack(outputs, 1), state
+        if self.norm or self.activation == "identity":
+            return super().run(inputs, state, lengths=lengths)
+        kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
+        return _run_fused(kernel, inputs, state, weights=_weights(self.from_input, self.from_state), lengths=lengths)
 
 
 class LSTMCell(Cell):
@@ -85,33 +102,40 @@ class LSTMCell(Cell):
         h' = o ⊙ tanh(c')
 
     W and b are `from_input`, U and d `from_state`, the gates in this order. Two biases are one too many; they are
-    torch's, whose kernels run whole sequences with these very weights. `forget_bias` is where b_f begins: at 1 the
-    memory lasts for a few steps from the start (Józefowicz et al., 2015).
+    torch's, whose kernels run whole sequences with these very weights (with `norm` there is no d). `forget_bias` is
+    where b_f begins: at 1 the memory lasts for a few steps from the start (Józefowicz et al., 2015).
     """
 
-    def __init__(self, input_width: int, width: int, *, forget_bias: float = 1.0) -> None:
+    parts = 2
+    gates = ("input i", "forget f", "candidate g", "output o")
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        forget_bias: float = 1.0,
+        norm: bool = False,
+        start: Start = "orthogonal",
+        spectral_radius: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.width = width
-        self.from_input, self.from_state = _gates(input_width, width, gates=4)
+        self.input_width, self.width, self.norm = input_width, width, norm
+        self.from_input = _linear(input_width, (4 * width,), norm=norm)
+        self.from_state = _linear(width, (4 * width,), norm=norm, has_bias=not norm)
+        self.memory_norm = nn.LayerNorm(width) if norm else None
+        _begin(self, start, spectral_radius)
         nn.init.constant_(self.from_input.bias[width : 2 * width].detach(), forget_bias)
 
     def forward(self, inputs: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
         """x and (h, c) to (h', c')"""
         return self.advance(self.project(inputs), state)
 
-    def project(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows gates"]:
-        projected: Tensor = self.from_input(inputs)
-        return projected
-
     def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
         hidden, memory = state
         i, f, g, o = (projected + self.from_state(hidden)).chunk(4, dim=1)
         memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
-        return o.sigmoid() * memory.tanh(), memory
-
-    def begin(self, hint: Float[Tensor, "rows width"]) -> CellState:
-        """The hint becomes the memory, shown as through an open gate."""
-        return hint.tanh(), hint
+        return o.sigmoid() * _shown(memory, self.memory_norm), memory
 
     def run(
         self,
@@ -120,6 +144,8 @@ class LSTMCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+        if self.norm or not inputs.shape[1]:
+            return super().run(inputs, state, lengths=lengths)
         if lengths is not None and len(lengths):
             return self._run_packed(inputs, state, lengths=lengths)
         weights, begin = _weights(self.from_input, self.from_state), [part[None] for part in state]
@@ -127,6 +153,15 @@ class LSTMCell(Cell):
         trains = torch.is_grad_enabled()
         outputs, hidden, memory = torch.lstm(inputs, begin, weights, True, 1, 0.0, trains, False, True)
         return outputs, (hidden[0], memory[0])
+
+    def outputs(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch time width"]:
+        return self.run(inputs, state, lengths=lengths if self.norm else None)[0]
 
     def _run_packed(
         self, inputs: Float[Tensor, "batch time inputs"], state: CellState, *, lengths: Int[Tensor, " batch"]
@@ -147,21 +182,155 @@ class LSTMCell(Cell):
         return outputs[back], final
 
 
+class PeepholeCell(Cell):
+    """One step of an LSTM whose gates also see the memory (Gers & Schmidhuber, 2000).
+
+        o = σ(W_o x + b_o + U_o h + p_o ⊙ c')      output gate: looks at the new memory
+        i = σ(W_i x + b_i + U_i h + p_i ⊙ c)       input gate
+        f = σ(W_f x + b_f + U_f h + p_f ⊙ c)       forget gate
+        g = tanh(W_g x + b_g + U_g h)              candidate
+        c' = f ⊙ c + i ⊙ g
+        h' = o ⊙ tanh(c')
+
+    That is peephole="diagonal", the paper's: each unit looks at its own memory. With peephole="full" the gates look at
+    all of the old memory, V_o c, V_i c and V_f c in the places of p ⊙ c, as if c were joined to h; then the output gate
+    sees c, too, and not c'. W and b are `from_input`, U is `from_state`, p or V `from_memory`, the gates in this order;
+    the peepholes begin at 0, where the cell is an LSTM. `forget_bias` is where b_f begins.
+    """
+
+    parts = 2
+    gates = ("output o", "input i", "forget f", "candidate g")
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        peephole: Peephole = "diagonal",
+        forget_bias: float = 1.0,
+        norm: bool = False,
+        start: Start = "orthogonal",
+        spectral_radius: float = 1.0,
+    ) -> None:
+        super().__init__()
+        _check_known("peephole", peephole, get_args(Peephole))
+        self.input_width, self.width, self.peephole, self.norm = input_width, width, peephole, norm
+        self.from_input = _linear(input_width, (4 * width,), norm=norm)
+        self.from_state = _linear(width, (4 * width,), norm=norm, has_bias=False)
+        shape = (3, width) if peephole == "diagonal" else (3 * width, width)
+        self.from_memory = nn.Parameter(torch.zeros(shape))
+        self.memory_norm = nn.LayerNorm(width) if norm else None
+        _begin(self, start, spectral_radius)
+        nn.init.constant_(self.from_input.bias[2 * width : 3 * width].detach(), forget_bias)
+
+    def forward(self, inputs: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
+        """x and (h, c) to (h', c')"""
+        return self.advance(self.project(inputs), state)
+
+    def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
+        hidden, memory = state
+        o, i, f, g = (projected + self.from_state(hidden)).chunk(4, dim=1)
+        if self.peephole == "diagonal":
+            seen_o, seen_i, seen_f = self.from_memory
+            i, f = i + seen_i * memory, f + seen_f * memory
+            memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+            o = o + seen_o * memory
+        else:
+            seen_o, seen_i, seen_f = F.linear(memory, self.from_memory).chunk(3, dim=1)
+            o, i, f = o + seen_o, i + seen_i, f + seen_f
+            memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+        return o.sigmoid() * _shown(memory, self.memory_norm), memory
+
+
+class CoupledCell(Cell):
+    """One step of an LSTM that forgets as much as it writes, f = 1 − i (Greff et al., 2017).
+
+        o = σ(W_o x + b_o + U_o h)        output gate
+        i = σ(W_i x + b_i + U_i h)        input gate: 1 puts the candidate in the place of the old memory
+        g = tanh(W_g x + b_g + U_g h)     candidate
+        c' = (1 − i) ⊙ c + i ⊙ g
+        h' = o ⊙ tanh(c')
+
+    The memory is a mean of candidates, so it stays between −1 and 1 once there. W and b are `from_input`, U is
+    `from_state`, the gates in this order: three quarters of the parameters of an LSTM with one bias. `forget_bias` is
+    where −b_i begins, which opens the forget gate 1 − i as far as that of an LSTM.
+    """
+
+    parts = 2
+    gates = ("output o", "input i", "candidate g")
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        forget_bias: float = 1.0,
+        norm: bool = False,
+        start: Start = "orthogonal",
+        spectral_radius: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.input_width, self.width, self.norm = input_width, width, norm
+        self.from_input = _linear(input_width, (3 * width,), norm=norm)
+        self.from_state = _linear(width, (3 * width,), norm=norm, has_bias=False)
+        self.memory_norm = nn.LayerNorm(width) if norm else None
+        _begin(self, start, spectral_radius)
+        nn.init.constant_(self.from_input.bias[width : 2 * width].detach(), -forget_bias)
+
+    def forward(self, inputs: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
+        """x and (h, c) to (h', c')"""
+        return self.advance(self.project(inputs), state)
+
+    def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
+        hidden, memory = state
+        o, i, g = (projected + self.from_state(hidden)).chunk(3, dim=1)
+        memory = torch.lerp(memory, g.tanh(), i.sigmoid())
+        return o.sigmoid() * _shown(memory, self.memory_norm), memory
+
+
 class GRUCell(Cell):
     """One step of a gated recurrent unit (Cho et al., 2014).
 
         r = σ(W_r x + b_r + U_r h + d_r)               reset gate
-        z = σ(W_z x + b_z + U_z h + d_z)               update gate: 1 keeps the old state
-        n = tanh(W_n x + b_n + r ⊙ (U_n h + d_n))      candidate; the reset gate acts after the product (torch)
-        h' = (1 − z) ⊙ n + z ⊙ h
+        z = σ(W_z x + b_z + U_z h + d_z)               update gate
+        n = tanh(W_n x + b_n + r ⊙ (U_n h + d_n))      candidate, reset="after" the product (torch, cuDNN)
+        n = tanh(W_n x + b_n + U_n (r ⊙ h))            candidate, reset="before" the product (the paper)
+        n = tanh(W_n (r ⊙ x) + b_n + U_n h)            candidate, reset="input": of the input, as wide as the state
+        h' = (1 − z) ⊙ n + z ⊙ h                       update="keep": a gate of 1 keeps the old state (torch)
+        h' = z ⊙ n + (1 − z) ⊙ h                       update="new": a gate of 1 takes the candidate
 
-    W and b are `from_input`, U and d `from_state`, the gates in this order.
+    W and b are `from_input`, U and d `from_state`, the gates in this order. Only reset="after" has a second bias d,
+    and that without `norm` only. The two updates are one cell with the sign of W_z, b_z, U_z and d_z turned.
     """
 
-    def __init__(self, input_width: int, width: int) -> None:
+    parts = 1
+    gates = ("reset r", "update z", "candidate n")
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        reset: Reset = "after",
+        update: Update = "keep",
+        norm: bool = False,
+        start: Start = "orthogonal",
+        spectral_radius: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.width = width
-        self.from_input, self.from_state = _gates(input_width, width, gates=3)
+        _check_known("reset", reset, get_args(Reset))
+        _check_known("update", update, get_args(Update))
+        if reset == "input" and input_width != width:
+            raise ConfigError(
+                f"a reset gate of width {width} cannot act on an input of width {input_width}: reset='input' needs "
+                "both to be the same; set reset to after or before, or make the widths equal"
+            )
+        self.input_width, self.width, self.norm = input_width, width, norm
+        self.reset, self.update = reset, update
+        groups = (2 * width, width)
+        self.from_input = _linear(input_width, groups, norm=norm)
+        self.from_state = _linear(width, groups, norm=norm, has_bias=reset == "after" and not norm)
+        _begin(self, start, spectral_radius)
 
     def forward(
         self, inputs: Float[Tensor, "rows inputs"], hidden: Float[Tensor, "rows width"]
@@ -170,20 +339,27 @@ class GRUCell(Cell):
         return self.advance(self.project(inputs), (hidden,))[0]
 
     def project(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows gates"]:
-        projected: Tensor = self.from_input(inputs)
-        return projected
+        """With reset="input" the input itself stands in the place of W_n x, which has to wait for the gate."""
+        if self.reset == "input":
+            return torch.cat([of_rows(self.from_input, inputs, begin=0, end=2 * self.width), inputs], -1)
+        return super().project(inputs)
 
     def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
-        (hidden,) = state
+        (hidden,), width = state, self.width
         input_r, input_z, input_n = projected.chunk(3, dim=1)
-        state_r, state_z, state_n = self.from_state(hidden).chunk(3, dim=1)
+        if self.reset == "before":
+            state_r, state_z = of_rows(self.from_state, hidden, begin=0, end=2 * width).chunk(2, dim=1)
+        else:
+            state_r, state_z, state_n = self.from_state(hidden).chunk(3, dim=1)
         r = (input_r + state_r).sigmoid()
         z = (input_z + state_z).sigmoid()
-        n = (input_n + r * state_n).tanh()
-        return (torch.lerp(n, hidden, z),)
-
-    def begin(self, hint: Float[Tensor, "rows width"]) -> CellState:
-        return (hint.tanh(),)
+        if self.reset == "after":
+            n = (input_n + r * state_n).tanh()
+        elif self.reset == "before":
+            n = (input_n + of_rows(self.from_state, r * hidden, begin=2 * width, end=3 * width)).tanh()
+        else:
+            n = (of_rows(self.from_input, r * input_n, begin=2 * width, end=3 * width) + state_n).tanh()
+        return (torch.lerp(n, hidden, z) if self.update == "keep" else torch.lerp(hidden, n, z),)
 
     def run(
         self,
@@ -192,24 +368,58 @@ class GRUCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+        if self.norm or self.reset != "after":
+            return super().run(inputs, state, lengths=lengths)
         weights = _weights(self.from_input, self.from_state)
-        outputs, hidden = torch.gru(inputs, state[0][None], weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)
-        if lengths is None:
-            return outputs, (hidden[0],)
-        # A row of no positions stays where it began.
-        steps = torch.cat([state[0][:, None], outputs], 1)
-        return outputs, (steps[torch.arange(len(lengths), device=lengths.device), lengths],)
+        if self.update == "new":  # 1 − σ(a) = σ(−a)
+            signs = weights[0].new_ones(3, self.width)
+            signs[1] = -1
+            weights = [weight * signs.view(-1, *[1] * (weight.dim() - 1)) for weight in weights]
+        return _run_fused(torch.gru, inputs, state, weights=weights, lengths=lengths)
 
 
-def _gates(input_width: int, width: int, *, gates: int) -> tuple[nn.Linear, nn.Linear]:
-    """W and U of all gates: Glorot's bounds for the inputs, a rotation per gate for the state, biases of zero."""
-    from_input, from_state = nn.Linear(input_width, gates * width), nn.Linear(width, gates * width)
-    xavier_uniform(from_input.weight, parts=gates)
-    for gate in from_state.weight.detach().chunk(gates):
-        nn.init.orthogonal_(gate)
-    nn.init.zeros_(from_input.bias)
-    nn.init.zeros_(from_state.bias)
-    return from_input, from_state
+def _run_fused(
+    kernel: Callable[..., tuple[Tensor, Tensor]],
+    inputs: Float[Tensor, "batch time inputs"],
+    state: CellState,
+    *,
+    weights: list[Tensor],
+    lengths: Int[Tensor, " batch"] | None,
+) -> tuple[Float[Tensor, "batch time width"], CellState]:
+    """A kernel of torch for states of one part, whose outputs tell the last state of any row."""
+    if not inputs.shape[1]:  # which the kernels refuse
+        return inputs.new_zeros(len(inputs), 0, state[0].shape[1]), state
+    outputs, hidden = kernel(inputs, state[0][None], weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)
+    if lengths is None:
+        return outputs, (hidden[0],)
+    # A row of no positions stays where it began.
+    steps = torch.cat([state[0][:, None], outputs], 1)
+    return outputs, (steps[torch.arange(len(lengths), device=lengths.device), lengths],)
+
+
+def _shown(memory: Float[Tensor, "rows width"], norm: nn.LayerNorm | None) -> Float[Tensor, "rows width"]:
+    return memory.tanh() if norm is None else F.layer_norm(memory, norm.normalized_shape, norm.weight, norm.bias).tanh()
+
+
+def _linear(input_width: int, groups: tuple[int, ...], *, norm: bool, has_bias: bool = True) -> nn.Linear:
+    if norm:
+        return NormedLinear(input_width, sum(groups), groups=groups, has_bias=has_bias)
+    return nn.Linear(input_width, sum(groups), bias=has_bias)
+
+
+def _begin(cell: ElmanCell | LSTMCell | PeepholeCell | CoupledCell | GRUCell, start: Start, radius: float) -> None:
+    """Glorot's bounds for W, `start` for U, each gate by itself, and biases of zero."""
+    gates = len(cell.gates)
+    xavier_uniform(cell.from_input.weight, parts=gates)
+    state_matrices(cell.from_state.weight, gates=gates, start=start, radius=radius)
+    for linear in (cell.from_input, cell.from_state):
+        if linear.bias is not None:
+            nn.init.zeros_(linear.bias)
+
+
+def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name}={value!r} is not known; {', '.join(known[:-1])} or {known[-1]} are")
 
 
 def _weights(from_input: nn.Linear, from_state: nn.Linear) -> list[Tensor]:

@@ -3,9 +3,16 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from seqloom.core.errors import ConfigError
+
+Start = Literal["orthogonal", "spectral", "xavier"]
+"""How the square matrices through which a state passes begin: see `state_matrices`."""
 
 
 @contextmanager
@@ -27,3 +34,48 @@ def xavier_uniform(weight: Tensor, *, gain: float = 1.0, parts: int = 1) -> Tens
     out, inner = weight.shape[0] // parts, weight.shape[1]
     bound = gain * math.sqrt(6 / (inner + out))
     return nn.init.uniform_(weight, -bound, bound)
+
+
+def spectral_radius(matrix: Float[Tensor, "width width"]) -> float:
+    """ρ = max |λ| over the eigenvalues, in double precision."""
+    moduli = torch.linalg.eigvals(matrix.detach().double()).abs()
+    return float(moduli.max()) if len(matrix) else 0.0
+
+
+def spectral_normal(weight: Float[Tensor, "width width"], *, radius: float = 1.0) -> Float[Tensor, "width width"]:
+    """Normal numbers, scaled until the largest eigenvalue has modulus `radius`.
+
+    Of the steps of a linear network, h' = W h, the slowest component then neither fades nor grows at a radius of 1. The
+    matrix is not normal: its largest singular value is about twice its radius, so single steps can still stretch.
+    """
+    drawn = torch.randn_like(weight, dtype=torch.float64)
+    with torch.no_grad():
+        return weight.copy_(drawn * (radius / max(spectral_radius(drawn), torch.finfo(torch.float64).tiny)))
+
+
+def state_matrices(
+    weight: Float[Tensor, "gates width"], *, gates: int, start: Start = "orthogonal", radius: float = 1.0
+) -> Float[Tensor, "gates width"]:
+    """Begin the `gates` square matrices, one above the other, each by itself.
+
+    orthogonal    radius times a rotation: every eigenvalue has modulus `radius`, and so has every singular value
+    spectral      normal numbers, the largest eigenvalue of modulus `radius`
+    xavier        Glorot's uniform bounds, whatever radius they give
+    """
+    if start not in ("orthogonal", "spectral", "xavier"):
+        raise ConfigError(f"start={start!r} is not known; orthogonal, spectral or xavier are")
+    if not (math.isfinite(radius) and radius >= 0):
+        raise ConfigError(f"spectral_radius={radius} is not possible; it is a size, 0 or more (1 keeps the gradient)")
+    if start == "xavier":
+        if radius != 1:
+            raise ConfigError(
+                f"spectral_radius={radius} cannot be had with start='xavier', whose bounds decide the radius; "
+                "set start to orthogonal or spectral, or leave spectral_radius at 1"
+            )
+        return xavier_uniform(weight.detach(), parts=gates)
+    for gate in weight.detach().chunk(gates):
+        if start == "orthogonal":
+            nn.init.orthogonal_(gate, gain=radius)
+        else:
+            spectral_normal(gate, radius=radius)
+    return weight
