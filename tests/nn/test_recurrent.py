@@ -9,9 +9,22 @@ from hypothesis import strategies as some
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqloom.nn.cells import Cell, GRUCell, LSTMCell
+from seqloom.core.errors import ConfigError
+from seqloom.nn.cell_base import Cell
+from seqloom.nn.cells import GRUCell, LSTMCell
 from seqloom.nn.dropout import reseed
-from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, cells_of, ends, reorder, turning
+from seqloom.nn.recurrent import (
+    Bidirectional,
+    MakeCell,
+    Stack,
+    Summary,
+    cells_of,
+    ends,
+    reorder,
+    require_causal,
+    summarise,
+    turning,
+)
 
 INPUT, WIDTH, LAYERS, TIME = 5, 6, 3, 7
 LENGTHS = torch.tensor([4, 7, 1, 5])
@@ -137,6 +150,33 @@ def test_reordering_sends_the_gradient_back() -> None:
     values = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
     turn = turning(torch.tensor([4, 1, 3]), 4)
     assert torch.autograd.gradcheck(lambda each: reorder(each, turn), (values,))
+
+
+@pytest.mark.parametrize("summary", ["last", "join", "mean", "max"])
+@given(lengths=some.lists(some.integers(1, 6), min_size=1, max_size=4))
+def test_padding_never_leaks_into_a_summary(summary: Summary, lengths: list[int]) -> None:
+    counted = torch.tensor(lengths)
+    states = torch.randn(len(lengths), 6, 4, dtype=torch.float64)
+    padding = (torch.arange(6) >= counted[:, None])[:, :, None]
+    together = summarise(states.masked_fill(padding, 1e6), counted, summary=summary, directions=2)
+    for row, length in enumerate(lengths):
+        real = states[row, :length]
+        halves = torch.cat([real[-1, :2], real[0, 2:]])
+        alone = {"last": halves, "join": halves, "mean": real.mean(0), "max": real.max(0).values}[summary]
+        torch.testing.assert_close(together[row], alone, rtol=0, atol=1e-12)
+
+
+def test_the_last_state_of_one_direction_is_that_of_the_last_position() -> None:
+    states = torch.randn(4, TIME, 4)
+    last = summarise(states, LENGTHS, summary="last", directions=1)
+    assert torch.equal(last, states[torch.arange(4), LENGTHS - 1])
+
+
+def test_a_model_that_must_not_read_ahead_is_refused_both_directions() -> None:
+    one_way = stack("lstm")
+    assert require_causal(one_way, model="a language model") is one_way
+    with pytest.raises(ConfigError, match=r"a language model tells each symbol from the ones before it, but .* both"):
+        require_causal(both_ways("lstm"), model="a language model")
 
 
 def test_dropout_stands_between_the_layers_alone() -> None:

@@ -3,19 +3,21 @@
 Sequences are padded at the end. A layer that reads from the left never meets the padding before it has read
 all real positions, and the other direction reads each sequence turned round within its own length; so one dense kernel
 serves sequences of any lengths, and padding changes nothing that is real. What stands at a padded position of an
-output may be anything finite.
+output may be anything finite. Lengths are handed down all the same: cells whose passes are our own skip the padding.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-from seqloom.nn.cells import Cell, CellState
-from seqloom.nn.dropout import Dropout
+from seqloom.core.errors import ConfigError
+from seqloom.nn.cell_base import Cell, CellState
+from seqloom.nn.masks import length_mask
+from seqloom.nn.skips import Climb, DropoutKind, Masks, Skip
 
 StackState = tuple[CellState, ...]
 """The state of each layer, lowest first."""
@@ -23,17 +25,36 @@ StackState = tuple[CellState, ...]
 MakeCell = Callable[[int, int], Cell]
 """From the width of the input and of the state to a cell."""
 
+Summary = Literal["last", "mean", "max", "join"]
+"""A function q of all hidden states: one vector for a sequence."""
+
 
 class Stack(nn.Module):
-    """Layers that read from left to right, each the hidden states of the one below, with dropout in between.
+    """Layers that read from left to right, each what the one below leaves, with dropout in between.
 
-    h_l[t] = cell_l(dropout(h_{l−1}[t]), h_l[t − 1])        h_0 = the inputs, without dropout
+        h_l[t] = cell_l(x_l[t], h_l[t − 1])        x_1 = the inputs, without dropout
+
+    What a layer reads (x_l) and leaves (y_l) is told in `nn.skips`; the output is y of the top layer.
     """
 
-    def __init__(self, cells: Iterable[Cell], *, dropout_rate: float) -> None:
+    def __init__(
+        self,
+        cells: Iterable[Cell],
+        *,
+        dropout_rate: float,
+        skip: Skip = "none",
+        dropout_kind: DropoutKind = "between",
+    ) -> None:
         super().__init__()
         self.cells = cast("Sequence[Cell]", nn.ModuleList(cells))
-        self.dropout = Dropout(dropout_rate)
+        self.climb = Climb(
+            self.cells[0].input_width,
+            self.cells[0].width,
+            layers=len(self.cells),
+            skip=skip,
+            dropout_rate=dropout_rate,
+            dropout_kind=dropout_kind,
+        )
 
     def begin(self, hints: Float[Tensor, "rows layers width"]) -> StackState:
         """A state from a hint for each layer; zeros stand for nothing read yet."""
@@ -46,59 +67,156 @@ class Stack(nn.Module):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], StackState]:
-        """Hidden states of the top layer at every position, and the state after the last one.
+        """What the top layer leaves at every position, and the state after the last one.
 
         With `lengths`, the last position of each row is that of its length.
         """
         finals = []
-        for layer, cell in enumerate(self.cells):
-            first = _nothing_read(cell, inputs) if state is None else state[layer]
-            inputs, final = cell.run(inputs if layer == 0 else self.dropout(inputs), first, lengths=lengths)
+
+        def layer(number: int, read: Tensor) -> Tensor:
+            hidden, final = self.cells[number].run(read, self._first(number, read, state), lengths=lengths)
             finals.append(final)
-        return inputs, tuple(finals)
+            return hidden
+
+        outputs: Tensor = self.climb(inputs, layer)
+        return outputs, tuple(finals)
+
+    def outputs(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: StackState | None = None,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
+        masks: Masks = (),
+    ) -> Float[Tensor, "batch time width"]:
+        """The same without the last state, which rows of unequal lengths pay for."""
+
+        def layer(number: int, read: Tensor) -> Tensor:
+            return self.cells[number].outputs(read, self._first(number, read, state), lengths=lengths)
+
+        outputs: Tensor = self.climb(inputs, layer, masks=masks)
+        return outputs
 
     def step(
-        self, inputs: Float[Tensor, "rows inputs"], state: StackState
+        self, inputs: Float[Tensor, "rows inputs"], state: StackState, *, masks: Masks = ()
     ) -> tuple[Float[Tensor, "rows width"], StackState]:
-        """One position: the hidden state of the top layer, and the state of all."""
+        """One position: what the top layer leaves, and the state of all.
+
+        Variational dropout takes the masks of `climb.draw`, the same ones at every step of a sequence.
+        """
         states = []
-        for layer, cell in enumerate(self.cells):
-            below = inputs if layer == 0 else self.dropout(inputs)
-            stepped = cell.advance(cell.project(below), state[layer])
-            inputs = stepped[0]
-            states.append(stepped)
-        return inputs, tuple(states)
+
+        def layer(number: int, read: Tensor) -> Tensor:
+            cell = self.cells[number]
+            states.append(cell.advance(cell.project(read), state[number]))
+            return states[-1][0]
+
+        output: Tensor = self.climb(inputs, layer, masks=masks)
+        return output, tuple(states)
+
+    def _first(self, number: int, read: Float[Tensor, "batch time inputs"], state: StackState | None) -> CellState:
+        return _nothing_read(self.cells[number], read) if state is None else state[number]
 
 
 class Bidirectional(nn.Module):
     """Layers that read in both directions and join what they find, with dropout in between.
 
-    →h_l[t] = →cell_l(h_{l−1}[t], →h_l[t − 1])
-    ←h_l[t] = ←cell_l(h_{l−1}[t], ←h_l[t + 1])
-    h_l[t] = [→h_l[t]; ←h_l[t]]
+        →h_l[t] = →cell_l(x_l[t], →h_l[t − 1])
+        ←h_l[t] = ←cell_l(x_l[t], ←h_l[t + 1])
+        h_l[t] = [→h_l[t]; ←h_l[t]]
+
+    What a layer reads (x_l) and leaves (y_l) is told in `nn.skips`; the output is y of the top layer.
     """
 
-    def __init__(self, rightward: Iterable[Cell], leftward: Iterable[Cell], *, dropout_rate: float) -> None:
+    def __init__(
+        self,
+        rightward: Iterable[Cell],
+        leftward: Iterable[Cell],
+        *,
+        dropout_rate: float,
+        skip: Skip = "none",
+        dropout_kind: DropoutKind = "between",
+    ) -> None:
         super().__init__()
         self.rightward = cast("Sequence[Cell]", nn.ModuleList(rightward))
         self.leftward = cast("Sequence[Cell]", nn.ModuleList(leftward))
-        self.dropout = Dropout(dropout_rate)
+        self.climb = Climb(
+            self.rightward[0].input_width,
+            self.rightward[0].width + self.leftward[0].width,
+            layers=len(self.rightward),
+            skip=skip,
+            dropout_rate=dropout_rate,
+            dropout_kind=dropout_kind,
+        )
 
     def forward(
         self, inputs: Float[Tensor, "batch time inputs"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time width"]:
+        """What the top layer leaves at every position."""
         turn = turning(lengths, inputs.shape[1])
-        for layer, (right, left) in enumerate(zip(self.rightward, self.leftward, strict=True)):
-            below = inputs if layer == 0 else self.dropout(inputs)
-            forwards, _ = right.run(below, _nothing_read(right, below))
-            backwards, _ = left.run(reorder(below, turn), _nothing_read(left, below))
-            inputs = torch.cat([forwards, reorder(backwards, turn)], 2)
-        return inputs
+
+        def layer(number: int, read: Tensor) -> Tensor:
+            right, left = self.rightward[number], self.leftward[number]
+            forwards = right.outputs(read, _nothing_read(right, read), lengths=lengths)
+            backwards = left.outputs(reorder(read, turn), _nothing_read(left, read), lengths=lengths)
+            return torch.cat([forwards, reorder(backwards, turn)], 2)
+
+        outputs: Tensor = self.climb(inputs, layer)
+        return outputs
 
 
-def cells_of(make: MakeCell, input_width: int, *, width: int, layers: int, directions: int = 1) -> list[Cell]:
-    """The cells of a stack: the lowest reads the input, each other one what all directions below it leave."""
-    return [make(input_width if layer == 0 else directions * width, width) for layer in range(layers)]
+def require_causal(layers: Stack | Bidirectional, *, model: str) -> Stack:
+    """These layers, for a model that foretells each symbol from those before it: refused if they read ahead."""
+    if isinstance(layers, Bidirectional):
+        raise ConfigError(
+            f"{model} tells each symbol from the ones before it, but layers that read in both directions have seen "
+            "the symbols after it as well; let them read from left to right only"
+        )
+    return layers
+
+
+def input_widths(
+    input_width: int, width: int, *, layers: int, directions: int = 1, skip: Skip = "none"
+) -> tuple[int, ...]:
+    """How wide the input of each layer is: for the lowest as given, for each other one what all directions leave below.
+
+    In a dense stack each layer reads the input and what all layers below it leave.
+    """
+    joined = directions * width
+    if skip == "dense":
+        return tuple(input_width + layer * joined for layer in range(layers))
+    return (input_width, *(joined for _ in range(layers - 1)))
+
+
+def cells_of(
+    make: MakeCell, input_width: int, *, width: int, layers: int, directions: int = 1, skip: Skip = "none"
+) -> list[Cell]:
+    """The cells of a stack, or of one direction of two."""
+    widths = input_widths(input_width, width, layers=layers, directions=directions, skip=skip)
+    return [make(each, width) for each in widths]
+
+
+def summarise(
+    outputs: Float[Tensor, "batch time width"],
+    lengths: Int[Tensor, " batch"],
+    *,
+    summary: Summary,
+    directions: int,
+) -> Float[Tensor, "batch width"]:
+    """c = q(h_1 … h_n), from the real positions alone.
+
+    last   the last state of each direction: h_n of the rightward half, h_1 of the leftward half
+    join   the same, of layers that read in both directions
+    mean   Σ_t h_t / n
+    max    max_t h_t, number by number
+    """
+    if summary in ("last", "join"):
+        return ends(outputs, lengths, directions=directions)
+    counted = lengths.clamp(min=1)
+    padding = ~length_mask(counted, outputs.shape[1])[:, :, None]
+    if summary == "max":
+        return outputs.masked_fill(padding, float("-inf")).amax(1)
+    return outputs.masked_fill(padding, 0).sum(1) / counted[:, None]
 
 
 def ends(
