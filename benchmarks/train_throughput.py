@@ -17,13 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.corpus import Corpus, open_multi30k
-from harness.flops import Flops, training_flops
+from harness.flops import training_flops
 from harness.peers import peer_python
 from harness.processes import Contestant, ContestantError, all_running, exit_on_termination
 from harness.progress import say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from harness.rounds import Arrival, Measured, measure, race
 from harness.sizes import SIZES, Size
+from harness.tables import training_table
 from harness.toolkits import Beside, measure_beside
 from seqloom.core.errors import SeqloomError
 
@@ -66,31 +67,6 @@ def claims_of(size: Size, measured: Sequence[Measured]) -> list[Claim]:
     return [claim(ours.rates, peer.rates, goal=size.goal, about=f"{about} {peer.name}") for peer in by_speed]
 
 
-def table(measured: Sequence[Measured], beside: Sequence[Beside], *, flops: Flops, peaks: Sequence[float]) -> list[str]:
-    """Rates, their range, and the share of each round's peak that went into useful arithmetic."""
-    lines = [
-        "| contestant | version | parameters | target tokens/s | range | share of peak |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for each in measured:
-        rounds = zip(each.source_tokens, each.tokens, each.seconds, peaks, strict=True)
-        shares = [
-            flops.of(source_tokens=source, target_tokens=target) / seconds / peak
-            for source, target, seconds, peak in rounds
-        ]
-        lines.append(
-            f"| {each.name} | {each.facts['version']} | {each.facts['parameters']:,} | {each.rate:,.0f} "
-            f"| {min(each.rates):,.0f} – {max(each.rates):,.0f} | {statistics.median(shares):.0%} |"
-        )
-    for other in beside:
-        if other.rates:
-            span = f"{min(other.rates):,.0f} – {max(other.rates):,.0f}"
-            lines.append(f"| {other.name}, beside | | | {other.rate:,.0f} | {span} | |")
-        else:
-            lines.append(f"| {other.name} | {other.reason} | | | | |")
-    return lines
-
-
 def report_size(
     size: Size, corpus: Corpus, measured: Sequence[Measured], beside: Sequence[Beside], *, peaks: Sequence[float]
 ) -> None:
@@ -105,7 +81,7 @@ def report_size(
         f"({min(peaks) / 1e9:.0f} – {max(peaks) / 1e9:.0f}), sgemm of 2048³ in the same rounds. Medians of "
         f"{len(peaks)} rounds.\n"
     )
-    print("\n".join(table(measured, beside, flops=flops, peaks=peaks)), flush=True)
+    print("\n".join(training_table(measured, beside, flops=flops, peaks=peaks)), flush=True)
 
 
 def report_race(size: Size, arrivals: Sequence[Arrival], *, loss: float) -> None:

@@ -60,6 +60,36 @@ def test_goal_needs_the_median_at_it_and_the_interval_above_one(ratio: float, lo
     assert ratios.Claim(ratio, low, 3.0, 1.15, "x").is_reached is is_reached
 
 
+@pytest.mark.parametrize(
+    ("ratio", "low", "goal", "is_reached"),
+    [(0.95, 0.80, 0.95, True), (0.94, 0.93, 0.95, False), (1.0, 0.97, 1.0, True), (0.99, 0.98, 1.0, False)],
+)
+def test_goal_up_to_one_needs_the_median_alone(ratio: float, low: float, goal: float, is_reached: bool) -> None:
+    assert ratios.Claim(ratio, low, 3.0, goal, "x").is_reached is is_reached
+
+
+@pytest.mark.parametrize(("low", "is_reached"), [(0.96, True), (0.95, False), (0.5, False)])
+def test_being_on_a_par_needs_the_whole_interval(low: float, is_reached: bool) -> None:
+    assert ratios.Claim(1.3, low, 1.5, 0.95, "x", "low>").is_reached is is_reached
+    assert ratios.claim([1.0] * 7, [1.0] * 7, goal=0.95, about="x", sign="low>").is_reached
+
+
+def test_sizes_are_to_stay_below_their_goal_and_are_never_rounded_down() -> None:
+    assert ratios.claim_of_sizes([12.0], [10.0], at_most=1.2, about="x").is_reached
+    claim = ratios.claim_of_sizes([12.004, 12.01, 11.0], [10.0, 10.0, 9.0], at_most=1.2, about="x memory vs y")
+    assert str(claim) == "ratio 1.21 [1.10, 1.34] goal <=1.2 x memory vs y"
+    assert not claim.is_reached
+    with pytest.raises(ValueError, match="rates ought to be high"):
+        ratios.claim([1.0] * 7, [1.0] * 7, goal=1.2, about="x", sign="<=")
+
+
+@pytest.mark.parametrize("line", ["goal 0.9", "goal low>0.95", "goal <=1.2", "goal 1.15"])
+def test_claims_of_every_form_are_read_back(line: str) -> None:
+    (claim,) = ratios.read_claims(f"ratio 1.02 [0.98, 1.05] {line} peephole full 512 vs nn.LSTM")
+    assert str(claim) == f"ratio 1.02 [0.98, 1.05] {line} peephole full 512 vs nn.LSTM"
+    assert claim.is_reached is (line != "goal 1.15")
+
+
 def test_claim_line_has_the_agreed_form_and_is_read_back() -> None:
     claim = ratios.Claim(1.27, 1.19, 1.34, 1.15, "transformer-256 training vs transformers")
     assert str(claim) == "ratio 1.27 [1.19, 1.34] goal 1.15 transformer-256 training vs transformers"
@@ -189,10 +219,13 @@ def test_page_shows_every_claim_and_says_which_missed() -> None:
     reached = "ratio 1.27 [1.19, 1.34] goal 1.15 one training vs peer"
     missed = "ratio 1.07 [0.99, 1.14] goal 1.3 two training vs peer"
     benchmark = run_all.Benchmark("some.py", "Some speed")
-    result = run_all.Result(benchmark, "python benchmarks/some.py", f"### one\n| table |\n\n{reached}\n{missed}\n", 1)
+    memory = "ratio 1.10 [1.09, 1.11] goal <=1.2 three peak memory vs peer"
+    output = f"### one\n| table |\n\n{reached}\n{missed}\n{memory}\n"
+    result = run_all.Result(benchmark, "python benchmarks/some.py", output, 1)
     text = run_all.page([result], quick=True, date="2026-01-02")
     assert "| one training vs peer | 1.27 | 1.19 – 1.34 | 1.15 | reached |" in text
     assert "| two training vs peer | 1.07 | 0.99 – 1.14 | 1.3 | missed |" in text
+    assert "| three peak memory vs peer | 1.10 | 1.09 – 1.11 | <=1.2 | reached |" in text
     assert "### one\n| table |" in text
     assert text.count(reached) == text.count(missed) == 1
     assert "date 2026-01-02" in text

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from serving import Line
 
 from seqloom.core.events import Event
 from seqloom.data.store import Store
+from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
@@ -87,6 +89,31 @@ class Conductor:
         return loss
 
 
+def model_config(size: dict[str, Any]) -> TransformerConfig | Seq2SeqConfig:
+    """The model of a size, by its kind."""
+    if size["kind"] == "seq2seq":
+        return Seq2SeqConfig(
+            cell="lstm",
+            width=size["width"],
+            embedding_width=size["embedding_width"],
+            encoder_layers=size["layers"],
+            decoder_layers=size["layers"],
+            is_bidirectional=True,
+            attention="bilinear",
+            input_feeding=False,
+            dropout_rate=size["dropout_rate"],
+            tying="none",
+        )
+    return TransformerConfig(
+        width=size["width"],
+        feed_forward=size["feed_forward"],
+        encoder_layers=size["layers"],
+        decoder_layers=size["layers"],
+        heads=size["heads"],
+        dropout_rate=size["dropout_rate"],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
@@ -97,15 +124,7 @@ def main() -> None:
     line = Line()
     tokenizers = Tokenizers.load(given.corpus / "text")
     symbols = tokenizers.target.size
-    config = TransformerConfig(
-        width=size["width"],
-        feed_forward=size["feed_forward"],
-        encoder_layers=size["layers"],
-        decoder_layers=size["layers"],
-        heads=size["heads"],
-        dropout_rate=size["dropout_rate"],
-    )
-    model = config.build(Symbols(symbols, symbols, is_shared=True), seed=1)
+    model = model_config(size).build(Symbols(symbols, symbols, is_shared=True), seed=1)
     task = TranslationTask(
         Store.open(given.corpus / "train"),
         DevSet(Store.open(given.corpus / "dev"), [], tokenizers.target, "en"),

@@ -9,7 +9,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ PAD, BEGIN = 0, 1
 Scores = Callable[[Tensor, Tensor], Tensor]
 """(source ids, previous target ids), both padded, to scores [batch, target, symbols]."""
 
+Plan = Callable[[int], Sequence[Sequence[int]]]
+"""From the number of an epoch to its batches, each a list of pairs, in order."""
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -33,10 +36,10 @@ class Pairs:
     sources: list[np.ndarray]
     targets: list[np.ndarray]
 
-    def batches(self, places: int) -> list[list[int]]:
+    def batches(self, places: int) -> list[Sequence[int]]:
         """Sorted by length, cut where rows × the longer padded side would exceed the budget."""
         sizes = [(len(target), len(source)) for source, target in zip(self.sources, self.targets, strict=True)]
-        batches: list[list[int]] = []
+        batches: list[Sequence[int]] = []
         batch: list[int] = []
         longest = 0
         for index in sorted(range(len(sizes)), key=lambda index: sizes[index]):
@@ -48,7 +51,7 @@ class Pairs:
             longest = longer
         return [*batches, batch]
 
-    def tensors(self, batch: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, batch: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Source, what the decoder is fed, and labels, padded."""
         source = padded([self.sources[index] for index in batch])
         labels = padded([self.targets[index] for index in batch])
@@ -74,25 +77,39 @@ def read_pairs(corpus: Path, split: str) -> Pairs:
 
 
 class PeerTrainer:
-    """Trains a peer's model step by step."""
+    """Trains a peer's model step by step, on batches of its own unless a plan is given."""
 
-    def __init__(self, model: nn.Module, scores: Scores, corpus: Path, size: dict[str, Any]) -> None:
+    def __init__(
+        self, model: nn.Module, scores: Scores, *, train: Pairs, dev: Pairs, size: dict[str, Any], plan: Plan | None
+    ) -> None:
         self.model, self.scores, self.size = model.train(), scores, size
-        self.train, self.dev = read_pairs(corpus, "train"), read_pairs(corpus, "dev")
-        self.batches = self.train.batches(size["tokens_per_batch"])
+        self.train, self.dev = train, dev
+        self.plan = plan or self.shuffled(train.batches(size["tokens_per_batch"]))
+        self.epoch = 0
+        self.to_come: list[Sequence[int]] = []
         self.optimiser = torch.optim.AdamW(
             model.parameters(), lr=size["learning_rate"], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True
         )
         self.step_number = 0
-        self.random = random.Random(1)
+
+    @staticmethod
+    def shuffled(batches: list[Sequence[int]]) -> Plan:
+        """The same batches in another order each epoch."""
+        generator = random.Random(1)
+
+        def plan(_epoch: int) -> Sequence[Sequence[int]]:
+            generator.shuffle(batches)
+            return batches
+
+        return plan
 
     def step(self) -> dict[str, float]:
         """One batch: forward, backward, clip, update."""
-        at = self.step_number % len(self.batches)
-        if at == 0:
-            self.random.shuffle(self.batches)
+        if not self.to_come:
+            self.to_come = [*reversed(self.plan(self.epoch))]
+            self.epoch += 1
+        batch = self.to_come.pop()
         self.step_number += 1
-        batch = self.batches[at]
         source, previous, labels = self.train.tensors(batch)
         scores = self.scores(source, previous)
         loss = F.cross_entropy(
@@ -127,7 +144,12 @@ class PeerTrainer:
         return total / count
 
 
-def serve(make: Callable[[int, dict[str, Any]], tuple[nn.Module, Scores]], *, version: str) -> None:
+def serve(
+    make: Callable[[int, dict[str, Any]], tuple[nn.Module, Scores]],
+    *,
+    version: str,
+    plan_for: Callable[[Pairs, dict[str, Any]], Plan] | None = None,
+) -> None:
     """Build the model for the number of symbols and the size, then obey the driver."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
@@ -140,7 +162,9 @@ def serve(make: Callable[[int, dict[str, Any]], tuple[nn.Module, Scores]], *, ve
     with np.load(given.corpus / "ids.npz") as arrays:
         symbols = int(arrays["symbols"])
     model, scores = make(symbols, given.size)
-    trainer = PeerTrainer(model, scores, given.corpus, given.size)
+    train, dev = (read_pairs(given.corpus, split) for split in ("train", "dev"))
+    plan = plan_for(train, given.size) if plan_for else None
+    trainer = PeerTrainer(model, scores, train=train, dev=dev, size=given.size, plan=plan)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     line.say({"version": version, "parameters": parameters})
     for name, steps in line.commands():

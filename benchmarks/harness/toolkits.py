@@ -1,7 +1,8 @@
 """Whole toolkits, measured beside: OpenNMT-py and eole train by their own command and report their own rate.
 
-They cannot be stopped between two steps, so they take no part in the rounds and no claim is made of them. The ids of
-the corpus are their words: they train on the same tokens as everybody else.
+They cannot be stopped between two steps, so they take no part in the rounds; who wants to claim something of them runs
+them several times, with ours in between. The ids of the corpus are their words: they train on the same tokens as
+everybody else.
 """
 
 import json
@@ -12,17 +13,29 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.corpus import Corpus
 from harness.peers import toolkit_program
 from harness.processes import PATIENCE, thread_settings
-from harness.sizes import Size
+from harness.sizes import RecurrentSize, Size
 from seqloom.data.store import Store
 
 STEPS, REPORT_EVERY = 20, 5
 
 _RATE = re.compile(r"(\d+)\s*/\s*(\d+)\s*tok/s")
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A toolkit and its command in the environment `$PEERS_HOME/<environment>`."""
+
+    name: str
+    environment: Literal["onmt", "eole"]
+    program: str
+
+
+TOOLKITS = (Toolkit("OpenNMT-py", "onmt", "onmt_train"), Toolkit("eole", "eole", "eole"))
 
 
 @dataclass(frozen=True)
@@ -40,18 +53,23 @@ class Beside:
 
 
 def measure_beside(corpus: Corpus, size: Size, *, threads: int, folder: Path) -> Iterator[Beside]:
-    """Each toolkit whose environment is there: `$PEERS_HOME/onmt` and `$PEERS_HOME/eole`."""
-    for name, environment, program in (("OpenNMT-py", "onmt", "onmt_train"), ("eole", "eole", "eole")):
-        path = toolkit_program(environment, program)
-        if path is None:
-            yield Beside(name, reason="not measured: no venv")
-            continue
-        _write_text(corpus, folder)
-        config = folder / f"{environment}.yaml"
-        settings = onmt_settings(size, folder) if environment == "onmt" else eole_settings(size, folder)
-        config.write_text(json.dumps(settings, indent=1), encoding="utf-8")  # JSON is YAML
-        arguments = ["-config", config] if environment == "onmt" else ["train", "-c", config]
-        yield _run(name, [str(path), *map(str, arguments)], threads=threads, folder=folder)
+    """Each toolkit once."""
+    for toolkit in TOOLKITS:
+        yield run_toolkit(toolkit, corpus, size=size, threads=threads, folder=folder)
+
+
+def run_toolkit(toolkit: Toolkit, corpus: Corpus, *, size: Size | RecurrentSize, threads: int, folder: Path) -> Beside:
+    """One short training by its own command, if its environment is there; its files go into the folder."""
+    path = toolkit_program(toolkit.environment, toolkit.program)
+    if path is None:
+        return Beside(toolkit.name, reason="not measured: no venv")
+    _write_text(corpus, folder)
+    config = folder / f"{toolkit.environment}.yaml"
+    is_onmt = toolkit.environment == "onmt"
+    settings = onmt_settings(size, folder) if is_onmt else eole_settings(size, folder)
+    config.write_text(json.dumps(settings, indent=1), encoding="utf-8")  # JSON is YAML
+    arguments = ["-config", config] if is_onmt else ["train", "-c", config]
+    return _run(toolkit.name, [str(path), *map(str, arguments)], threads=threads, folder=folder)
 
 
 def reported_rates(log: str) -> list[float]:
@@ -59,25 +77,20 @@ def reported_rates(log: str) -> list[float]:
     return [float(target) for _, target in _RATE.findall(log)][1:]
 
 
-def onmt_settings(size: Size, folder: Path) -> dict[str, Any]:
-    """The configuration of OpenNMT-py. Its feed-forward layers drop inside, at the common rate; that cannot be set."""
+def onmt_settings(size: Size | RecurrentSize, folder: Path) -> dict[str, Any]:
+    """The configuration of OpenNMT-py."""
+    model = _onmt_transformer(size) if isinstance(size, Size) else _onmt_lstm(size)
     return {
         **_data(folder),
         **_training(size),
-        **_model(size),
+        **model,
         "save_model": str(folder / "onmt"),
-        "encoder_type": "transformer",
-        "decoder_type": "transformer",
-        "enc_layers": size.layers,
-        "dec_layers": size.layers,
-        "word_vec_size": size.width,
-        "position_encoding": True,
         "param_init": 0.0,
         "param_init_glorot": True,
     }
 
 
-def eole_settings(size: Size, folder: Path) -> dict[str, Any]:
+def eole_settings(size: Size | RecurrentSize, folder: Path) -> dict[str, Any]:
     """The configuration of eole."""
     training = _training(size)
     return {
@@ -93,12 +106,65 @@ def eole_settings(size: Size, folder: Path) -> dict[str, Any]:
             "compute_dtype": "fp32",
             "param_init_method": "xavier_uniform",
         },
-        "model": {
-            **_model(size),
-            "architecture": "transformer",
-            "layers": size.layers,
-            "embeddings": {"word_vec_size": size.width, "position_encoding_type": "SinusoidalInterleaved"},
-        },
+        "model": _eole_transformer(size) if isinstance(size, Size) else _eole_lstm(size),
+    }
+
+
+def _onmt_transformer(size: Size) -> dict[str, Any]:
+    """Its feed-forward layers drop inside, at the common rate; that cannot be set."""
+    return {
+        **_transformer(size),
+        "encoder_type": "transformer",
+        "decoder_type": "transformer",
+        "enc_layers": size.layers,
+        "dec_layers": size.layers,
+        "word_vec_size": size.width,
+        "position_encoding": True,
+    }
+
+
+def _eole_transformer(size: Size) -> dict[str, Any]:
+    return {
+        **_transformer(size),
+        "architecture": "transformer",
+        "layers": size.layers,
+        "embeddings": {"word_vec_size": size.width, "position_encoding_type": "SinusoidalInterleaved"},
+    }
+
+
+def _transformer(size: Size) -> dict[str, Any]:
+    return {
+        "heads": size.heads,
+        "hidden_size": size.width,
+        "transformer_ff": size.feed_forward,
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+    }
+
+
+def _onmt_lstm(size: RecurrentSize) -> dict[str, Any]:
+    return {
+        "encoder_type": "brnn",
+        "decoder_type": "rnn",
+        "rnn_type": "LSTM",
+        "layers": size.layers,
+        "hidden_size": size.width,
+        "word_vec_size": size.embedding_width,
+        "global_attention": "general",
+        "input_feed": 0,
+    }
+
+
+def _eole_lstm(size: RecurrentSize) -> dict[str, Any]:
+    side = {"layers": size.layers, "hidden_size": size.width, "rnn_type": "LSTM"}
+    return {
+        "architecture": "rnn",
+        "rnn_type": "LSTM",
+        "hidden_size": size.width,
+        "input_feed": 0,
+        "embeddings": {"word_vec_size": size.embedding_width},
+        "encoder": {**side, "encoder_type": "brnn"},
+        "decoder": {**side, "decoder_type": "rnn", "global_attention": "general"},
     }
 
 
@@ -114,17 +180,8 @@ def _data(folder: Path) -> dict[str, Any]:
     }
 
 
-def _model(size: Size) -> dict[str, Any]:
-    return {
-        "heads": size.heads,
-        "hidden_size": size.width,
-        "transformer_ff": size.feed_forward,
-        "share_embeddings": True,
-        "share_decoder_embeddings": True,
-    }
-
-
-def _training(size: Size) -> dict[str, Any]:
+def _training(size: Size | RecurrentSize) -> dict[str, Any]:
+    drops_attention = isinstance(size, Size) and size.peers_drop_inside
     return {
         "seed": 1,
         "report_every": REPORT_EVERY,
@@ -142,7 +199,7 @@ def _training(size: Size) -> dict[str, Any]:
         "learning_rate": size.learning_rate,
         "label_smoothing": size.smoothing,
         "dropout": [size.dropout_rate],
-        "attention_dropout": [size.dropout_rate if size.peers_drop_inside else 0.0],
+        "attention_dropout": [size.dropout_rate if drops_attention else 0.0],
         "max_grad_norm": size.clip_norm,
     }
 
