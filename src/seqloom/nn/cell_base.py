@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqloom.nn.passes import EPSILON, ByHand
+
 CellState = tuple[Float[Tensor, "rows width"], ...]
 """The hidden state, then whatever else the cell remembers."""
 
@@ -52,6 +54,11 @@ class Cell(nn.Module, ABC):
         """
         return (hint.tanh(), hint)[: self.parts]
 
+    @abstractmethod
+    def by_hand(self) -> ByHand:
+        """The cell as its hand-derived pass knows it."""
+
+    @abstractmethod
     def run(
         self,
         inputs: Float[Tensor, "batch time inputs"],
@@ -64,7 +71,6 @@ class Cell(nn.Module, ABC):
         Without `lengths` every row is taken to be full. Real positions never see the padding after them, so lengths
         matter to the last state alone; positions in the padding may hold anything finite.
         """
-        return unroll(self, inputs, state=state, lengths=lengths)
 
     def outputs(
         self,
@@ -102,8 +108,6 @@ class NormedLinear(nn.Linear):
     y = W x,    LN(y) = gain ⊙ (y − mean y) / √(var y + ε)        mean and variance over the group
     """
 
-    epsilon = 1e-5
-
     def __init__(self, input_width: int, width: int, *, groups: tuple[int, ...], has_bias: bool) -> None:
         super().__init__(input_width, width, bias=has_bias)
         self.groups = groups
@@ -123,4 +127,4 @@ def of_rows(
     if not isinstance(linear, NormedLinear):
         return F.linear(inputs, linear.weight[begin:end], bias)
     product = F.linear(inputs, linear.weight[begin:end])
-    return F.layer_norm(product, (end - begin,), linear.gain[begin:end], bias, linear.epsilon)
+    return F.layer_norm(product, (end - begin,), linear.gain[begin:end], bias, EPSILON)

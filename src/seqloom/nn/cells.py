@@ -8,6 +8,7 @@ With `norm`, LN(W x) and LN(U h) stand in the place of W x and U h, and tanh(LN(
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -17,8 +18,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.bptt import run_by_hand
 from seqloom.nn.cell_base import Cell, CellState, NormedLinear, of_rows, unroll
 from seqloom.nn.init import Start, state_matrices, xavier_uniform
+from seqloom.nn.passes import ByHand, ElmanPass
+from seqloom.nn.passes_gru import ResetAfterPass, ResetBeforePass
+from seqloom.nn.passes_lstm import LSTMPass
 
 __all__ = ["Cell", "CellState", "CoupledCell", "ElmanCell", "GRUCell", "LSTMCell", "PeepholeCell", "unroll"]
 
@@ -78,6 +83,9 @@ class ElmanCell(Cell):
             return (total,)
         return (total.tanh() if self.activation == "tanh" else total.relu(),)
 
+    def by_hand(self) -> ByHand:
+        return ByHand(partial(ElmanPass, activation=self.activation), (self.from_state.weight, _gain(self.from_state)))
+
     def run(
         self,
         inputs: Float[Tensor, "batch time inputs"],
@@ -86,7 +94,7 @@ class ElmanCell(Cell):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         if self.norm or self.activation == "identity":
-            return super().run(inputs, state, lengths=lengths)
+            return run_by_hand(self, inputs, state, lengths=lengths)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         return _run_fused(kernel, inputs, state, weights=_weights(self.from_input, self.from_state), lengths=lengths)
 
@@ -137,6 +145,10 @@ class LSTMCell(Cell):
         memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
         return o.sigmoid() * _shown(memory, self.memory_norm), memory
 
+    def by_hand(self) -> ByHand:
+        bias, gain, norm = self.from_state.bias, _gain(self.from_state), _norm(self.memory_norm)
+        return ByHand(partial(LSTMPass, order="ifgo"), (self.from_state.weight, bias, gain, None, *norm))
+
     def run(
         self,
         inputs: Float[Tensor, "batch time inputs"],
@@ -145,7 +157,7 @@ class LSTMCell(Cell):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         if self.norm or not inputs.shape[1]:
-            return super().run(inputs, state, lengths=lengths)
+            return run_by_hand(self, inputs, state, lengths=lengths)
         if lengths is not None and len(lengths):
             return self._run_packed(inputs, state, lengths=lengths)
         weights, begin = _weights(self.from_input, self.from_state), [part[None] for part in state]
@@ -241,6 +253,20 @@ class PeepholeCell(Cell):
             memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
         return o.sigmoid() * _shown(memory, self.memory_norm), memory
 
+    def by_hand(self) -> ByHand:
+        gain, norm = _gain(self.from_state), _norm(self.memory_norm)
+        parameters = (self.from_state.weight, None, gain, self.from_memory, *norm)
+        return ByHand(partial(LSTMPass, order="oifg", peephole=self.peephole), parameters)
+
+    def run(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+        return run_by_hand(self, inputs, state, lengths=lengths)
+
 
 class CoupledCell(Cell):
     """One step of an LSTM that forgets as much as it writes, f = 1 − i (Greff et al., 2017).
@@ -286,6 +312,19 @@ class CoupledCell(Cell):
         o, i, g = (projected + self.from_state(hidden)).chunk(3, dim=1)
         memory = torch.lerp(memory, g.tanh(), i.sigmoid())
         return o.sigmoid() * _shown(memory, self.memory_norm), memory
+
+    def by_hand(self) -> ByHand:
+        gain, norm = _gain(self.from_state), _norm(self.memory_norm)
+        return ByHand(partial(LSTMPass, order="oig"), (self.from_state.weight, None, gain, None, *norm))
+
+    def run(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        state: CellState,
+        *,
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+        return run_by_hand(self, inputs, state, lengths=lengths)
 
 
 class GRUCell(Cell):
@@ -361,6 +400,17 @@ class GRUCell(Cell):
             n = (of_rows(self.from_input, r * input_n, begin=2 * width, end=3 * width) + state_n).tanh()
         return (torch.lerp(n, hidden, z) if self.update == "keep" else torch.lerp(hidden, n, z),)
 
+    def by_hand(self) -> ByHand:
+        weight, gain, inner = self.from_state.weight, _gain(self.from_state), slice(2 * self.width, None)
+        if self.reset == "after":
+            return ByHand(partial(ResetAfterPass, update=self.update), (weight, self.from_state.bias, gain))
+        make = partial(ResetBeforePass, update=self.update)
+        if self.reset == "before":
+            return ByHand(make, (weight, gain))
+        inner_gain = _gain(self.from_input)
+        further = (self.from_input.weight[inner], self.from_input.bias[inner])
+        return ByHand(make, (weight, gain, *further, None if inner_gain is None else inner_gain[inner]))
+
     def run(
         self,
         inputs: Float[Tensor, "batch time inputs"],
@@ -369,7 +419,7 @@ class GRUCell(Cell):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         if self.norm or self.reset != "after":
-            return super().run(inputs, state, lengths=lengths)
+            return run_by_hand(self, inputs, state, lengths=lengths)
         weights = _weights(self.from_input, self.from_state)
         if self.update == "new":  # 1 − σ(a) = σ(−a)
             signs = weights[0].new_ones(3, self.width)
@@ -399,6 +449,14 @@ def _run_fused(
 
 def _shown(memory: Float[Tensor, "rows width"], norm: nn.LayerNorm | None) -> Float[Tensor, "rows width"]:
     return memory.tanh() if norm is None else F.layer_norm(memory, norm.normalized_shape, norm.weight, norm.bias).tanh()
+
+
+def _gain(linear: nn.Linear) -> Tensor | None:
+    return linear.gain if isinstance(linear, NormedLinear) else None
+
+
+def _norm(norm: nn.LayerNorm | None) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if norm is None else (norm.weight, norm.bias)
 
 
 def _linear(input_width: int, groups: tuple[int, ...], *, norm: bool, has_bias: bool = True) -> nn.Linear:

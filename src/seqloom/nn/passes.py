@@ -1,0 +1,326 @@
+"""Hand-derived passes over time: the parts that all cells share, and the plain network.
+
+Positions stand time-major and packed: those of step 0, then those of step 1, and so on, the longest row first within a
+step, so that the rows of a step are the first rows of the step before. Buffers of states hold the first state as one
+more block in front; the states before all steps are then a slice of the buffer (or one gather, where rows differ in
+length), and the gradient of each weight is one product over all positions.
+
+A pass goes forwards in place: the products with the inputs come in, the gates stand in their place at the end. On the
+way back, whatever does not depend on the gradient itself is worked out for all steps at once before the loop begins:
+the slopes by which each gate hands on a gradient of the state. The loop multiplies gradients by slopes, also in place.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-5
+"""Added to every variance that a norm divides by."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Which of the packed positions belong to which step."""
+
+    rows: int
+    """Rows of the first state; some may have no step."""
+    sizes: tuple[int, ...]
+    """Rows that take part in each step, never more than in the step before and never none."""
+    previous: Tensor | None
+    """Where the state before each position stands in a buffer of states; None if all rows take part in all steps."""
+
+    @property
+    def positions(self) -> int:
+        return sum(self.sizes)
+
+    def at(self, packed: Tensor) -> list[Tensor]:
+        """The part of each step of a buffer `[positions, …]`."""
+        return list(packed.split(self.sizes)) if self.sizes else []
+
+    def around(self, states: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The state before each step, of the rows that take part in it, and the state after; of a buffer of states."""
+        blocks = states.narrow(0, 0, self.rows + self.positions).split((self.rows, *self.sizes))
+        before = list(blocks[:-1])
+        if self.previous is not None:
+            before = [block[:size] for block, size in zip(before, self.sizes, strict=True)]
+        return before, list(blocks[1:])
+
+    def after_all(self, states: Tensor) -> Tensor:
+        return states.narrow(0, self.rows, self.positions)
+
+    def before_all(self, states: Tensor) -> Tensor:
+        return states.narrow(0, 0, self.positions) if self.previous is None else states.index_select(0, self.previous)
+
+
+class Pass(ABC):
+    """The steps of one cell over one batch, forwards, and backwards in one of two ways.
+
+    Forwards: `forward`. Backwards: `open`, then every step from the last to the first by `sweep`, the fast way, or by
+    `pull`, which takes several gradients at once and hands them back; then `close`.
+    """
+
+    slopes: Tensor
+    """From `open` on: what each gate will be multiplied by; after its step, the gradient of its sum."""
+
+    @abstractmethod
+    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Fill the states after the first block, overwrite `projected`, and give the tape: all that `open` needs."""
+
+    @abstractmethod
+    def open(
+        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        """Work out all slopes.
+
+        The first of `gradients` has the form of a buffer of states and holds, for every position, what comes from
+        outside; each step adds to the block before it. The second is that of the memory, one row for each row of the
+        first state; each step changes its rows.
+        """
+
+    @abstractmethod
+    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+        """Steps last − 1 down to `first`; `is_cut` keeps the gradient from the state before `first`."""
+
+    @abstractmethod
+    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """From gradients of the state after a step to those of the state before it, each `[several, rows, width]`.
+
+        The sum over the several stays in `slopes`, as a sweep would leave it.
+        """
+
+    @abstractmethod
+    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        """The gradients of `projected` and of each parameter, from all steps at once."""
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A cell as its pass knows it: the form, and the weights that take part in every step (None: has none such)."""
+
+    make: Callable[[tuple[Tensor | None, ...]], Pass]
+    parameters: tuple[Tensor | None, ...]
+
+
+class Link(ABC):
+    """A product with a state that is added to gates at every step, by weights that all steps share."""
+
+    def begin(self, steps: Steps, like: Tensor) -> None:  # noqa: B027 - a plain product keeps nothing
+        """Make room for what the way back needs."""
+
+    @property
+    def tape(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:  # noqa: B027
+        """Make ready for the way back, and take from the tape what `tape` gave."""
+
+    @abstractmethod
+    def add(self, step: int, state: Tensor, total: Tensor) -> None:
+        """total += U state"""
+
+    @abstractmethod
+    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
+        """into += Uᵀ slopes; without `into` only the gradient of U is provided for."""
+
+    @abstractmethod
+    def pull(self, step: int, slopes: Tensor) -> Tensor:
+        """Uᵀ slopes of several gradients, `[several, rows, gates]`."""
+
+    @abstractmethod
+    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Of U and, where there is one, of the gain."""
+
+
+class Product(Link):
+    """U h"""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        self._turned = weight.t()
+
+    def add(self, step: int, state: Tensor, total: Tensor) -> None:  # noqa: ARG002
+        total.addmm_(state, self._turned)
+
+    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:  # noqa: ARG002
+        if into is not None:
+            into.addmm_(slopes, self.weight)
+
+    def pull(self, step: int, slopes: Tensor) -> Tensor:  # noqa: ARG002
+        return slopes @ self.weight
+
+    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        return slopes.t() @ states, None
+
+
+class NormedProduct(Link):
+    """gain ⊙ (y − mean y) / √(var y + ε), y = U h"""
+
+    def __init__(self, weight: Tensor, gain: Tensor) -> None:
+        self.weight = weight
+        self.gain = gain
+        self._turned = weight.t()
+        self._shape = [len(gain)]
+
+    def begin(self, steps: Steps, like: Tensor) -> None:
+        self._products = like.new_empty(steps.positions, len(self.gain))
+        self._product_at = steps.at(self._products)
+
+    @property
+    def tape(self) -> tuple[Tensor, ...]:
+        return (self._products,)
+
+    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:
+        self._products = next(tape)
+        _, self._mean, self._scale = torch.native_layer_norm(self._products, self._shape, self.gain, None, EPSILON)
+        self._product_at, self._mean_at, self._scale_at = map(steps.at, (self._products, self._mean, self._scale))
+        self._behind = torch.zeros_like(self._products)
+        """The gradient of U h, behind the norm."""
+        self._behind_at = steps.at(self._behind)
+
+    def add(self, step: int, state: Tensor, total: Tensor) -> None:
+        product = torch.mm(state, self._turned, out=self._product_at[step])
+        total.add_(torch.native_layer_norm(product, self._shape, self.gain, None, EPSILON)[0])
+
+    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
+        behind = norm_slopes(
+            slopes, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
+        )
+        self._behind_at[step].copy_(behind)
+        if into is not None:
+            into.addmm_(behind, self.weight)
+
+    def pull(self, step: int, slopes: Tensor) -> Tensor:
+        behind = norm_slopes(
+            slopes, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
+        )
+        torch.sum(behind, 0, out=self._behind_at[step])
+        return behind @ self.weight
+
+    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        _, of_gain, _ = torch.ops.aten.native_layer_norm_backward(
+            slopes.contiguous(),
+            self._products,
+            self._shape,
+            self._mean,
+            self._scale,
+            self.gain,
+            None,
+            [False, True, False],
+        )
+        return self._behind.t() @ states, of_gain
+
+
+def norm_slopes(slopes: Tensor, values: Tensor, *, mean: Tensor, scale: Tensor, gain: Tensor) -> Tensor:
+    """From the gradient of a norm's result to that of the values that went in; `slopes` may hold several in front."""
+    values, mean, scale = (each.expand(*slopes.shape[:-1], -1).contiguous() for each in (values, mean, scale))
+    behind: Tensor = torch.ops.aten.native_layer_norm_backward(
+        slopes.contiguous(), values, [len(gain)], mean, scale, gain, None, [True, False, False]
+    )[0]
+    return behind
+
+
+class SideBySide(Link):
+    """Products with the same state for gates that stand side by side, each with a norm of its own."""
+
+    def __init__(self, links: Sequence[NormedProduct]) -> None:
+        self._links = links
+        self._sizes = [len(each.gain) for each in links]
+
+    def begin(self, steps: Steps, like: Tensor) -> None:
+        for each in self._links:
+            each.begin(steps, like)
+
+    @property
+    def tape(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for each in self._links for tensor in each.tape)
+
+    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:
+        for each in self._links:
+            each.open(steps, tape)
+
+    def add(self, step: int, state: Tensor, total: Tensor) -> None:
+        for each, part in zip(self._links, total.split(self._sizes, 1), strict=True):
+            each.add(step, state, part)
+
+    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
+        for each, part in zip(self._links, slopes.split(self._sizes, 1), strict=True):
+            each.give_back(step, part, into)
+
+    def pull(self, step: int, slopes: Tensor) -> Tensor:
+        parts = zip(self._links, slopes.split(self._sizes, 2), strict=True)
+        return torch.stack([each.pull(step, part) for each, part in parts]).sum(0)
+
+    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        parts = zip(self._links, slopes.split(self._sizes, 1), strict=True)
+        of_weights, of_gains = zip(*(each.gradients(part, states) for each, part in parts), strict=True)
+        return torch.cat(of_weights), torch.cat(of_gains)
+
+
+def link(weight: Tensor, gain: Tensor | None, *, groups: Sequence[int] = ()) -> Link:
+    """With a gain, the product is normalised, each of the groups by itself."""
+    if gain is None:
+        return Product(weight)
+    if len(groups) < 2:
+        return NormedProduct(weight, gain)
+    parts = zip(weight.split(list(groups)), gain.split(list(groups)), strict=True)
+    return SideBySide([NormedProduct(*part) for part in parts])
+
+
+class ElmanPass(Pass):
+    """h' = φ(p + U h), with the weights U and, for LN(U h), its gain.
+
+    Back: δ = φ' ⊙ ∂h',  ∂p = δ,  ∂h = Uᵀ δ,  ∂U = Σ δ hᵀ, and φ' is told by h' alone: 1 − h'², [h' > 0] or 1.
+    """
+
+    def __init__(
+        self, parameters: tuple[Tensor | None, ...], *, activation: Literal["tanh", "relu", "identity"]
+    ) -> None:
+        weight, gain = parameters
+        assert weight is not None
+        self._link = link(weight, gain)
+        self._activation = activation
+
+    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        (hidden,), product = states, self._link
+        product.begin(steps, projected)
+        steps.after_all(hidden).copy_(projected)
+        activate = {"tanh": torch.tanh_, "relu": torch.relu_, "identity": None}[self._activation]
+        for step, (before, after) in enumerate(zip(*steps.around(hidden), strict=True)):
+            product.add(step, before, after)
+            if activate is not None:
+                activate(after)
+        return product.tape
+
+    def open(
+        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        self._link.open(steps, iter(tape))
+        self._steps, (self._hidden,) = steps, states
+        self._before, self._after = steps.around(gradients[0])
+        self.slopes = steps.after_all(gradients[0])  # a gradient becomes δ where it stands
+        hidden = steps.after_all(self._hidden)
+        self._bends: list[Tensor] | None = None
+        if self._activation == "tanh":
+            self._bends = steps.at(torch.addcmul(hidden.new_ones(()), hidden, hidden, value=-1))
+        elif self._activation == "relu":
+            self._bends = steps.at((hidden > 0).to(hidden.dtype))
+
+    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+        for step in reversed(range(first, last)):
+            slopes = self._after[step]
+            if self._bends is not None:
+                slopes.mul_(self._bends[step])
+            self._link.give_back(step, slopes, None if is_cut and step == first else self._before[step])
+
+    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        (hidden,) = gradients
+        slopes = hidden if self._bends is None else hidden * self._bends[step]
+        torch.sum(slopes, 0, out=self._after[step])
+        return [self._link.pull(step, slopes)]
+
+    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        return self.slopes, self._link.gradients(self.slopes, self._steps.before_all(self._hidden))
