@@ -11,10 +11,10 @@ from seqloom.inspection.jacobians import (
     ordered_products,
     pulled_out_products,
     relative_errors,
-    spectral_radius,
     states_along,
 )
 from seqloom.nn.cells import Cell, CellState, GRUCell, LSTMCell
+from seqloom.nn.init import spectral_radius
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 

@@ -1,16 +1,30 @@
 """`seqloom look`: pictures of what a model does."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.console import show_events
 from seqloom.cli.loading import open_translator
 from seqloom.cli.output import clean, examples, json_line
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event
+
+if TYPE_CHECKING:
+    from seqloom.recipes.gradients import Pair
+    from seqloom.recipes.load import LoadedModel
 
 EXAMPLES = examples("seqloom look attention runs/demo 'The old man reads a book.' --out attention.png")
+GRADIENT_EXAMPLES = examples(
+    "seqloom look gradients runs/demo --out gradients.png",
+    "seqloom look gradients run/model --source test.de --reference test.en --lines 50",
+    "seqloom look gradients run/model 'Guten Morgen.' 'Good morning.' --out gradients.svg --json",
+)
 
 app = typer.Typer(no_args_is_help=True, help="Look into a model: draw what it does with a sentence.")
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
 
 
 @app.callback()
@@ -20,7 +34,7 @@ def look() -> None:
 
 @app.command(epilog=EXAMPLES)
 def attention(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Model,
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     out: Annotated[
         Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
@@ -40,3 +54,87 @@ def attention(
     else:
         print(clean(found.text))
         print(f"drawn in {out}")
+
+
+@app.command(epilog=GRADIENT_EXAMPLES)
+def gradients(
+    model: Model,
+    pair: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SENTENCE TRANSLATION]", help="One sentence and its translation to look at."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", metavar="FILE", help="Sentences to look at, one per line.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", metavar="FILE", help="Their translations, line by line.")
+    ] = None,
+    lines: Annotated[
+        int, typer.Option("--lines", min=1, metavar="N", help="How many pairs of a file or a dev set to look at.")
+    ] = 20,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
+    ] = Path("gradients.png"),
+    json: Annotated[bool, typer.Option("--json", help="All numbers as JSON on stdout, a record per picture.")] = False,
+) -> None:
+    """See how far back a model learns from: the gradient of each loss with respect to each input before it.
+
+    A recurrent decoder passes the gradient back step by step, and it fades on the way; attention has short ways to
+    everywhere. The picture shows a sentence as a map (a row per loss, a column per input) and the mean norm by
+    distance, with the distance at which half of it is left. A recurrent model gets a second picture,
+    PICTURE-spectra: the eigenvalues and singular values of its state matrices.
+
+    Without sentences, some of the run's own dev set are taken.
+    """
+    from seqloom.recipes.gradients import look_at_gradients
+    from seqloom.recipes.load import load
+
+    if out.suffix not in (".png", ".svg"):
+        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    _check_sentences(pair or [], source=source, reference=reference)
+    loaded = load(model)
+    pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
+    with show_events(as_json=json) as listener:
+        found = look_at_gradients(
+            loaded,
+            pairs,
+            progress=lambda done: listener(
+                Event("progress", {"what": "looking at pairs", "done": done, "all": len(pairs)})
+            ),
+        )
+        for finding in found:
+            picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
+            finding.draw().savefig(picture, dpi=144)
+            if json:
+                values = {"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}
+                print(json_line(values))
+            else:
+                print(clean(finding.sentence))
+                print(f"drawn in {picture}")
+
+
+def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None) -> None:
+    if len(pair) not in (0, 2):
+        raise UsageError(
+            f"a sentence and its translation make a pair, but {len(pair)} words were given; put each into quotes: "
+            "'Guten Morgen.' 'Good morning.'"
+        )
+    if (source is None) != (reference is None):
+        given, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
+        raise UsageError(f"{given} {source or reference} needs its partner, line by line: {missing} FILE")
+    if pair and source is not None:
+        raise UsageError(f"sentences come from {source} or from the command line, not from both; leave one out")
+
+
+def _pairs(
+    model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
+) -> "list[Pair]":
+    from seqloom.cli.score import read_pairs
+    from seqloom.recipes.gradients import dev_pairs, text_pairs
+
+    source, reference = files
+    if given:
+        return text_pairs(loaded, [(given[0], given[1])])
+    if source is not None and reference is not None:
+        return text_pairs(loaded, read_pairs([source, reference])[:lines])
+    return dev_pairs(model, loaded, count=lines)

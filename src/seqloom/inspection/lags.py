@@ -64,7 +64,7 @@ def weight_gradient_by_step(
     state: CellState,
     *,
     gradients: Float[Tensor, "batch time width"],
-    weight: nn.Parameter,
+    weight: Float[Tensor, "gates columns"],
 ) -> Float[Tensor, "time gates columns"]:
     """The terms of ∂J/∂W = Σ_t (∂J/∂s_t) (∂s_t/∂W), the second factor with s_{t−1} held fixed: one for each step.
 
@@ -107,6 +107,8 @@ def lag_below(norms: Sequence[float], share: float) -> float | None:
     limit = share * norms[0]
     for lag, norm in enumerate(norms):
         if norm <= limit:
+            if lag == 0:  # there was nothing to begin with
+                return 0.0
             before = norms[lag - 1]
             return lag - 1 + math.log(before / limit) / math.log(before / norm) if norm > 0 else float(lag)
     return None

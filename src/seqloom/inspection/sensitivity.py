@@ -35,7 +35,8 @@ def divergence(
     elsewhere = tuple(part.contiguous() for part in moved.chunk(len(state), dim=1))
     both = (states_along(cell, inputs, start) for start in (state, elsewhere))
     here, there = (torch.cat(parts, 2) for parts in both)
-    return torch.linalg.vector_norm(here - there, dim=2)
+    distances: Tensor = torch.linalg.vector_norm(here - there, dim=2)
+    return distances
 
 
 def typical(distances: Float[Tensor, "steps batch"]) -> list[float]:

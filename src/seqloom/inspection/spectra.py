@@ -17,12 +17,6 @@ from torch import Tensor, nn
 from seqloom.inspection.drawing import INK, QUIET, SERIES, tidy
 from seqloom.nn.cells import Cell
 
-GATES = {
-    "LSTMCell": ("input i", "forget f", "candidate g", "output o"),
-    "GRUCell": ("reset r", "update z", "candidate n"),
-}
-"""The gates of each cell in the order in which their weights stand."""
-
 
 @dataclass(frozen=True)
 class Spectrum:
@@ -65,10 +59,8 @@ def spectrum_of(name: str, matrix: Float[Tensor, "width width"]) -> Spectrum:
 
 def gate_matrices(cell: Cell) -> dict[str, Float[Tensor, "width width"]]:
     """The matrices U by which the old hidden state enters each gate, by the gate's name in the cell's formula."""
-    weight = cell.get_parameter("from_state.weight")
-    gates = weight.detach().split(cell.width)
-    names = GATES.get(type(cell).__name__) or tuple(f"gate {number}" for number in range(1, len(gates) + 1))
-    return dict(zip(names, gates, strict=True))
+    matrices = cell.from_state.weight.detach().split(cell.width)
+    return dict(zip(cell.gates, matrices, strict=True))
 
 
 def state_spectra(model: nn.Module) -> dict[str, list[Spectrum]]:

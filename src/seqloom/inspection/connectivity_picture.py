@@ -1,0 +1,82 @@
+"""The picture of a translator's gradients: a map of one sentence, and how the mean norm fades with distance."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from seqloom.inspection.connectivity import Connectivity, Profile
+from seqloom.inspection.drawing import FIRST, INK, QUIET, SECOND, fonts, tidy
+from seqloom.inspection.lags import lag_below
+
+
+def draw_connectivity(
+    found: Connectivity,
+    *,
+    source: Sequence[str],
+    previous: Sequence[str],
+    target: Sequence[str],
+    by_lag: Profile,
+    by_source_distance: Profile,
+) -> Figure:
+    """Above, what each loss (a row) depends on, in shares of its strongest input; below, mean norms by distance."""
+    width = max(7.6, 2.4 + 0.38 * (len(source) + len(previous)))
+    map_height = 1.9 + 0.27 * len(target)
+    figure = Figure(figsize=(width, map_height + 3.0), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[map_height, 3.0])[:, 0]
+    left, right = upper.subplots(1, 2, width_ratios=[len(source), len(previous)], sharey=True)
+    # A loss that depends on nothing any more is a row of zeros.
+    strongest = np.maximum(found.source.max(1), found.target.max(1)).clip(min=np.finfo(np.float64).tiny)[:, None]
+    _draw_map(left, found.source / strongest, source, name="source")
+    image = _draw_map(right, found.target / strongest, previous, name="target, as read so far")
+    left.set_yticks(range(len(target)), target, family=fonts(), fontsize=9)
+    left.set_ylabel("loss at")
+    bar = upper.colorbar(image, ax=[left, right], fraction=0.03, pad=0.02)
+    bar.set_label("share of the row's strongest input", fontsize=9)
+    bar.outline.set_visible(False)
+    steps, positions = lower.subplots(1, 2)
+    _draw_profile(steps, by_lag, FIRST)
+    steps.set_xlabel("lag in the target (steps back from the symbol read last)")
+    steps.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
+    _draw_profile(positions, by_source_distance, SECOND)
+    positions.set_xlabel("distance in the source (positions from the diagonal)")
+    return figure
+
+
+def _draw_map(axes: Axes, shares: Float[np.ndarray, "rows columns"], inputs: Sequence[str], *, name: str) -> AxesImage:
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    families = fonts()
+    axes.set_xticks(range(len(inputs)), inputs, rotation=60, ha="left", rotation_mode="anchor", family=families)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=9)
+    axes.set_xlabel(name, color=INK)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return image
+
+
+def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
+    """Mean norms by distance on a logarithmic scale, with the distance at which half is left."""
+    axes.plot(range(len(profile.means)), profile.means, color=colour, marker="o", ms=3, linewidth=1.5)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    tidy(axes)
+    half = lag_below(profile.means, 0.5)
+    if half is not None:
+        axes.axvline(half, color=QUIET, linewidth=1, linestyle="--")
+        axes.annotate(
+            f"half at {half:.1f}",
+            (half, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -4),
+            textcoords="offset points",
+            va="top",
+            fontsize=9,
+            color=INK,
+        )

@@ -1,0 +1,180 @@
+"""Look at the gradients of a translator: which inputs its losses depend on, and how that fades with distance."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.symbols import BEGIN, END, RESERVED
+from seqloom.data.store import HEADER, Store
+from seqloom.inspection.connectivity import (
+    Connectivity,
+    Profile,
+    by_lag,
+    by_source_distance,
+    connectivity_of,
+)
+from seqloom.inspection.connectivity_picture import draw_connectivity
+from seqloom.inspection.findings import Finding
+from seqloom.inspection.lags import fit_slope, lag_below
+from seqloom.inspection.spectra import Spectrum, draw_spectra, state_spectra
+from seqloom.recipes.load import LoadedModel
+from seqloom.text.normalise import is_blank
+
+READABLE = 16
+"""Pieces of a side up to which a map of a sentence can be read."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation as ids, END included."""
+
+    source: list[int]
+    target: list[int]
+
+
+def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[Pair]:
+    """Pairs of lines as this model reads them. Pairs with a blank side are left out; some must be left."""
+    seen = [line for line in lines if not (is_blank(line[0]) or is_blank(line[1]))]
+    if not seen:
+        raise DataError(f"there is nothing to look at: each of {len(lines)} pairs has a blank side")
+    sources = loaded.tokenizers.source.encode_many([line[0] for line in seen])
+    targets = loaded.tokenizers.target.encode_many([line[1] for line in seen])
+    return [Pair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
+
+
+def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
+    """Some pairs of the run's own dev set, spread over it evenly."""
+    homes = [folder for folder in (given, loaded.folder.parent) if (folder / "data" / "dev" / HEADER).is_file()]
+    if not homes:
+        raise UsageError(
+            f"{given} does not hold the dev set it was trained with, so it has no sentences of its own to look at; "
+            "give some with --source FILE --reference FILE, or one pair: 'A sentence.' 'Its translation.'"
+        )
+    store = Store.open(homes[0] / "data" / "dev")
+    chosen = np.unique(np.linspace(0, len(store) - 1, min(count, len(store))).round().astype(np.int64))
+    return [Pair(store.source(int(at)).tolist(), store.target(int(at)).tolist()) for at in chosen]
+
+
+def look_at_gradients(
+    loaded: LoadedModel, pairs: Sequence[Pair], *, progress: Callable[[int], None] = lambda _pairs: None
+) -> list[Finding]:
+    """How gradients of the losses fade with distance, and for recurrent models the spectra of their state matrices.
+
+    `progress` is told how many pairs are done.
+    """
+    maps = []
+    for number, pair in enumerate(pairs, start=1):
+        source, target = (torch.tensor(ids, device=loaded.device) for ids in (pair.source, pair.target))
+        maps.append(connectivity_of(loaded.model, source, target))
+        progress(number)
+    findings = [_fading(loaded, pairs, maps)]
+    spectra = state_spectra(loaded.model)
+    if spectra:
+        findings.append(_spectra(spectra))
+    return findings
+
+
+def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
+    on_target, on_source = by_lag(maps), by_source_distance(maps)
+    squares = [float(sum((side**2).sum() for side in sides)) for sides in _sides(maps)]
+    shown = _readable(pairs)
+    source = [loaded.tokenizers.source.piece(id) for id in pairs[shown].source]
+    target = [loaded.tokenizers.target.piece(id) for id in pairs[shown].target]
+    data: dict[str, Any] = {
+        "model": str(loaded.folder),
+        "kind": loaded.config.model.kind,
+        "pairs": len(pairs),
+        "target": _profile_data(on_target),
+        "source": _profile_data(on_source),
+        "source_share": squares[0] / (squares[0] + squares[1]),
+        "shown": {
+            "source": source,
+            "target": target,
+            "by_source": maps[shown].source.tolist(),
+            "by_target": maps[shown].target.tolist(),
+        },
+    }
+    many = f"{len(pairs)} pairs" if len(pairs) > 1 else "one pair"
+    sentence = (
+        f"Over {many}, the gradient of a loss {_words(on_target, 'steps back in the target', 'lag')}, and "
+        f"{_words(on_source, 'positions from the diagonal of the source', 'distance')}. From lag 1 on it "
+        f"{_pace(on_target)}. The source gets {data['source_share']:.0%} of the squared gradient."
+    )
+
+    def draw() -> Figure:
+        return draw_connectivity(
+            maps[shown],
+            source=source,
+            previous=[RESERVED[BEGIN], *target[:-1]],
+            target=target,
+            by_lag=on_target,
+            by_source_distance=on_source,
+        )
+
+    return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
+
+
+def _spectra(spectra: dict[str, list[Spectrum]]) -> Finding:
+    named = [(cell, spectrum) for cell, gates in spectra.items() for spectrum in gates]
+    widest = max(named, key=lambda each: each[1].radius)
+    strongest = max(named, key=lambda each: each[1].gain)
+    inside = sum(spectrum.radius < 1 for _, spectrum in named)
+    sentence = (
+        f"{inside} of {len(named)} state matrices have a spectral radius below 1; the largest is "
+        f"{widest[1].radius:.2f} ({widest[0]}, {widest[1].name}), the largest singular value "
+        f"{strongest[1].gain:.2f} ({strongest[0]}, {strongest[1].name})."
+    )
+    data = {"cells": {cell: [gate.as_data() for gate in gates] for cell, gates in spectra.items()}}
+    return Finding("spectra", "Spectra of the state matrices", sentence, data, lambda: draw_spectra(spectra))
+
+
+def _readable(pairs: Sequence[Pair]) -> int:
+    """The pair to draw: the longest one that can still be read, or else the shortest."""
+    lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
+    fitting = [length for length in lengths if length <= READABLE]
+    return lengths.index(max(fitting) if fitting else min(lengths))
+
+
+def _sides(maps: Sequence[Connectivity]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return [each.source for each in maps], [each.target for each in maps]
+
+
+def _profile_data(profile: Profile) -> dict[str, Any]:
+    return {
+        "means": list(profile.means),
+        "counts": list(profile.counts),
+        "half": lag_below(profile.means, 0.5),
+        "tenth": lag_below(profile.means, 0.1),
+        "half_life": _half_life(profile),
+    }
+
+
+def _half_life(profile: Profile) -> float | None:
+    """The steps in which the mean norm halves by its slope from distance 1 on; None where it does not fade.
+
+    At distance 0 stands the direct effect of an input, which is no part of the decay.
+    """
+    if len(profile.means) < 3:
+        return None
+    slope = fit_slope(profile.means, first=1)
+    return -math.log(2) / slope if slope < 0 else None
+
+
+def _words(profile: Profile, unit: str, name: str) -> str:
+    half, last = lag_below(profile.means, 0.5), len(profile.means) - 1
+    left = f"{profile.means[last] / profile.means[0]:.1%} left at {name} {last}"
+    if half is None:
+        return f"does not halve within {last} {unit} ({left})"
+    return f"halves within {half:.1f} {unit} ({left})"
+
+
+def _pace(profile: Profile) -> str:
+    half_life = _half_life(profile)
+    return "does not fade" if half_life is None else f"halves every {half_life:.1f} steps"

@@ -1,0 +1,105 @@
+"""The butterfly effect: how far two states part that begin a hair's breadth from each other.
+
+See `seqloom.inspection.sensitivity`. What grows here is a difference of states. The states themselves stay bounded in a
+tanh network, whatever its matrix: a state that explodes and a gradient that explodes are two things.
+"""
+
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from seqloom.core.seeds import seed_for
+from seqloom.inspection.drawing import FIRST, FOURTH, INK, QUIET, SECOND
+from seqloom.inspection.findings import Finding
+from seqloom.inspection.jacobians import states_along
+from seqloom.inspection.sensitivity import NOISE, divergence, growth_rate, typical
+from seqloom.nn.cell_kinds import cell_maker
+from seqloom.nn.recurrent import MakeCell
+from seqloom.recipes.lab.bench import Bench, rounded
+from seqloom.recipes.lab.pictures import frames, note_left, shades, signed
+from seqloom.recipes.lab.progress import Countdown, Say, silent
+
+SIZE = 1e-8
+"""How far the starts are apart."""
+RADII = (0.8, 1.0, 1.5, 2.0, 3.0)
+CELLS: dict[str, tuple[MakeCell, str]] = {
+    "LSTM, forget bias 1": (cell_maker("lstm"), FIRST),
+    "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
+    "GRU": (cell_maker("gru"), FOURTH),
+}
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """Distances by step for tanh networks of several radii, and for gated cells."""
+    bench = (
+        Bench(width=32, sequences=8, burn_in=40, steps=80, loudness=0.3)
+        if quick
+        else Bench(width=128, sequences=16, burn_in=200, steps=150, loudness=0.3)
+    )
+    makes = {
+        f"tanh RNN, ρ = {radius:g}": cell_maker("rnn", start="spectral", spectral_radius=radius) for radius in RADII
+    }
+    makes |= {name: make for name, (make, _) in CELLS.items()}
+    countdown = Countdown(say, len(makes))
+    distances, sizes = {}, {}
+    for name, make in makes.items():
+        cell = bench.cell(make, seed=seed)
+        state, inputs = bench.settled(cell, seed=seed), bench.inputs(seed)
+        generator = torch.Generator().manual_seed(seed_for(seed, "perturbation"))
+        distances[name] = typical(divergence(cell, inputs, state, size=SIZE, generator=generator))
+        sizes[name] = float(states_along(cell, inputs, state)[0][-1].norm(dim=1).mean())
+        countdown.done(name)
+    return [_finding(bench, seed, distances, sizes)]
+
+
+def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: dict[str, float]) -> Finding:
+    rates = {name: growth_rate(each) for name, each in distances.items()}
+    wild, calm = f"tanh RNN, ρ = {RADII[-1]:g}", f"tanh RNN, ρ = {RADII[0]:g}"
+    met = next((step for step, each in enumerate(distances[wild]) if each > 0.1), None)
+    when = f"is above 0.1 after {met} steps" if met is not None else f"is {distances[wild][-1]:.0e} in the end"
+    sentence = (
+        f"Two states {SIZE:.0e} apart: in a tanh RNN with ρ = {RADII[-1]:g} their distance grows by {rates[wild]:.2f} "
+        f"(nats) per step and {when}, while the state itself keeps a norm of {sizes[wild]:.1f}; with ρ = {RADII[0]:g} "
+        f"it shrinks by {-rates[calm]:.2f} per step and the start is forgotten. An LSTM with forget bias 1 has a rate "
+        f"of {signed(round(rates['LSTM, forget bias 1'], 3))}, with 4 {signed(round(rates['LSTM, forget bias 4'], 3))}."
+    )
+    data: dict[str, Any] = {
+        "seed": seed,
+        "bench": bench.as_data(),
+        "size": SIZE,
+        "cells": [
+            {"name": name, "distances": rounded(each), "rate": rates[name], "state_norm": sizes[name]}
+            for name, each in distances.items()
+        ],
+    }
+
+    def draw() -> Figure:
+        figure, (left, right) = frames(2, shares_y=True)
+        for radius, colour in zip(RADII, shades(len(RADII)), strict=True):
+            left.plot(
+                _above_noise(distances[f"tanh RNN, ρ = {radius:g}"]),
+                color=colour,
+                linewidth=1.8,
+                label=f"ρ(W) = {radius:g}",
+            )
+        for name, (_, colour) in CELLS.items():
+            right.plot(_above_noise(distances[name]), color=colour, linewidth=1.8, label=name)
+        for axes, title in ((left, "tanh RNN"), (right, "gated cells")):
+            axes.axhline(SIZE, color=QUIET, linewidth=0.8)
+            axes.set_yscale("log")
+            axes.set_xlabel("steps after the two states parted")
+            axes.set_title(title, fontsize=11, color=INK)
+            axes.axhline(NOISE, color=QUIET, linewidth=0.8, linestyle=":")
+        left.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        right.legend(frameon=False, fontsize=9, loc="upper left")
+        note_left(right, "rounding", (bench.steps, NOISE), colour=QUIET)
+        left.set_ylabel("distance of the two states")
+        return figure
+
+    return Finding("butterfly", "How far two nearly equal states part", sentence, data, draw)
+
+
+def _above_noise(distances: list[float]) -> list[float]:
+    end = next((step for step, each in enumerate(distances) if each <= 1.01 * NOISE), len(distances))
+    return distances[: end + 1]

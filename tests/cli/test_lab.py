@@ -1,0 +1,132 @@
+"""`seqloom lab` and `seqloom look gradients`: what is printed, what is written, what is refused."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from cli.calling import call
+from cli.conftest import SETTINGS, Tiny
+from seqloom.cli import look
+from seqloom.recipes.lab.catalogue import EXPERIMENTS
+
+# --- lab -------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_name_all_experiments_are_listed_with_question_and_duration() -> None:
+    called = call("lab")
+    assert (called.code, called.err) == (0, "")
+    for experiment in EXPERIMENTS:
+        (line,) = [line for line in called.lines if line.startswith(f"{experiment.name} ")]
+        assert experiment.question in line
+        assert " s " in line or " min " in line
+    assert [record["name"] for record in call("lab", "--json").records] == [each.name for each in EXPERIMENTS]
+
+
+def test_the_list_needs_nothing_heavy() -> None:
+    program = "import sys; from seqloom.cli.main import execute; execute(['lab']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
+def test_an_experiment_prints_its_sentences_and_files_and_says_how_long_it_takes(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    called = call("lab", "spectra", "--quick", "--out", out)
+    assert called.code == 0, called.err
+    assert called.lines[0].startswith("A rotation has all")
+    written = [Path(line.strip()) for line in called.lines if line.startswith("  ")]
+    assert sorted(written) == sorted(out.iterdir())
+    assert {path.name for path in written} >= {"starts.json", "starts.png", "starts.svg", "steps.json"}
+    assert "one step of a GRU: 3 of 7, about " in called.err
+    assert called.err.endswith("7 of 7, about 0 s left\n")
+
+
+def test_with_json_each_finding_is_a_record(tmp_path: Path) -> None:
+    called = call("lab", "step_bound", "--quick", "--seed", 3, "--out", tmp_path, "--json")
+    (record,) = called.records
+    assert (record["name"], record["seed"], called.err) == ("step-bound", 3, "")
+    assert record["files"] == [str(tmp_path / f"step-bound.{ending}") for ending in ("json", "png", "svg")]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["vanising"], "'vanising' is no experiment; did you mean vanishing?"),
+        (["qqqq"], "'qqqq' is no experiment; there are vanishing, "),
+        (["--quick"], "--quick belongs to an experiment, and none was named"),
+        (["--out", "x"], "--out x belongs to an experiment, and none was named"),
+        (["gates", "--seed", "-1"], "--seed"),
+    ],
+)
+def test_odd_words_are_usage_errors(words: list[str], part: str) -> None:
+    called = call("lab", *words)
+    assert (called.code, called.out) == (2, "")
+    assert part in called.err
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_the_experiment(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    called = call("lab", "gates", "--out", tmp_path / "taken")
+    assert (called.code, called.err) == (2, f"error: {tmp_path / 'taken'} is a file; --out names a folder\n")
+
+
+# --- look gradients --------------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_a_run_are_drawn_from_its_own_dev_set(tiny: Tiny, tmp_path: Path) -> None:
+    picture = tmp_path / "gradients.png"
+    called = call("look", "gradients", tiny.run, "--lines", 3, "--out", picture)
+    assert called.code == 0, called.err
+    assert called.lines[0].startswith("Over 3 pairs, the gradient of a loss ")
+    assert called.lines[1:] == [f"drawn in {picture}"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_gradients_of_a_given_pair_as_json(tiny: Tiny, tmp_path: Path) -> None:
+    picture = tmp_path / "gradients.svg"
+    words = ["The dog sleeps.", "Der Hund schläft."]
+    (record,) = call("look", "gradients", tiny.run / "model", *words, "--out", picture, "--json").records
+    rows, columns = len(record["shown"]["target"]), len(record["shown"]["source"])
+    assert [len(row) for row in record["shown"]["by_source"]] == [columns] * rows
+    assert (record["pairs"], record["picture"]) == (1, str(picture))
+
+
+def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tmp_path: Path) -> None:
+    kept = [setting for setting in SETTINGS if "heads" not in setting and "feed_forward" not in setting]
+    recurrent = ["model.kind=seq2seq", "model.embedding_width=8", "task.dev_lines=0", *kept]
+    files = ["--train", f"{tiny.train[0]},{tiny.train[1]}", "--dev", f"{tiny.dev[0]},{tiny.dev[1]}"]
+    assert call("train", *files, "--out", tmp_path / "run", *recurrent).code == 0
+    sources = ["--source", tiny.dev[0], "--reference", tiny.dev[1], "--lines", 2]
+    called = call("look", "gradients", tmp_path / "run", *sources, "--out", tmp_path / "g.png")
+    assert called.code == 0, called.err
+    assert "state matrices have a spectral radius below 1" in called.lines[2]
+    assert (tmp_path / "g-spectra.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (["one sentence"], 2, "a sentence and its translation make a pair, but 1 words were given"),
+        (["--source", "a.en"], 2, "--source a.en needs its partner, line by line: --reference FILE"),
+        (["--reference", "a.de"], 2, "--reference a.de needs its partner, line by line: --source FILE"),
+        (["a", "b", "--source", "a.en", "--reference", "a.de"], 2, "not from both; leave one out"),
+        (["--out", "g.doc"], 2, "g.doc is neither .png nor .svg"),
+        ([" ", "b"], 3, "each of 1 pairs has a blank side"),
+    ],
+)
+def test_odd_sentences_are_refused(tiny: Tiny, words: list[str], code: int, part: str) -> None:
+    called = call("look", "gradients", tiny.run, *words)
+    assert (called.code, called.out) == (code, "")
+    assert part in called.err
+
+
+def test_every_example_in_the_help_can_be_parsed() -> None:
+    text = look.GRADIENT_EXAMPLES.replace("[cyan]", "").replace("[/cyan]", "")
+    lines = [line for line in text.split("\n\n") if line.startswith("seqloom look gradients ")]
+    assert len(lines) == 3
+    command = typer.main.get_command(look.app).commands["gradients"]  # type: ignore[attr-defined]
+    for line in lines:
+        command.make_context("gradients", shlex.split(line)[3:])

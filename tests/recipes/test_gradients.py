@@ -1,0 +1,98 @@
+"""Looking at the gradients of a trained translator."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.core.config import resolve
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.symbols import END
+from seqloom.data.store import StoreWriter
+from seqloom.inspection.connectivity import connectivity_of
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.gradients import Pair, dev_pairs, look_at_gradients, text_pairs
+from seqloom.recipes.load import Card, LoadedModel, build_model
+from seqloom.text.tokenizer import TextConfig
+from seqloom.text.training import train_tokenizers
+
+LINES = [("a b c d e", "A B C D E"), ("b a", "B A"), ("e d c", "E D C")]
+SIZES = {
+    "transformer": ["model.heads=2", "model.feed_forward=8"],
+    "seq2seq": ["model.embedding_width=6"],
+}
+
+
+def loaded_model(kind: str, folder: Path) -> LoadedModel:
+    """A translator with fresh weights, as it would come from a folder."""
+    common = [f"model.kind={kind}", "model.width=8", "model.encoder_layers=1", "model.decoder_layers=1"]
+    config = resolve(RunConfig, overrides=[*common, *SIZES[kind], "text.kind=word"])
+    sources, targets = ([line[side] for line in LINES * 3] for side in (0, 1))
+    tokenizers = train_tokenizers(iter(sources), iter(targets), TextConfig(kind="word"))
+    model = build_model(config.model, tokenizers, seed=1).eval()
+    return LoadedModel(folder, config, tokenizers, model, Card("en", "de", 0), torch.device("cpu"))
+
+
+@pytest.fixture(params=SIZES)
+def loaded(request: pytest.FixtureRequest, tmp_path: Path) -> LoadedModel:
+    return loaded_model(request.param, tmp_path / "model")
+
+
+def test_profiles_and_the_shown_sentence_are_those_of_the_pairs(loaded: LoadedModel) -> None:
+    pairs = text_pairs(loaded, LINES)
+    finding = look_at_gradients(loaded, pairs)[0]
+    assert json.dumps(finding.data, allow_nan=False)
+    assert finding.data["pairs"] == 3
+    first = connectivity_of(loaded.model, torch.tensor(pairs[0].source), torch.tensor(pairs[0].target))
+    assert finding.data["shown"]["source"] == ["a", "b", "c", "d", "e", "</s>"]
+    np.testing.assert_allclose(finding.data["shown"]["by_source"], first.source, rtol=1e-5)
+    assert finding.data["target"]["counts"][0] == sum(len(pair.target) for pair in pairs)
+    assert 0 < finding.data["source_share"] < 1
+    assert "Over 3 pairs" in finding.sentence
+    shown = [axes.get_xlabel() for axes in finding.draw().axes]
+    assert "lag in the target (steps back from the symbol read last)" in shown
+
+
+def test_only_recurrent_models_have_spectra(loaded: LoadedModel) -> None:
+    findings = look_at_gradients(loaded, text_pairs(loaded, LINES[1:2]))
+    if loaded.config.model.kind == "transformer":
+        assert [finding.name for finding in findings] == ["gradients"]
+    else:
+        assert [finding.name for finding in findings] == ["gradients", "spectra"]
+        cells = findings[1].data["cells"]
+        assert {name: len(gates) for name, gates in cells.items()} == dict.fromkeys(cells, 4)
+        assert len(cells) == 3
+        assert "of 12 state matrices" in findings[1].sentence
+
+
+def test_progress_counts_the_pairs(tmp_path: Path) -> None:
+    loaded = loaded_model("seq2seq", tmp_path)
+    told: list[int] = []
+    look_at_gradients(loaded, text_pairs(loaded, LINES), progress=told.append)
+    assert told == [1, 2, 3]
+
+
+def test_blank_pairs_are_left_out_and_only_blank_ones_refused(tmp_path: Path) -> None:
+    loaded = loaded_model("seq2seq", tmp_path)
+    assert len(text_pairs(loaded, [("a", "A"), (" ", "A"), ("a", "")])) == 1
+    with pytest.raises(DataError, match="each of 2 pairs has a blank side"):
+        text_pairs(loaded, [(" ", "A"), ("a", "")])
+
+
+def test_sentences_of_the_run_itself_are_spread_over_its_dev_set(tmp_path: Path) -> None:
+    loaded = loaded_model("seq2seq", tmp_path / "run" / "model")
+    with StoreWriter(tmp_path / "run" / "data" / "dev", symbols=20) as writer:
+        writer.append([[4 + line, END] for line in range(9)], [[5, END]] * 9, list(range(1, 10)))
+    for given in (tmp_path / "run", tmp_path / "run" / "model"):
+        pairs = dev_pairs(given, loaded, count=3)
+        assert [pair.source for pair in pairs] == [[4, END], [8, END], [12, END]]
+        assert pairs[0] == Pair([4, END], [5, END])
+    assert len(dev_pairs(tmp_path / "run", loaded, count=50)) == 9
+
+
+def test_a_model_without_its_run_asks_for_sentences(tmp_path: Path) -> None:
+    loaded = loaded_model("seq2seq", tmp_path / "alone")
+    with pytest.raises(UsageError, match="no sentences of its own to look at; give some with --source FILE"):
+        dev_pairs(tmp_path / "alone", loaded, count=3)
