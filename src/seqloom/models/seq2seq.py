@@ -1,53 +1,73 @@
-"""The recurrent encoder-decoder with attention (Sutskever et al., 2014; Bahdanau et al., 2015; Luong et al., 2015).
+"""The recurrent encoder-decoder, plain (Sutskever et al., 2014) or with attention (Bahdanau et al., 2015).
 
-    memory   h_1 … h_n = encoder(E[source])                                in both directions
-    start    s_0 = begin(W_b q(h_1 … h_n) + b)                             the bridge, for each decoder layer
-    states   s_t = decoder(E[y_{t−1}], s_{t−1})
-    look     c_t = Σ_j softmax_j(score(s_t, h_j)) h_j
-    output   P(y_t | y_1 … y_{t−1}, source) = softmax(W tanh(W_c [c_t; s_t] + b_c))
+    memory    h_1 … h_n = encoder(E[source])                               in both directions
+    context   c = q(h_1 … h_n)                                             one vector for the whole source
+    start     s_0 = begin(W_b c + b)                                       the bridge, for each decoder layer
+    states    s_t = decoder(E[y_{t−1}], s_{t−1})
+    look      c_t = Σ_j softmax_j(score(s_t, h_j)) h_j
+    output    P(y_t | y_1 … y_{t−1}, source) = softmax(W tanh(W_c [c_t; s_t] + b_c))
 
-Nothing that is looked at goes back into the decoder unless `input_feeding` asks for it, so in training the decoder
-runs over the whole target in one kernel, and all its states look at the memory at once.
+Without attention there is no look, and c is all the decoder learns of the source. The decoder is in `nn.decoder`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
-import torch
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
-from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Memory, Owners, Score, owners_of
-from seqloom.nn.cells import GRUCell, LSTMCell
-from seqloom.nn.dropout import Dropout, reseed
+from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Score
+from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.cells import Activation, Peephole, Reset, Update
+from seqloom.nn.decoder import Decoder, Decoding, Query
+from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.masks import length_mask
+from seqloom.nn.init import Start, seeded, xavier_uniform
+from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import pack, packing_of
-from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, StackState, cells_of, ends
+from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, Summary, cells_of, input_widths, summarise
+from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
 
-Summary = Literal["last", "mean", "max"]
-"""The function q of the memory from which the decoder starts."""
-Query = Literal["current", "previous"]
-"""Which decoder state looks at the memory: s_t or s_{t−1}."""
+OPTIONS: dict[str, tuple[CellKind, ...]] = {
+    "activation": ("rnn",),
+    "forget_bias": ("lstm", "peephole", "coupled"),
+    "peephole": ("peephole",),
+    "reset": ("gru",),
+    "update": ("gru",),
+}
+"""Settings that only some cells have."""
 
 
 class Seq2SeqConfig(Config):
-    """A recurrent encoder-decoder with attention."""
+    """A recurrent encoder-decoder, with attention or without."""
 
     kind: Literal["seq2seq"] = "seq2seq"
     """Names this model in a config file."""
-    cell: Literal["lstm", "gru"] = "lstm"
-    """The recurrent cell of encoder and decoder."""
+    cell: CellKind = "lstm"
+    """The recurrent cell of encoder and decoder: rnn (Elman's), lstm, peephole or coupled (LSTMs whose gates see the
+    memory, or whose input and forget gate sum to one) or gru."""
+    activation: Activation = "tanh"
+    """What an rnn cell does to its sum."""
+    forget_bias: float = 1.0
+    """Where the bias of the forget gate of an lstm, peephole or coupled cell begins; larger remembers for longer."""
+    peephole: Peephole = "diagonal"
+    """How the gates of a peephole cell see the memory: number by number (the paper), or through full matrices."""
+    reset: Reset = "after"
+    """Where a gru's reset gate acts: after the product with the state (torch), before it (Cho et al.), or on the
+    input."""
+    update: Update = "keep"
+    """What a gru's update gate at 1 does: keep the old state (torch, Cho et al.), or take the new one."""
+    cell_norm: bool = False
+    """Whether layer norms stand inside the cells."""
+    start: Start = "orthogonal"
+    """How the matrices from state to state begin: as rotations (orthogonal), as normal numbers (spectral), or in
+    Glorot's bounds (xavier)."""
+    spectral_radius: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Largest modulus of an eigenvalue of those matrices at the beginning, for orthogonal and spectral ones."""
     width: int = Field(256, ge=1)
     """Size of the decoder's hidden states."""
     encoder_width: int | None = Field(None, ge=1)
@@ -60,280 +80,243 @@ class Seq2SeqConfig(Config):
     """Layers of the decoder."""
     is_bidirectional: bool = True
     """Whether the encoder also reads from right to left; each direction then has half of its width."""
-    attention: Literal["dot", "bilinear", "additive"] = "bilinear"
-    """How a decoder state is compared with the memory: s·h, s·W h or v·tanh(W s + U h)."""
+    skip: Skip = "none"
+    """The way past each layer of encoder and decoder: none, residual (added), highway (mixed in by a gate) or dense
+    (joined: each layer reads the input and all layers below it). A lowest layer whose input is not as wide as it is
+    itself has no residual or highway."""
+    attention: Literal["none", "dot", "bilinear", "additive"] = "bilinear"
+    """How a decoder state is compared with the memory: s·h, s·W h or v·tanh(W s + U h); none for the plain
+    encoder-decoder, which knows of the source by its context alone."""
     query: Query = "current"
     """The decoder state that looks at the memory: the one that has read the last symbol, or the one before it."""
     input_feeding: bool = False
     """Whether the decoder also reads what was looked at. Training then goes step by step, which is slower.
     With the current query it reads its last features (Luong), with the previous one the context (Bahdanau)."""
     summary: Summary = "last"
-    """From what the decoder starts: the last state of each direction, or the mean or maximum over the sentence."""
-    forget_bias: float = 1.0
-    """Where the bias of an LSTM's forget gate begins; larger remembers for longer."""
+    """What the context is made of: the last state of each direction (last, or join, which insists on two of them), or
+    the mean or maximum over the sentence."""
+    context: Literal["state", "first", "every"] = "state"
+    """How the context enters the decoder: as its first state (through a linear map, so that sizes may differ), as an
+    input before the first symbol, or joined to every input."""
     dropout_rate: float = Field(0.2, ge=0, lt=1)
     """Share of numbers dropped from embeddings, between layers and from the features, in training."""
+    dropout_kind: DropoutKind = "between"
+    """Whether each number is dropped by itself (between), or the same ones at all positions of a sentence
+    (variational)."""
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), output (target, output) or none."""
 
+    @model_validator(mode="after")
+    def _is_sound(self) -> "Seq2SeqConfig":
+        """Said when the settings are read, long before the data are."""
+        try:
+            self._check()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
     def build(self, symbols: Symbols, *, seed: int) -> "Seq2Seq":
         """A model with fresh weights drawn from `seed`."""
+        self._check()
         with seeded(seed):
             tables = tied_tables(symbols, self.embedding_width, self.tying)
-            encoder, memory_width = self._encoder(tables.source)
-            decoder = self._decoder(tables.target, memory_width)
-            bridge = Bridge(memory_width, self.width, layers=self.decoder_layers, summary=self.summary)
-            model = Seq2Seq(encoder, bridge, decoder=decoder, output=Output(tables.output, has_bias=True))
+            encoder = self._encoder(tables.source)
+            decoder = self._decoder(tables.target)
+            bridge = None
+            if self.context == "state":
+                bridge = Bridge(self._memory_width, self.width, layers=self.decoder_layers)
+            output = Output(tables.output, has_bias=True)
+            model = Seq2Seq(encoder, bridge, decoder=decoder, output=output, summary=self.summary)
         reseed(model, seed)
         return model
 
-    def _make_cell(self) -> MakeCell:
-        return GRUCell if self.cell == "gru" else partial(LSTMCell, forget_bias=self.forget_bias)
+    @property
+    def _memory_width(self) -> int:
+        return self.encoder_width or self.width
 
-    def _encoder(self, embedding: Embedding) -> "tuple[Encoder, int]":
-        width = self.encoder_width or self.width
-        make, directions = self._make_cell(), 2 if self.is_bidirectional else 1
+    @property
+    def _directions(self) -> int:
+        return 2 if self.is_bidirectional else 1
+
+    @property
+    def _decoder_input_width(self) -> int:
+        """Of [E[y]; c; fed]."""
+        context = self._memory_width if self.context == "every" else 0
+        fed = self.embedding_width if self.query == "current" else self._memory_width
+        return self.embedding_width + context + (fed if self.input_feeding else 0)
+
+    def _check(self) -> None:
+        """Raise if some settings do not go together."""
+        self._check_cell()
+        self._check_widths()
+        if self.attention == "none" and self.query == "previous":
+            raise ConfigError("model.query=previous says which state looks, but model.attention=none looks at nothing")
+        if self.attention == "none" and self.input_feeding:
+            raise ConfigError(
+                "model.input_feeding=true feeds back what was looked at, but model.attention=none looks at nothing; "
+                "model.context=every gives the decoder the context at every step"
+            )
+        if self.summary == "join" and not self.is_bidirectional:
+            raise ConfigError(
+                "model.summary=join joins the last states of two directions, but model.is_bidirectional is false; "
+                "set model.summary=last"
+            )
+
+    def _check_cell(self) -> None:
+        for name, cells in OPTIONS.items():
+            value = getattr(self, name)
+            if self.cell not in cells and value != type(self).model_fields[name].default:
+                raise ConfigError(
+                    f"model.{name}={value} is for a cell of kind {' or '.join(cells)}, but model.cell is {self.cell}; "
+                    f"leave model.{name} out, or set model.cell={cells[0]}"
+                )
+        if self.spectral_radius != 1.0 and self.start == "xavier":
+            raise ConfigError(
+                f"model.spectral_radius={self.spectral_radius} cannot be had with model.start=xavier, whose bounds "
+                "decide the radius; set model.start to orthogonal or spectral, or leave model.spectral_radius out"
+            )
+
+    def _check_widths(self) -> None:
+        width, directions = self._memory_width, self._directions
         if width % directions:
             raise ConfigError(
                 f"an encoder width of {width} cannot be halved between two directions; set model.encoder_width to "
                 f"{width - 1 or 2} or {width + 1}, or model.is_bidirectional=false"
             )
+        if self.attention == "dot":
+            DotScore(self.width, width)
+        if self.reset != "input":
+            return
+        read = input_widths(
+            self.embedding_width, width // directions, layers=self.encoder_layers, directions=directions, skip=self.skip
+        )
+        above = input_widths(self._decoder_input_width, self.width, layers=self.decoder_layers, skip=self.skip)
+        for part, found, own in (("encoder", read, width // directions), ("decoder", above, self.width)):
+            wrong = [each for each in found if each != own]
+            if wrong:
+                raise ConfigError(
+                    f"model.reset=input needs inputs as wide as the states, but a layer of the {part} with states of "
+                    f"width {own} reads inputs of width {wrong[0]}; use model.reset=before, or make the widths equal"
+                )
+
+    def _make_cell(self) -> MakeCell:
+        return cell_maker(
+            self.cell,
+            activation=self.activation,
+            forget_bias=self.forget_bias,
+            peephole=self.peephole,
+            reset=self.reset,
+            update=self.update,
+            norm=self.cell_norm,
+            start=self.start,
+            spectral_radius=self.spectral_radius,
+        )
+
+    def _encoder(self, embedding: Embedding) -> "Encoder":
+        make, directions = self._make_cell(), self._directions
         cells = [
             cells_of(
                 make,
                 self.embedding_width,
-                width=width // directions,
+                width=self._memory_width // directions,
                 layers=self.encoder_layers,
                 directions=directions,
+                skip=self.skip,
             )
             for _ in range(directions)
         ]
-        layers: Stack | Bidirectional
-        if self.is_bidirectional:
-            layers = Bidirectional(*cells, dropout_rate=self.dropout_rate)
-        else:
-            layers = Stack(*cells, dropout_rate=self.dropout_rate)
-        return Encoder(embedding, layers, dropout_rate=self.dropout_rate), width
+        kind = Bidirectional if self.is_bidirectional else Stack
+        layers = kind(*cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
+        return Encoder(embedding, layers, dropout_rate=self.dropout_rate, dropout_kind=self.dropout_kind)
 
-    def _decoder(self, embedding: Embedding, memory_width: int) -> "Decoder":
-        kinds: dict[str, type[DotScore] | type[BilinearScore] | type[AdditiveScore]]
-        kinds = {"dot": DotScore, "bilinear": BilinearScore, "additive": AdditiveScore}
-        score: Score = kinds[self.attention](self.width, memory_width)
-        fed_width = 0
-        if self.input_feeding:
-            fed_width = self.embedding_width if self.query == "current" else memory_width
-        cells = cells_of(
-            self._make_cell(), self.embedding_width + fed_width, width=self.width, layers=self.decoder_layers
-        )
+    def _decoder(self, embedding: Embedding) -> Decoder:
+        memory_width, input_width = self._memory_width, self._decoder_input_width
+        attention = self._attention()
+        cells = cells_of(self._make_cell(), input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
+        seen = self.width if attention is None else memory_width + self.width
         return Decoder(
             embedding,
-            Stack(cells, dropout_rate=self.dropout_rate),
-            attention=Attention(score),
-            join=nn.Linear(memory_width + self.width, self.embedding_width),
+            Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind),
+            attention=attention,
+            join=nn.Linear(seen, self.embedding_width),
+            first=nn.Linear(memory_width, input_width) if self.context == "first" else None,
             query=self.query,
-            has_feeding=self.input_feeding,
+            reads_context=self.context == "every",
+            reads_looks=self.input_feeding,
             dropout_rate=self.dropout_rate,
+            dropout_kind=self.dropout_kind,
         )
+
+    def _attention(self) -> Attention | None:
+        score: Score
+        match self.attention:
+            case "none":
+                return None
+            case "dot":
+                score = DotScore(self.width, self._memory_width)
+            case "bilinear":
+                score = BilinearScore(self.width, self._memory_width)
+            case "additive":
+                score = AdditiveScore(self.width, self._memory_width)
+        return Attention(score)
 
 
 class Encoder(nn.Module):
     """Embeddings and the recurrent layers over them."""
 
-    def __init__(self, embedding: Embedding, layers: Stack | Bidirectional, *, dropout_rate: float) -> None:
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: Stack | Bidirectional,
+        *,
+        dropout_rate: float,
+        dropout_kind: DropoutKind,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.layers = layers
-        self.dropout = Dropout(dropout_rate)
+        self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
 
     @property
     def directions(self) -> int:
         return 2 if isinstance(self.layers, Bidirectional) else 1
 
     def forward(self, source: Source) -> Float[Tensor, "batch source width"]:
-        embedded = self.dropout(self.embedding(source.ids))
-        if isinstance(self.layers, Bidirectional):
-            states: Tensor = self.layers(embedded, source.lengths)
-        else:
-            states, _ = self.layers(embedded)
+        embedded: Tensor = self.dropout(self.embedding(source.ids))
+        if isinstance(self.layers, Stack):
+            return self.layers.outputs(embedded, lengths=source.lengths)
+        states: Tensor = self.layers(embedded, source.lengths)
         return states
 
 
 class Bridge(nn.Module):
-    """From the memory to a hint for each decoder layer, W q(h_1 … h_n) + b, so that no two sizes have to agree."""
+    """From the context to a hint for each decoder layer, W c + b, so that no two sizes have to agree."""
 
-    def __init__(self, memory_width: int, width: int, *, layers: int, summary: Summary) -> None:
+    def __init__(self, context_width: int, width: int, *, layers: int) -> None:
         super().__init__()
         self.width = width
         self.layers = layers
-        self.summary = summary
-        self.hint = nn.Linear(memory_width, layers * width)
+        self.hint = nn.Linear(context_width, layers * width)
         xavier_uniform(self.hint.weight, parts=layers)
         nn.init.zeros_(self.hint.bias)
 
-    def forward(
-        self, values: Float[Tensor, "batch source memory"], lengths: Int[Tensor, " batch"], *, directions: int
-    ) -> Float[Tensor, "batch layers width"]:
-        hints: Tensor = self.hint(self.summarise(values, lengths, directions=directions))
-        return hints.view(len(lengths), self.layers, self.width)
-
-    def summarise(
-        self, values: Float[Tensor, "batch source memory"], lengths: Int[Tensor, " batch"], *, directions: int
-    ) -> Float[Tensor, "batch memory"]:
-        """q: the last state of each direction, or the mean or maximum over the real positions."""
-        if self.summary == "last":
-            return ends(values, lengths, directions=directions)
-        counted = lengths.clamp(min=1)
-        padding = ~length_mask(counted, values.shape[1])[:, :, None]
-        if self.summary == "max":
-            return values.masked_fill(padding, float("-inf")).amax(1)
-        return values.masked_fill(padding, 0).sum(1) / counted[:, None]
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """Where each row stands: the state of every layer, and its sentence's place in the memory they share.
-
-    `fed` is what the decoder reads besides the next symbol: its last features, under input feeding.
-    """
-
-    memory: Memory
-    owners: Owners
-    layers: StackState
-    fed: Float[Tensor, "rows features"] | None
-
-    def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
-        count = len(self.owners.sentence)
-        if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
-            return self
-        layers = tuple(tuple(part[rows] for part in layer) for layer in self.layers)
-        chosen = replace(self, layers=layers, fed=None if self.fed is None else self.fed[rows])
-        return chosen._owned_by(self.owners.sentence[rows])
-
-    def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "Decoding":
-        """With these owners; sentences without rows leave the memory once they are half of it."""
-        memory, sentences = self.memory, self.owners.sentences
-        is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
-        is_kept[sentence] = True
-        kept = is_kept.nonzero().flatten()
-        if 2 * len(kept) <= sentences:
-            memory, sentences = memory.select(kept), len(kept)
-            sentence = (is_kept.cumsum(0) - 1)[sentence]
-        return replace(self, memory=memory, owners=owners_of(sentence, sentences))
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """One position of the decoder: features for the output, where it looked, and the state after it."""
-
-    features: Float[Tensor, "rows features"]
-    weights: Float[Tensor, "sentences slots source"]
-    state: Decoding
-
-
-class Decoder(nn.Module):
-    """A stack that reads the target, and an attention by which its states look at the memory."""
-
-    def __init__(
-        self,
-        embedding: Embedding,
-        stack: Stack,
-        *,
-        attention: Attention,
-        join: nn.Linear,
-        query: Query,
-        has_feeding: bool,
-        dropout_rate: float,
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.stack = stack
-        self.attention = attention
-        self.join = join
-        self.query = query
-        self.has_feeding = has_feeding
-        self.dropout = Dropout(dropout_rate)
-        xavier_uniform(join.weight)
-        nn.init.zeros_(join.bias)
-
-    def start(
-        self,
-        values: Float[Tensor, "batch source memory"],
-        lengths: Int[Tensor, " batch"],
-        *,
-        hints: Float[Tensor, "batch layers width"],
-    ) -> Decoding:
-        """One row per sentence, before the first symbol."""
-        memory = self.attention.remember(values, lengths)
-        owners = owners_of(torch.arange(len(lengths), device=lengths.device), len(lengths))
-        feeds_features = self.has_feeding and self.query == "current"
-        fed = values.new_zeros(len(lengths), self.join.out_features) if feeds_features else None
-        return Decoding(memory, owners, self.stack.begin(hints), fed)
-
-    def forward(
-        self, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"], *, start: Decoding
-    ) -> Float[Tensor, "tokens features"]:
-        """Features at all real positions, sentence after sentence."""
-        packing = packing_of(lengths, previous.shape[1])
-        packed: Tensor
-        if self.has_feeding:
-            features, _ = self.follow(previous, start)
-            packed = self.dropout(pack(features, packing))
-            return packed
-        states, _ = self.stack(self.embed(previous), start.layers)
-        queries = states
-        if self.query == "previous":
-            queries = torch.cat([start.layers[-1][0][:, None], states[:, :-1]], 1)
-        contexts, _ = self.attention(queries, start.memory)
-        joined = pack(torch.cat([contexts, states], 2), packing)
-        packed = self.dropout(self.join(joined).tanh())
-        return packed
-
-    def follow(
-        self, previous: Int[Tensor, "batch target"], state: Decoding
-    ) -> tuple[Float[Tensor, "batch target features"], Decoding]:
-        """Step by step: the only way where something is fed back, and the plain twin of `forward` elsewhere."""
-        features = []
-        for embedded in self.embed(previous).unbind(1):
-            decoded = self.step(embedded, state)
-            features.append(decoded.features)
-            state = decoded.state
-        return torch.stack(features, 1), state
-
-    def embed(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape width"]:
-        """dropout(E[id])"""
-        embedded: Tensor = self.dropout(self.embedding(ids))
-        return embedded
-
-    def step(self, embedded: Float[Tensor, "rows width"], state: Decoding) -> Decoded:
-        """One position for every row."""
-        if self.query == "previous":
-            context, weights = self._look(state.layers[-1][0], state)
-            inputs = torch.cat([embedded, context], 1) if self.has_feeding else embedded
-            hidden, layers = self.stack.step(inputs, state.layers)
-        else:
-            inputs = embedded if state.fed is None else torch.cat([embedded, state.fed], 1)
-            hidden, layers = self.stack.step(inputs, state.layers)
-            context, weights = self._look(hidden, state)
-        features = self.join(torch.cat([context, hidden], 1)).tanh()
-        fed = None if state.fed is None else features
-        return Decoded(features, weights, replace(state, layers=layers, fed=fed))
-
-    def _look(
-        self, hidden: Float[Tensor, "rows width"], state: Decoding
-    ) -> tuple[Float[Tensor, "rows memory"], Float[Tensor, "sentences slots source"]]:
-        contexts, weights = self.attention(state.owners.gather(hidden), state.memory)
-        return state.owners.deal(contexts), weights
+    def forward(self, context: Float[Tensor, "batch context"]) -> Float[Tensor, "batch layers width"]:
+        hints: Tensor = self.hint(context)
+        return hints.view(len(context), self.layers, self.width)
 
 
 class Seq2Seq(nn.Module):
     """Encoder, bridge, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
 
-    def __init__(self, encoder: Encoder, bridge: Bridge, *, decoder: Decoder, output: Output) -> None:
+    def __init__(
+        self, encoder: Encoder, bridge: Bridge | None, *, decoder: Decoder, output: Output, summary: Summary
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.bridge = bridge
         self.decoder = decoder
         self.output = output
+        self.summary: Summary = summary
 
     def forward(
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
@@ -344,12 +327,13 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Source) -> Decoding:
         """The decoder before its first symbol, one row per sentence."""
-        values = self.encoder(source)
-        hints = self.bridge(values, source.lengths, directions=self.encoder.directions)
-        return self.decoder.start(values, source.lengths, hints=hints)
+        values, lengths = self.encoder(source), source.lengths
+        context = summarise(values, lengths, summary=self.summary, directions=self.encoder.directions)
+        hints = None if self.bridge is None else self.bridge(context)
+        return self.decoder.start(values, lengths, context=context, hints=hints)
 
     def stepper(self, *, attention: bool = False) -> "Seq2SeqStepper":
-        """This model as the search sees it; with `attention`, each step tells where it looked in the source."""
+        """This model as the search sees it; with `attention`, each step tells where it looked, if it looks at all."""
         return Seq2SeqStepper(self, gives_attention=attention)
 
 
@@ -364,27 +348,15 @@ class Seq2SeqStepper:
         self.gives_attention = gives_attention
 
     def start(self, source: Source) -> Decoding:
-        with _evaluating(self.model):
+        with evaluating(self.model):
             return self.model.start(source)
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         assert isinstance(state, Decoding)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             decoded = self.model.decoder.step(self.model.decoder.embed(last), state)
             log_probs = self.model.output.log_probs(decoded.features)
-        attention = state.owners.deal(decoded.weights) if self.gives_attention else None
+        attention = None
+        if self.gives_attention and decoded.weights is not None:
+            attention = state.owners.deal(decoded.weights)
         return Step(log_probs, decoded.state, attention=attention)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """No gradients and no dropout inside; afterwards every module is in the mode it was in."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True

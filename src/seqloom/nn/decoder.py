@@ -1,0 +1,232 @@
+"""A recurrent decoder: a stack that reads the target so far, and what it is told of the source.
+
+    inputs     x_t = [E[y_{t−1}]; c; fed_t]                       c and fed where asked for
+    states     s_t = stack(x_t, s_{t−1})
+    look       c_t = Σ_j softmax_j(score(s_t, h_j)) h_j           with an attention
+    features   f_t = tanh(W [c_t; s_t] + b)                       without one, tanh(W s_t + b)
+
+The context c of the whole source may enter as the state s_0, as an input before the first symbol, or beside every
+symbol. Where nothing is fed back, training runs over the whole target at once, and all states look at once.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqloom.nn.attention import Attention, Memory, Owners, owners_of
+from seqloom.nn.embeddings import Embedding
+from seqloom.nn.init import xavier_uniform
+from seqloom.nn.packing import Packing, pack, packing_of
+from seqloom.nn.recurrent import Bidirectional, Stack, StackState, require_causal
+from seqloom.nn.skips import DropoutKind, Masks, SequenceDropout
+
+Query = Literal["current", "previous"]
+"""Which decoder state looks at the memory: s_t or s_{t−1}."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Where each row stands: the state of every layer, and its sentence's place in the memory they share."""
+
+    owners: Owners
+    layers: StackState
+    memory: Memory | None
+    """What is looked at; none without attention."""
+    context: Float[Tensor, "sentences context"] | None
+    """What is read beside every symbol."""
+    carried: Float[Tensor, "rows carried"] | None
+    """What the next position needs of this one besides the layers: the output that will look (previous query), or the
+    features that will be read (current query with input feeding)."""
+    masks: Masks
+    """Variational dropout of each row: for the embeddings, between the layers, for the features. Empty without."""
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
+        count = len(self.owners.sentence)
+        if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
+            return self
+        chosen = replace(
+            self,
+            layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
+            carried=None if self.carried is None else self.carried[rows],
+            masks=tuple(mask[rows] for mask in self.masks),
+        )
+        return chosen._owned_by(self.owners.sentence[rows])
+
+    def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "Decoding":
+        """With these owners; sentences without rows leave the memory once they are half of it."""
+        memory, context, sentences = self.memory, self.context, self.owners.sentences
+        is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
+        is_kept[sentence] = True
+        kept = is_kept.nonzero().flatten()
+        if 2 * len(kept) <= sentences:
+            memory = None if memory is None else memory.select(kept)
+            context = None if context is None else context[kept]
+            sentence, sentences = (is_kept.cumsum(0) - 1)[sentence], len(kept)
+        return replace(self, memory=memory, context=context, owners=owners_of(sentence, sentences))
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One position of the decoder: features for the output, where it looked, and the state after it."""
+
+    features: Float[Tensor, "rows features"]
+    weights: Float[Tensor, "sentences slots source"] | None
+    state: Decoding
+
+
+class Decoder(nn.Module):
+    """A stack that reads the target, and an attention by which its states look at the memory.
+
+    `first` makes of the context an input that is read before the first symbol; `reads_context` puts the context beside
+    every symbol; `reads_looks` is input feeding: beside the symbol, the context looked at (previous query) or the last
+    features (current query).
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: Stack | Bidirectional,
+        *,
+        attention: Attention | None,
+        join: nn.Linear,
+        first: nn.Linear | None,
+        query: Query,
+        reads_context: bool,
+        reads_looks: bool,
+        dropout_rate: float,
+        dropout_kind: DropoutKind,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.stack = require_causal(stack, model="a decoder")
+        self.attention = attention
+        self.join = join
+        self.first = first
+        self.query = query
+        self.reads_context = reads_context
+        self.reads_looks = reads_looks
+        self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
+        for layer in (join,) if first is None else (join, first):
+            xavier_uniform(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def start(
+        self,
+        values: Float[Tensor, "batch source memory"],
+        lengths: Int[Tensor, " batch"],
+        *,
+        context: Float[Tensor, "batch context"],
+        hints: Float[Tensor, "batch layers width"] | None,
+    ) -> Decoding:
+        """One row per sentence, before the first symbol; without hints, as if nothing had been read."""
+        rows, cells = len(lengths), self.stack.cells
+        masks = self._draw(rows, like=values)
+        layers = self.stack.begin(values.new_zeros(rows, len(cells), cells[0].width) if hints is None else hints)
+        output = layers[-1][0]
+        if self.first is not None:
+            output, layers = self.stack.step(self.first(context), layers, masks=masks[1:-1])
+        carried = None
+        if self.query == "previous":
+            carried = output
+        elif self.reads_looks:
+            carried = values.new_zeros(rows, self.join.out_features)
+        return Decoding(
+            owners=owners_of(torch.arange(rows, device=lengths.device), rows),
+            layers=layers,
+            memory=None if self.attention is None else self.attention.remember(values, lengths),
+            context=context if self.reads_context else None,
+            carried=carried,
+            masks=masks,
+        )
+
+    def forward(
+        self, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"], *, start: Decoding
+    ) -> Float[Tensor, "tokens features"]:
+        """Features at all real positions, sentence after sentence."""
+        packing = packing_of(lengths, previous.shape[1])
+        if self.reads_looks:
+            features = pack(self.follow(previous, start)[0], packing)
+        else:
+            features = self._at_once(previous, lengths, start=start, packing=packing)
+        if start.masks:
+            return features * start.masks[-1][packing.flat // max(packing.longest, 1)]
+        dropped: Tensor = self.dropout(features)
+        return dropped
+
+    def _at_once(
+        self,
+        previous: Int[Tensor, "batch target"],
+        lengths: Int[Tensor, " batch"],
+        *,
+        start: Decoding,
+        packing: Packing,
+    ) -> Float[Tensor, "tokens features"]:
+        inputs = self.embed(previous, start.masks)
+        if start.context is not None:
+            inputs = torch.cat([inputs, start.context[:, None].expand(-1, inputs.shape[1], -1)], 2)
+        states = self.stack.outputs(inputs, start.layers, lengths=lengths, masks=start.masks[1:-1])
+        seen = states
+        if self.attention is not None:
+            assert start.memory is not None
+            queries = states
+            if start.carried is not None:
+                queries = torch.cat([start.carried[:, None], states[:, :-1]], 1)
+            contexts, _ = self.attention(queries, start.memory)
+            seen = torch.cat([contexts, states], 2)
+        features: Tensor = self.join(pack(seen, packing)).tanh()
+        return features
+
+    def follow(
+        self, previous: Int[Tensor, "batch target"], state: Decoding
+    ) -> tuple[Float[Tensor, "batch target features"], Decoding]:
+        """Step by step: the only way where something is fed back, and the plain twin of `forward` elsewhere."""
+        features = []
+        for embedded in self.embed(previous, state.masks).unbind(1):
+            decoded = self.step(embedded, state)
+            features.append(decoded.features)
+            state = decoded.state
+        return torch.stack(features, 1), state
+
+    def embed(self, ids: Int[Tensor, "*shape"], masks: Masks = ()) -> Float[Tensor, "*shape width"]:
+        """dropout(E[id])"""
+        embedded: Tensor = self.dropout(self.embedding(ids), masks[0] if masks else None)
+        return embedded
+
+    def step(self, embedded: Float[Tensor, "rows width"], state: Decoding) -> Decoded:
+        """One position for every row."""
+        inputs, looked, weights = [embedded], None, None
+        if state.context is not None:
+            inputs.append(state.context[state.owners.sentence])
+        if self.query == "previous" and state.carried is not None:
+            looked, weights = self._look(state.carried, state)
+            if self.reads_looks and looked is not None:
+                inputs.append(looked)
+        elif state.carried is not None:
+            inputs.append(state.carried)
+        output, layers = self.stack.step(torch.cat(inputs, 1), state.layers, masks=state.masks[1:-1])
+        if self.query == "current":
+            looked, weights = self._look(output, state)
+        features = self.join(output if looked is None else torch.cat([looked, output], 1)).tanh()
+        carried = None
+        if state.carried is not None:
+            carried = output if self.query == "previous" else features
+        return Decoded(features, weights, replace(state, layers=layers, carried=carried))
+
+    def _look(
+        self, query: Float[Tensor, "rows width"], state: Decoding
+    ) -> tuple[Float[Tensor, "rows memory"] | None, Float[Tensor, "sentences slots source"] | None]:
+        """The context each row looks at and the weights of the look; neither without attention."""
+        if self.attention is None or state.memory is None:
+            return None, None
+        contexts, weights = self.attention(state.owners.gather(query), state.memory)
+        return state.owners.deal(contexts), weights
+
+    def _draw(self, rows: int, *, like: Float[Tensor, "*any"]) -> Masks:
+        if not self.dropout.has_masks:
+            return ()
+        ends = (self.embedding.weight.shape[1], self.join.out_features)
+        embedded, features = (self.dropout.draw(rows, width, like=like) for width in ends)
+        return embedded, *self.stack.climb.draw(rows, like=like), features
