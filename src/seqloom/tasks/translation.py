@@ -6,17 +6,19 @@ from typing import Literal, Protocol, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
+from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.data.batches import PairBatch, collate
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bleu, score, tokenize_for
 from seqloom.nn.losses import smoothed_cross_entropy
+from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
@@ -32,6 +34,9 @@ class TranslationConfig(Config):
     """Names this task in a config file."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     """Share of the target's probability that is spread over all symbols."""
+    teacher_forcing: float = Field(1.0, ge=0, le=1)
+    """Share of positions at which the decoder reads the right symbol in training; elsewhere it reads its own best guess
+    for the step before. Below 1 every batch is first decoded step by step, so training is slower."""
     dev_lines: int = Field(500, ge=0)
     """Dev sentences translated greedily at each validation, for BLEU; 0 reports the loss alone."""
 
@@ -50,6 +55,14 @@ class TranslationModel(Protocol):
     def stepper(self, *, attention: bool = False) -> Stepper:
         """The model as a search sees it."""
         ...
+
+
+@dataclass(frozen=True)
+class MixedBatch(PairBatch):
+    """Sentence pairs of whose targets the decoder reads only a part as they are, and the rest as it guesses it."""
+
+    is_gold: Bool[Tensor, "batch target"]
+    """Where the symbol before is read as it is. The first position reads BEGIN whatever stands here."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,7 @@ class TranslationTask:
         self.dev = dev
         self.config = config
         self.device = device
+        self.seed = seed
         self.tokens_per_batch = tokens_per_batch
         self.plan = BatchPlan(train.source_lengths, train.target_lengths, tokens_per_batch=tokens_per_batch, seed=seed)
 
@@ -89,13 +103,21 @@ class TranslationTask:
         return len(self.plan.batches(epoch))
 
     def batch(self, epoch: int, index: int) -> PairBatch:
-        return collate(self.train, self.plan.batch(epoch, index)).to(self.device)
+        batch = collate(self.train, self.plan.batch(epoch, index)).to(self.device)
+        share = self.config.teacher_forcing
+        if share == 1:
+            return batch
+        # Like all noise, the choice belongs to the batch: it is the same after a resume and on any rank.
+        generator = torch.Generator().manual_seed(seed_for(self.seed, "teacher_forcing", epoch, index))
+        is_gold = (torch.rand(batch.target.shape, generator=generator) < share).to(self.device)
+        return MixedBatch(batch.source, batch.target, batch.target_lengths, batch.lines, is_gold)
 
     def count(self, batch: PairBatch) -> int:
         return int(batch.target_lengths.sum())
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
-        return pair_loss(model, batch, smoothing=self.config.label_smoothing)
+        previous = with_guesses(model, batch) if isinstance(batch, MixedBatch) else None
+        return pair_loss(model, batch, smoothing=self.config.label_smoothing, previous=previous)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per target token (without smoothing), its perplexity, and BLEU of greedy search."""
@@ -136,15 +158,48 @@ class TranslationTask:
         return score(bleu, translations, references=dev.references[:chosen]).value
 
 
-def pair_loss(model: nn.Module, batch: PairBatch, *, smoothing: float) -> Loss:
-    """−Σ log P(target | source), smoothed, over the target tokens of a batch."""
+def pair_loss(
+    model: nn.Module,
+    batch: PairBatch,
+    *,
+    smoothing: float,
+    previous: Int[Tensor, "batch target"] | None = None,
+) -> Loss:
+    """−Σ log P(target | source), smoothed, over the target tokens of a batch.
+
+    At each position the model has read `previous` up to there: left open, the right symbols (teacher forcing).
+    """
     translator = cast("TranslationModel", model)
-    features = translator(batch.source, batch.previous, batch.target_lengths)
+    read = batch.previous if previous is None else previous
+    features = translator(batch.source, read, batch.target_lengths)
     labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))
     total = smoothed_cross_entropy(
         features, translator.output.weight, translator.output.bias, labels, smoothing=smoothing
     )
     return Loss(total, len(labels))
+
+
+def with_guesses(model: nn.Module, batch: MixedBatch) -> Int[Tensor, "batch target"]:
+    """What the decoder reads at each position t, from left to right (Bengio et al., 2015, with the best symbol).
+
+        read_1 = BEGIN
+        read_t = y_{t−1}                                                where is_gold[t]
+                 argmax_y P(y | read_1 … read_{t−1}, source)            elsewhere
+
+    A guess is a symbol, through which no gradient flows; so the guesses are made first, without dropout, and training
+    on what was read then takes its usual way. This serves any model that can be decoded.
+    """
+    read = batch.previous
+    with evaluating(model):
+        stepper = cast("TranslationModel", model).stepper()
+        state = stepper.start(batch.source)
+        for position in range(1, read.shape[1]):
+            step = stepper.step(state, read[:, position - 1])
+            best = step.log_probs.argmax(1)
+            guess = best if step.symbols is None else step.symbols[best]
+            read[:, position] = torch.where(batch.is_gold[:, position], read[:, position], guess)
+            state = step.state
+    return read
 
 
 def batches_by_length(
