@@ -1,0 +1,213 @@
+"""Delayed recall: how many steps after a symbol was shown can a cell still be taught to tell it?
+
+    step      0          1 … L − 1                L
+    input     a symbol   other symbols            "now tell"
+              marked     drawn from the same few
+    answer                                        the symbol of step 0
+
+L is the lag. The symbols in between look like the one that counts, so that they cannot simply be left unread: a cell
+has to keep what came with the mark and to keep out the rest. All data are drawn anew for every batch, so a network is
+never tested on what it was trained on, and guessing is right once in `symbols` times.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.core.errors import UsageError
+from seqloom.core.seeds import seed_for
+from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.recurrent import MakeCell
+
+RECENT = 4
+"""Batches whose answers decide whether a test is worth its time."""
+
+
+@dataclass(frozen=True)
+class RecallBudget:
+    """What every network gets, whatever its cell."""
+
+    width: int = 32
+    """Of the state."""
+    symbols: int = 8
+    sequences: int = 32
+    """In a batch."""
+    updates: int = 400
+    """Of the weights, by Adam."""
+    learning_rate: float = 0.005
+    clip_norm: float = 1.0
+    threshold: float = 0.9
+    """The share of right answers from which on a lag is solved."""
+    tested: int = 256
+    """Sequences by which a lag is tested."""
+    longest: int = 500
+    """The largest lag that is tried."""
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.sequences, self.updates, self.tested, self.longest) < 1 or self.symbols < 2:
+            raise UsageError(f"delayed recall needs two symbols, and one of everything else: {self}")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of training at one lag."""
+
+    lag: int
+    is_solved: bool
+    updates: int
+    """Made until then, at this lag."""
+    accuracy: float
+    """On fresh sequences: of the test that was passed, or of the last batches before the updates ran out."""
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The longest lag that was solved, 0 if none was, and how it was found."""
+
+    lag: int
+    attempts: tuple[Attempt, ...]
+    is_capped: bool
+    """Whether the largest lag that was tried is solved, so that the horizon may lie beyond it."""
+
+
+class RecallNetwork(nn.Module):
+    """A cell that reads symbols, and a linear layer that tells one from its last hidden state."""
+
+    def __init__(self, make: MakeCell, *, symbols: int, width: int) -> None:
+        super().__init__()
+        self.cell = make(symbols + 2, width)
+        self.tell = nn.Linear(width, symbols)
+        xavier_uniform(self.tell.weight)
+        nn.init.zeros_(self.tell.bias)
+
+    def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch symbols"]:
+        """Scores of the answer, after the last step."""
+        begin = self.cell.begin(inputs.new_zeros(len(inputs), self.cell.width))
+        hidden, _ = self.cell.run(inputs, begin)
+        scores: Tensor = self.tell(hidden[:, -1])
+        return scores
+
+
+def draw_recall(
+    lag: int, *, sequences: int, symbols: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "sequences steps inputs"], Int[Tensor, " sequences"]]:
+    """Inputs of lag + 1 steps and the answers. Column `symbols` says "now tell", the one after it is the mark."""
+    if lag < 1:
+        raise UsageError(f"a lag of {lag} leaves nothing to remember; give 1 or more")
+    shown = torch.randint(symbols, (sequences, lag + 1), generator=generator)
+    answers = shown[:, 0].clone()
+    shown[:, -1] = symbols
+    inputs = F.one_hot(shown, symbols + 2).float()
+    inputs[:, 0, symbols + 1] = 1
+    return inputs, answers
+
+
+def horizon_growing(make: MakeCell, budget: RecallBudget, *, seed: int) -> Horizon:
+    """One network for all lags: whenever one is solved, the lag grows by a quarter, until the updates are used up.
+
+    So a network learns to tell a symbol at once, then to keep it for a step, and each lag begins where the last ended.
+    """
+    trainer = _Trainer(make, budget, seed=seed)
+    attempts: list[Attempt] = []
+    lag, left = 1, budget.updates
+    while left > 0:
+        attempt = trainer.attempt(lag, left)
+        attempts.append(attempt)
+        left -= attempt.updates
+        if not attempt.is_solved or lag == budget.longest:
+            break
+        lag = min(max(lag + 1, round(1.25 * lag)), budget.longest)
+    return _horizon(attempts, budget)
+
+
+def horizon_at_once(make: MakeCell, budget: RecallBudget, *, seed: int) -> Horizon:
+    """A new network for each lag, which has to find a dependence over that many steps from the start.
+
+    The lag is doubled until one is not solved; the gap is then halved until its ends are within a quarter. Should
+    a larger lag be solved by luck where a smaller one was not, this search does not see it.
+    """
+    attempts: list[Attempt] = []
+
+    def is_solved(lag: int) -> bool:
+        trainer = _Trainer(make, budget, seed=seed_for(seed, "lag", lag))
+        attempts.append(trainer.attempt(lag, budget.updates))
+        return attempts[-1].is_solved
+
+    longest_solved(is_solved, longest=budget.longest)
+    return _horizon(attempts, budget)
+
+
+def longest_solved(is_solved: Callable[[int], bool], *, longest: int) -> int:
+    """The largest lag that is solved, to a quarter, in few trials: doubling, then halving the gap. 0 if lag 1 is not.
+
+    Right wherever all lags below a solved one are solved too.
+    """
+    solved, failed = 0, None
+    lag = 1
+    while failed is None and solved < longest:
+        if is_solved(lag):
+            solved, lag = lag, min(2 * lag, longest)
+        else:
+            failed = lag
+    while failed is not None and failed > max(solved + 1, round(1.25 * solved)):
+        lag = (solved + failed) // 2
+        if is_solved(lag):
+            solved = lag
+        else:
+            failed = lag
+    return solved
+
+
+class _Trainer:
+    """A network, its optimiser and the stream of sequences it is shown."""
+
+    def __init__(self, make: MakeCell, budget: RecallBudget, *, seed: int) -> None:
+        self.budget = budget
+        with seeded(seed_for(seed, "recall network")):
+            self.network = RecallNetwork(make, symbols=budget.symbols, width=budget.width)
+        self.generator = torch.Generator().manual_seed(seed_for(seed, "recall sequences"))
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=budget.learning_rate)
+
+    def attempt(self, lag: int, updates: int) -> Attempt:
+        """Train at one lag until it is solved or so many updates are made."""
+        right: list[float] = []
+        for update in range(1, updates + 1):
+            right.append(self._update(lag))
+            recent = right[-RECENT:]
+            if len(recent) == RECENT and sum(recent) / len(recent) >= self.budget.threshold:
+                accuracy = self._test(lag)
+                if accuracy >= self.budget.threshold:
+                    return Attempt(lag, is_solved=True, updates=update, accuracy=accuracy)
+        recent = right[-RECENT:]
+        return Attempt(lag, is_solved=False, updates=updates, accuracy=sum(recent) / len(recent))
+
+    def _update(self, lag: int) -> float:
+        """The share of right answers before the update, on a batch that was never seen."""
+        inputs, answers = self._draw(lag, self.budget.sequences)
+        scores = self.network(inputs)
+        self.optimiser.zero_grad()
+        F.cross_entropy(scores, answers).backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.budget.clip_norm)
+        self.optimiser.step()
+        return _accuracy(scores, answers)
+
+    @torch.no_grad()
+    def _test(self, lag: int) -> float:
+        inputs, answers = self._draw(lag, self.budget.tested)
+        return _accuracy(self.network(inputs), answers)
+
+    def _draw(self, lag: int, sequences: int) -> tuple[Tensor, Tensor]:
+        return draw_recall(lag, sequences=sequences, symbols=self.budget.symbols, generator=self.generator)
+
+
+def _accuracy(scores: Tensor, answers: Tensor) -> float:
+    return float((scores.argmax(1) == answers).float().mean())
+
+
+def _horizon(attempts: list[Attempt], budget: RecallBudget) -> Horizon:
+    lag = max((attempt.lag for attempt in attempts if attempt.is_solved), default=0)
+    return Horizon(lag, tuple(attempts), is_capped=lag == budget.longest)
