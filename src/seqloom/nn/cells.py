@@ -59,7 +59,7 @@ class ElmanCell(Cell):
         spectral_radius: float = 1.0,
     ) -> None:
         super().__init__()
-        _check_known("activation", activation, get_args(Activation))
+        check_known("activation", activation, get_args(Activation))
         self.input_width, self.width, self.activation, self.norm = input_width, width, activation, norm
         self.from_input = _linear(input_width, (width,), norm=norm)
         self.from_state = _linear(width, (width,), norm=norm, has_bias=not norm)
@@ -225,7 +225,7 @@ class PeepholeCell(Cell):
         spectral_radius: float = 1.0,
     ) -> None:
         super().__init__()
-        _check_known("peephole", peephole, get_args(Peephole))
+        check_known("peephole", peephole, get_args(Peephole))
         self.input_width, self.width, self.peephole, self.norm = input_width, width, peephole, norm
         self.from_input = _linear(input_width, (4 * width,), norm=norm)
         self.from_state = _linear(width, (4 * width,), norm=norm, has_bias=False)
@@ -357,8 +357,8 @@ class GRUCell(Cell):
         spectral_radius: float = 1.0,
     ) -> None:
         super().__init__()
-        _check_known("reset", reset, get_args(Reset))
-        _check_known("update", update, get_args(Update))
+        check_known("reset", reset, get_args(Reset))
+        check_known("update", update, get_args(Update))
         if reset == "input" and input_width != width:
             raise ConfigError(
                 f"a reset gate of width {width} cannot act on an input of width {input_width}: reset='input' needs "
@@ -475,7 +475,8 @@ def _begin(cell: ElmanCell | LSTMCell | PeepholeCell | CoupledCell | GRUCell, st
             nn.init.zeros_(linear.bias)
 
 
-def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
+def check_known(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse an option that no type checker has seen."""
     if value not in known:
         raise ConfigError(f"{name}={value!r} is not known; {', '.join(known[:-1])} or {known[-1]} are")
 
