@@ -28,10 +28,11 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
     if is_blank(line):
         raise DataError("there is nothing to look at: the sentence is blank")
     best = translator.search([line], attention=True)[0][0]
-    if len(best.hypotheses) > 1 or best.hypotheses[0].attention is None:
+    if len(best.hypotheses) > 1:
         raise DataError(f"the sentence has more than {translator.config.data.longest} pieces; give a shorter one")
     hypothesis = best.hypotheses[0]
-    assert hypothesis.attention is not None
+    if hypothesis.attention is None:
+        raise UsageError("this model has no attention (model.attention=none), so there is no look to draw")
     end = (RESERVED[END],) if hypothesis.is_finished else ()
     weights = hypothesis.attention.cpu().double().numpy()
     return AttentionMap(best.text, best.source_pieces, (*best.target_pieces, *end), weights)
