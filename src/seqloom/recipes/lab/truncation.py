@@ -1,0 +1,160 @@
+"""Full, chunked, sliding and random truncation side by side: what each does to the gradient and to learning."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from seqloom.core.seeds import seed_for
+from seqloom.inspection.drawing import FIRST, INK, QUIET, SECOND
+from seqloom.inspection.findings import Finding
+from seqloom.inspection.truncated import EchoTask, Estimate, measure_estimates, train_echo
+from seqloom.nn.bptt import FULL, Truncation
+from seqloom.nn.cell_kinds import cell_maker
+from seqloom.recipes.lab.bench import rounded
+from seqloom.recipes.lab.pictures import frames
+from seqloom.recipes.lab.progress import Countdown, Say, silent
+
+WINDOWS = (4, 12)
+"""One shorter and one longer than the echo; random truncation keeps runs that are as long on average."""
+CLAIM = "random truncation is no better in practice"
+"""What the notes say."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One truncation: its estimate of the gradient, and the test losses it leads to, a seed each."""
+
+    name: str
+    truncation: Truncation
+    window: int | None
+    """Steps that a gradient goes back, at most or on average; None for all of them."""
+    estimate: Estimate
+    losses: tuple[float, ...]
+
+
+def truncations(windows: Sequence[int] = WINDOWS) -> dict[str, tuple[Truncation, int | None]]:
+    """Those that are compared, each with the steps it looks back: 1/(1 − p) on average at a keep rate of p."""
+    found: dict[str, tuple[Truncation, int | None]] = {"full": (FULL, None)}
+    for window in windows:
+        found[f"chunked, {window} steps"] = Truncation("chunked", window=window), window
+        found[f"sliding, {window} steps"] = Truncation("sliding", window=window), window
+        found[f"random, {window} on average"] = Truncation("random", keep_rate=1 - 1 / window), window
+    return found
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """Bias and spread of each truncation early in training, and the loss after equal training."""
+    task = EchoTask(steps=24, width=16, updates=30, sequences=8, tested=32) if quick else EchoTask()
+    seeds, draws = (2, 40) if quick else (7, 400)
+    make, chosen = cell_maker("rnn"), truncations()
+    countdown = Countdown(say, len(chosen) * seeds)
+    # Measured on the way: the first weights know nothing of the echo, the last leave little gradient.
+    early = replace(task, updates=task.updates // 4)
+    network, early_loss = train_echo(make, early, truncation=FULL, seed=seed)
+    estimates = measure_estimates(network, [truncation for truncation, _ in chosen.values()], draws=draws, seed=seed)
+    losses: dict[str, list[float]] = {name: [] for name in chosen}
+    for number in range(seeds):
+        for name, (truncation, _) in chosen.items():
+            _, loss = train_echo(make, task, truncation=truncation, seed=seed_for(seed, "truncation", number))
+            losses[name].append(loss)
+            countdown.done(name)
+    rows = [
+        Row(name, truncation, window, estimate, tuple(losses[name]))
+        for (name, (truncation, window)), estimate in zip(chosen.items(), estimates, strict=True)
+    ]
+    return [truncation_finding(rows, task, early_updates=early.updates, early_loss=early_loss, seed=seed)]
+
+
+def truncation_finding(
+    rows: Sequence[Row], task: EchoTask, *, early_updates: int, early_loss: float, seed: int
+) -> Finding:
+    """Truncations side by side: one table, one picture. Gradients were taken after the early updates."""
+    data: dict[str, Any] = {
+        "seed": seed,
+        "task": asdict(task),
+        "gradients_at": {"updates": early_updates, "loss": early_loss},
+        "claim_of_the_notes": CLAIM,
+        "table": [
+            {
+                "truncation": row.name,
+                **asdict(row.truncation),
+                **{name: float(f"{value:.6g}") for name, value in asdict(row.estimate).items()},
+                "losses": rounded(row.losses),
+                "median_loss": float(f"{median(row.losses):.6g}"),
+            }
+            for row in rows
+        ],
+    }
+    return Finding(
+        "truncation",
+        "Truncated gradients through time: bias, spread and what is learnt",
+        _sentence(rows, task),
+        data,
+        lambda: _draw(rows, task),
+    )
+
+
+def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
+    fixed = [row for row in rows if row.truncation.kind in ("chunked", "sliding")]
+    drawn = [row for row in rows if row.truncation.kind == "random"]
+    biases = ", ".join(f"{row.estimate.bias:.2f} ({row.name})" for row in fixed)
+    means = ", ".join(
+        f"{row.estimate.along:.3f} ± {row.estimate.along_error:.3f} ({row.name}, spread {row.estimate.spread:.2f})"
+        for row in drawn
+    )
+    verdicts = "; ".join(_verdict(row, [other for other in fixed if other.window == row.window]) for row in drawn)
+    return (
+        f"For an echo over {task.distance} steps, fixed windows leave the gradient with a bias, relative to its norm, "
+        f"of {biases}; random ones give, along the exact gradient, {means}, where 1 is unbiased. After {task.updates} "
+        f"updates the median loss is {median(rows[0].losses):.3f} nats with the {rows[0].name} gradient; {verdicts}. "
+        f"The notes say that {CLAIM}."
+    )
+
+
+def _verdict(row: Row, fixed: Sequence[Row]) -> str:
+    """How a random truncation does against the better of the fixed ones of the same length, as far as seeds tell."""
+    best = min(fixed, key=lambda other: median(other.losses))
+    if max(row.losses) < min(best.losses):
+        how = "all seeds below"
+    elif min(row.losses) > max(best.losses):
+        how = "all seeds above"
+    else:
+        how = "in ranges that overlap, against"
+    return f"{median(row.losses):.3f} with {row.name}, {how} {median(best.losses):.3f} with {best.name}"
+
+
+def _draw(rows: Sequence[Row], task: EchoTask) -> Figure:
+    figure, (left, right) = frames(2, height=1.7 + 0.42 * len(rows), shares_y=True)
+    places = range(len(rows))
+    biases = [row.estimate.bias for row in rows]
+    left.hlines(places, 0, biases, color=QUIET, linewidth=0.8)
+    left.scatter(biases, places, s=42, color=SECOND, zorder=3, label="bias")
+    drawn = [row for row in rows if row.estimate.draws > 1]
+    left.scatter([row.estimate.spread for row in drawn], [rows.index(row) for row in drawn], s=42, edgecolors=FIRST,
+                 facecolors="none", linewidths=1.6, zorder=3, label="spread of one draw")  # fmt: skip
+    left.scatter([row.estimate.bias_error for row in drawn], [rows.index(row) for row in drawn], s=90, marker="|",
+                 color=INK, zorder=4, label="bias that chance alone would show")  # fmt: skip
+    left.set_xscale("symlog", linthresh=0.1)  # a bias of 0 has its place
+    left.set_xlim(left=-0.01)
+    ticks = [0.0, 0.1, 1.0, *([10.0] if max(row.estimate.spread for row in rows) > 5 else [])]
+    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.set_xlabel("relative to the norm of the exact gradient")
+    left.set_yticks(places, [row.name for row in rows])
+    left.set_ylim(len(rows) - 0.5, -0.5)
+    left.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.2)
+    losses = [loss for row in rows for loss in row.losses]
+    for place, row in zip(places, rows, strict=True):
+        right.plot([min(row.losses), max(row.losses)], [place, place], color=FIRST, linewidth=1.2, alpha=0.6)
+        right.scatter(row.losses, [place] * len(row.losses), s=14, color=FIRST, alpha=0.5, linewidths=0,
+                      label=None if place else "one seed")  # fmt: skip
+        right.scatter([median(row.losses)], [place], s=52, color=FIRST, zorder=3, label=None if place else "median")
+    if max(losses) > 5 * min(losses):
+        right.set_xscale("log")
+        right.xaxis.set_major_formatter("{x:g}")
+        right.xaxis.set_minor_formatter("")
+    right.set_xlabel(f"test loss after {task.updates} updates (nats)")
+    right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    return figure
