@@ -9,9 +9,13 @@ import pytest
 import typer
 
 from cli.calling import call
-from cli.conftest import SETTINGS, Tiny
+from cli.conftest import Tiny
 from seqloom.cli import look
+from seqloom.core.config import resolve
+from seqloom.recipes.config import RunConfig
 from seqloom.recipes.lab.catalogue import EXPERIMENTS
+from seqloom.recipes.load import build_model, load, save_model
+from seqloom.training.weights import weights_of
 
 # --- lab -------------------------------------------------------------------------------------------------------------
 
@@ -95,14 +99,18 @@ def test_gradients_of_a_given_pair_as_json(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tmp_path: Path) -> None:
-    kept = [setting for setting in SETTINGS if "heads" not in setting and "feed_forward" not in setting]
-    recurrent = ["model.kind=seq2seq", "model.embedding_width=8", "task.dev_lines=0", *kept]
-    files = ["--train", f"{tiny.train[0]},{tiny.train[1]}", "--dev", f"{tiny.dev[0]},{tiny.dev[1]}"]
-    assert call("train", *files, "--out", tmp_path / "run", *recurrent).code == 0
-    sources = ["--source", tiny.dev[0], "--reference", tiny.dev[1], "--lines", 2]
-    called = call("look", "gradients", tmp_path / "run", *sources, "--out", tmp_path / "g.png")
+    before = load(tiny.run)
+    sizes = ["model.width=8", "model.embedding_width=8", "model.encoder_layers=1", "model.decoder_layers=1"]
+    config = resolve(RunConfig, overrides=["model.kind=seq2seq", *sizes])
+    weights = weights_of(build_model(config.model, before.tokenizers, seed=1))
+    save_model(tmp_path / "model", config, tokenizers=before.tokenizers, weights=weights, card=before.card)
+    alone = call("look", "gradients", tmp_path / "model", "--out", tmp_path / "g.png")
+    assert (alone.code, "no sentences of its own" in alone.err) == (2, True)
+    files = ["--source", tiny.dev[0], "--reference", tiny.dev[1], "--lines", 2]
+    called = call("look", "gradients", tmp_path / "model", *files, "--out", tmp_path / "g.png")
     assert called.code == 0, called.err
-    assert "state matrices have a spectral radius below 1" in called.lines[2]
+    assert called.lines[0].startswith("Over 2 pairs")
+    assert "12 state matrices have a spectral radius below 1" in called.lines[2]
     assert (tmp_path / "g-spectra.png").read_bytes().startswith(b"\x89PNG")
 
 

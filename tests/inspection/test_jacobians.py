@@ -1,5 +1,7 @@
 """Products of Jacobians: against automatic differentiation, against closed forms, and against the usual slips."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,15 +15,15 @@ from seqloom.inspection.jacobians import (
     relative_errors,
     states_along,
 )
-from seqloom.nn.cells import Cell, CellState, GRUCell, LSTMCell
+from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.cells import Cell, CellState, LSTMCell
 from seqloom.nn.init import spectral_radius
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 def random_state(cell: Cell, rows: int = 1) -> CellState:
-    parts = 2 if isinstance(cell, LSTMCell) else 1
-    return tuple(torch.randn(rows, cell.width, dtype=torch.float64) for _ in range(parts))
+    return tuple(torch.randn(rows, cell.width, dtype=torch.float64) for _ in range(cell.parts))
 
 
 def after(cell: Cell, inputs: Tensor, joint: Tensor) -> Tensor:
@@ -32,10 +34,9 @@ def after(cell: Cell, inputs: Tensor, joint: Tensor) -> Tensor:
     return torch.cat(state, 1)[0]
 
 
-@pytest.mark.parametrize(
-    "cell", [LSTMCell(3, 4).double(), GRUCell(3, 4).double()], ids=lambda cell: type(cell).__name__
-)
-def test_ordered_products_are_the_derivative_of_many_steps(cell: Cell) -> None:
+@pytest.mark.parametrize("kind", get_args(CellKind))
+def test_ordered_products_are_the_derivative_of_many_steps(kind: CellKind) -> None:
+    cell = cell_maker(kind)(3, 4).double()
     inputs, state = torch.randn(6, 3, dtype=torch.float64), random_state(cell)
     products = ordered_products(jacobians_along(cell, inputs, state))
     states = states_along(cell, inputs[None], state)

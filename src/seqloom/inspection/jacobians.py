@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seqloom.nn.bptt import step_jacobian
 from seqloom.nn.cells import Cell, CellState
 
 
@@ -33,24 +34,12 @@ def states_along(
 def jacobians_along(
     cell: Cell, inputs: Float[Tensor, "time inputs"], state: CellState
 ) -> Float[Tensor, "time joint joint"]:
-    """J_1 … J_T of one sequence that begins in this state of one row."""
+    """J_1 … J_T of one sequence that begins in this state of one row, from the hand-derived steps."""
     states = states_along(cell, inputs[None], state)
     with torch.no_grad():
         projected = cell.project(inputs)
     jacobians = [step_jacobian(cell, row, tuple(part[time] for part in states)) for time, row in enumerate(projected)]
     return torch.stack(jacobians)
-
-
-def step_jacobian(cell: Cell, projected: Float[Tensor, " gates"], state: CellState) -> Float[Tensor, "joint joint"]:
-    """∂s'/∂s of one step from this state of one row, by automatic differentiation, a row of the matrix at a time."""
-    parts, width = len(state), cell.width
-
-    def step(joint: Tensor) -> Tensor:
-        return torch.cat(cell.advance(projected[None], joint.view(parts, 1, width).unbind()), 1)[0]
-
-    with torch.enable_grad():
-        found: Tensor = torch.func.jacrev(step)(torch.cat(state, 1)[0])
-    return found.detach()
 
 
 def ordered_products(jacobians: Float[Tensor, "time joint joint"]) -> Float[Tensor, "lags joint joint"]:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqloom.core.errors import UsageError
+from seqloom.nn.bptt import trace_back
 from seqloom.nn.cells import Cell, CellState
 
 
@@ -34,28 +35,6 @@ def gradient_by_lag(
     squares = torch.stack([part.double().square().sum(2) for part in parts]).sum(0)  # [lags, batch]
     norms: list[float] = squares.mean(1).sqrt().tolist()
     return norms
-
-
-def trace_back(
-    cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
-    state: CellState,
-    *,
-    gradient: Float[Tensor, "batch width"],
-) -> tuple[Float[Tensor, "lags batch width"], ...]:
-    """The gradient of g·h_T with respect to each part of the state ℓ steps before the end, by automatic steps back."""
-    states = [state]
-    with torch.no_grad():
-        projected = cell.project(inputs).unbind(1)
-        for row in projected:
-            states.append(cell.advance(row, states[-1]))
-    gradients = [(gradient, *(torch.zeros_like(gradient) for _ in state[1:]))]
-    for row, before in zip(reversed(projected), reversed(states[:-1]), strict=True):
-        leaves = tuple(part.detach().requires_grad_() for part in before)
-        with torch.enable_grad():
-            after = cell.advance(row, leaves)
-        gradients.append(torch.autograd.grad(after, leaves, gradients[-1]))
-    return tuple(torch.stack(list(part)) for part in zip(*gradients, strict=True))
 
 
 def weight_gradient_by_step(

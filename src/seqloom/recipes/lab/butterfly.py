@@ -93,7 +93,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
             axes.axhline(NOISE, color=QUIET, linewidth=0.8, linestyle=":")
         left.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
         right.legend(frameon=False, fontsize=9, loc="upper left")
-        note_left(right, "rounding", (bench.steps, NOISE), colour=QUIET)
+        note_left(right, "rounding", (float(bench.steps), NOISE), colour=QUIET)
         left.set_ylabel("distance of the two states")
         return figure
 

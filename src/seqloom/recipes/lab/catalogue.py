@@ -80,6 +80,30 @@ def _horizon(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[
     return horizon.run(seed=seed, quick=quick, say=say)
 
 
+def _depth(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]":
+    from seqloom.recipes.lab import depth
+
+    return depth.run(seed=seed, quick=quick, say=say)
+
+
+def _truncation(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]":
+    from seqloom.recipes.lab import truncation
+
+    return truncation.run(seed=seed, quick=quick, say=say)
+
+
+def _bottleneck(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]":
+    from seqloom.recipes.lab import bottleneck
+
+    return bottleneck.run(seed=seed, quick=quick, say=say)
+
+
+def _speed(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]":
+    from seqloom.recipes.lab import speed
+
+    return speed.run(seed=seed, quick=quick, say=say)
+
+
 EXPERIMENTS = (
     Experiment("vanishing", "Why do gradients vanish, and which cells keep them?", _vanishing, 1.0),
     Experiment("jacobians", "What do many steps do to a gradient, and which shortcut is wrong?", _jacobians, 0.1),
@@ -90,4 +114,8 @@ EXPERIMENTS = (
     Experiment("paths", "Does attention do away with vanishing gradients?", _paths, 0.1),
     Experiment("step-bound", "How much can one step change a loss, and what does clipping do?", _step_bound, 0.05),
     Experiment("horizon", "How many steps back can each cell be taught to remember?", _horizon, 10.0),
+    Experiment("depth", "What does depth cost a gradient, and what do ways past the layers save?", _depth, 10.0),
+    Experiment("truncation", "What does it cost to cut the gradient through time short?", _truncation, 10.0),
+    Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", _bottleneck, 10.0),
+    Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", _speed, 5.0),
 )

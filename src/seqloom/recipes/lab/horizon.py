@@ -162,7 +162,7 @@ def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlabel(f"longest lag solved (steps); ▶ = {budget.longest}, the largest tried, or more; "
+    axes.set_xlabel(f"longest lag solved (steps); ▶ = {budget.longest}, the largest tried, or more\n"
                     "large marks: medians, small: seeds")  # fmt: skip
     axes.grid(axis="y", visible=False)
     figure.legend(frameon=False, loc="outside upper center", ncols=2, fontsize=9)

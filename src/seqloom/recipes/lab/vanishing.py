@@ -5,10 +5,13 @@ diag(tanh'(z)) W and loses more. Gates let a part of the memory, and of its grad
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from seqloom.core.seeds import seed_for
+from seqloom.inspection.delayed_recall import RecallBudget, horizon_growing
 from seqloom.inspection.drawing import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SIXTH, THIRD
 from seqloom.inspection.findings import Finding
 from seqloom.inspection.lags import fit_slope
@@ -16,6 +19,8 @@ from seqloom.nn.cell_kinds import cell_maker
 from seqloom.nn.cells import Activation
 from seqloom.nn.recurrent import MakeCell
 from seqloom.recipes.lab.bench import Bench, rounded
+from seqloom.recipes.lab.horizon import CELLS as HORIZON_CELLS
+from seqloom.recipes.lab.horizon import Measured, horizon_finding
 from seqloom.recipes.lab.pictures import frames, name_lags, note_left, plot_by_lag
 from seqloom.recipes.lab.progress import Countdown, Say, silent
 
@@ -30,24 +35,35 @@ GATED: dict[str, tuple[MakeCell, str]] = {
     "LSTM, forget bias 1": (cell_maker("lstm", forget_bias=1.0), FIRST),
     "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
 }
+TAUGHT = (("RNN", "RNN", 16), ("RNN, 8 symbols", "RNN", 8), ("LSTM", "LSTM", 16))
+"""Whose memory is measured: a name, the cell of the experiment `horizon`, and how many symbols it has to tell apart."""
+
+Simple = dict[Activation, dict[float, list[list[float]]]]
+"""Norms by lag of each network of each radius and activation."""
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """Gradient norms by lag, measured slopes beside predicted ones, and the memory horizons that follow."""
+    """Gradient norms by lag, measured slopes beside predicted ones, and memory horizons found by training."""
     bench = Bench(width=32, sequences=8, steps=60, burn_in=40) if quick else Bench()
     radii = (0.7, 0.9, 1.0, 1.1) if quick else RADII
-    countdown = Countdown(say, 2 * len(radii) + len(GATED))
-    simple: dict[Activation, dict[float, list[float]]] = {"identity": {}, "tanh": {}}
-    for activation, curves in simple.items():
+    networks = 1 if quick else 3
+    countdown = Countdown(say, 2 * len(radii) * networks + len(GATED) + len(TAUGHT) * networks)
+    simple: Simple = {"identity": {}, "tanh": {}}
+    for activation, by_radius in simple.items():
         for radius in radii:
             make = cell_maker("rnn", activation=activation, start="spectral", spectral_radius=radius)
-            curves[radius] = bench.gradient_by_lag(bench.cell(make, seed=seed), seed=seed)
-            countdown.done(f"{activation} network of radius {radius}")
+            by_radius[radius] = []
+            for number in range(networks):
+                drawn = seed_for(seed, "network", number)
+                by_radius[radius].append(bench.gradient_by_lag(bench.cell(make, seed=drawn), seed=drawn))
+                countdown.done(f"{activation} network of radius {radius}")
     gated = {}
     for name, (make, _) in GATED.items():
         gated[name] = bench.gradient_by_lag(bench.cell(make, seed=seed), seed=seed)
         countdown.done(name)
-    return [_curves(bench, seed, simple["identity"], gated), _slopes(bench, seed, simple)]
+    linear = {radius: norms[0] for radius, norms in simple["identity"].items()}
+    horizons = _horizons(seed, quick, networks, countdown)
+    return [_curves(bench, seed, linear, gated), _slopes(bench, seed, simple), horizons]
 
 
 def _curves(bench: Bench, seed: int, linear: dict[float, list[float]], gated: dict[str, list[float]]) -> Finding:
@@ -90,27 +106,30 @@ def _curves(bench: Bench, seed: int, linear: dict[float, list[float]], gated: di
     return Finding("gradient-by-lag", "The norm of a gradient by the steps it has gone back", sentence, data, draw)
 
 
-def _slopes(bench: Bench, seed: int, simple: dict[Activation, dict[float, list[float]]]) -> Finding:
+def _slopes(bench: Bench, seed: int, simple: Simple) -> Finding:
     first = bench.steps // 2
     measured = {
-        name: {radius: fit_slope(norms, first=first) for radius, norms in curves.items()}
-        for name, curves in simple.items()
+        name: {radius: [fit_slope(each, first=first) for each in norms] for radius, norms in by_radius.items()}
+        for name, by_radius in simple.items()
     }
-    predicted = {radius: math.log(radius) for radius in measured["identity"]}
-    off = max(abs(slope - predicted[radius]) for radius, slope in measured["identity"].items())
-    losses = [predicted[radius] - slope for radius, slope in measured["tanh"].items()]
+    linear, tanh = measured["identity"], measured["tanh"]
+    predicted = {radius: math.log(radius) for radius in linear}
+    off = max(abs(slope - predicted[radius]) for radius, slopes in linear.items() for slope in slopes)
+    losses = [predicted[radius] - slope for radius, slopes in tanh.items() for slope in slopes]
+    networks = sum(map(len, linear.values()))
     sentence = (
-        f"In a linear RNN the logarithm of the gradient falls by log ρ(W) per step: over {len(predicted)} radii the "
-        f"measured slopes are within {off:.4f} of the prediction (lags {first} to {bench.steps}). A tanh RNN loses "
-        f"{min(losses):.2f} to {max(losses):.2f} more per step, since tanh' is below 1; ρ(W) = 1 does not save it."
+        f"In a linear RNN the log of the gradient changes by log ρ(W) per step: the slopes of {networks} networks "
+        f"with radii from {min(linear):g} to {max(linear):g} are within {off:.4f} of the prediction (lags {first} to "
+        f"{bench.steps}). A tanh RNN loses {min(losses):.2f} to {max(losses):.2f} more per step, since tanh' is below "
+        "1; ρ(W) = 1 does not save it."
     )
     data: dict[str, Any] = {
         "seed": seed,
         "bench": bench.as_data(),
         "fitted_lags": [first, bench.steps],
         "slopes": [
-            {"radius": radius, "predicted": slope, "linear": measured["identity"][radius], "tanh": found}
-            for (radius, slope), found in zip(predicted.items(), measured["tanh"].values(), strict=True)
+            {"radius": radius, "predicted": slope, "linear": linear[radius], "tanh": tanh[radius]}
+            for radius, slope in predicted.items()
         ],
         "largest_difference": off,
     }
@@ -119,11 +138,11 @@ def _slopes(bench: Bench, seed: int, simple: dict[Activation, dict[float, list[f
         figure, (axes,) = frames(1, width=6.4, height=4.4)
         ends = [min(predicted.values()), max(predicted.values())]
         axes.plot(ends, ends, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), label="measured = predicted")
-        across = list(predicted.values())
-        axes.plot(across, list(measured["identity"].values()), "o", color=FIRST, ms=6, label="linear RNN")
-        axes.plot(across, list(measured["tanh"].values()), "s", color=SECOND, ms=6, label="tanh RNN")
+        for slopes, colour, marker, label in ((linear, FIRST, "o", "linear RNN"), (tanh, SECOND, "s", "tanh RNN")):
+            points = [(predicted[radius], slope) for radius, some in slopes.items() for slope in some]
+            axes.plot(*zip(*points, strict=True), marker, color=colour, ms=5, alpha=0.8, label=label)
         for radius, slope in predicted.items():
-            note_left(axes, f"ρ = {radius:g}", (slope, measured["identity"][radius]), colour=INK)
+            note_left(axes, f"ρ = {radius:g}", (slope, linear[radius][0]), colour=INK)
         axes.margins(x=0.13)
         axes.axhline(0, color=QUIET, linewidth=0.8)
         axes.set_xlabel("predicted slope, log ρ(W) (nats per step)")
@@ -132,6 +151,21 @@ def _slopes(bench: Bench, seed: int, simple: dict[Activation, dict[float, list[f
         return figure
 
     return Finding("slopes", "Measured and predicted slopes of the gradient", sentence, data, draw)
+
+
+def _horizons(seed: int, quick: bool, networks: int, countdown: Countdown) -> Finding:
+    """What the gradients mean for learning, in short: how far back an RNN and an LSTM can be taught to remember."""
+    budget = RecallBudget(updates=60, longest=24) if quick else RecallBudget(updates=200, longest=150)
+    measured = []
+    for name, cell, symbols in TAUGHT:
+        found = []
+        for number in range(networks):
+            task = replace(budget, symbols=symbols)
+            found.append(horizon_growing(HORIZON_CELLS[cell], task, seed=seed_for(seed, "horizon", number)))
+            countdown.done(f"{name}, taught to remember {found[-1].lag} steps")
+        measured.append(Measured(name, "growing", tuple(found)))
+    finding = horizon_finding(measured, replace(budget, symbols=TAUGHT[0][2]), seed=seed)
+    return replace(finding, sentence=f"To remember one of {TAUGHT[0][2]} symbols. {finding.sentence}")
 
 
 def _amount(share: float) -> str:
