@@ -19,6 +19,12 @@ CONFIGS = {
     "transformer": TransformerConfig(width=8, heads=2, feed_forward=8, encoder_layers=1, decoder_layers=1),
     "lstm": Seq2SeqConfig(width=8, embedding_width=6, encoder_layers=1, decoder_layers=1),
     "gru, fed": Seq2SeqConfig(cell="gru", width=8, embedding_width=6, encoder_layers=1, input_feeding=True),
+    "peephole, no attention": Seq2SeqConfig(
+        cell="peephole", width=8, embedding_width=6, encoder_layers=1, attention="none", context="every"
+    ),
+    "coupled, context first": Seq2SeqConfig(
+        cell="coupled", width=8, embedding_width=6, encoder_layers=1, attention="none", context="first"
+    ),
 }
 SOURCE, TARGET = torch.tensor([7, 9, 5, 11, END]), torch.tensor([6, 12, 8, END])
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqloom.core.errors import UsageError
 from seqloom.inspection.gates import gate_terms, memory_jacobians
 from seqloom.inspection.jacobians import ordered_products, relative_errors
 from seqloom.nn.cells import LSTMCell
@@ -80,3 +81,8 @@ def test_without_the_output_gate_the_products_are_exact(inputs: Tensor, state: t
         cell.from_state.weight[18:].zero_()
     claimed = ordered_products(gate_terms(cell, inputs, state).total)
     torch.testing.assert_close(claimed, memory_jacobians(cell, inputs, state), rtol=0, atol=1e-12)
+
+
+def test_a_cell_with_layer_norm_is_refused(inputs: Tensor, state: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UsageError, match="without layer norm"):
+        gate_terms(LSTMCell(3, 6, norm=True).double(), inputs, state)

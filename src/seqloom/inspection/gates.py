@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seqloom.core.errors import UsageError
 from seqloom.inspection.jacobians import jacobians_along, ordered_products, states_along
 from seqloom.nn.cells import CellState, LSTMCell
 
@@ -92,6 +93,8 @@ def memory_jacobians(
 
 
 def _gates_along(cell: LSTMCell, inputs: Float[Tensor, "time inputs"], state: CellState) -> _Gates:
+    if cell.norm:
+        raise UsageError("the four gate terms are those of an LSTM without layer norm; make the cell with norm=False")
     hidden, memory = (part[:, 0] for part in states_along(cell, inputs[None], state))
     with torch.no_grad():
         i, f, g, o = (cell.project(inputs) + cell.from_state(hidden[:-1])).chunk(4, dim=1)
