@@ -1,0 +1,80 @@
+"""Products on the way between two positions: counted by hand, and as recurrence and attention have them."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from seqloom.core.errors import UsageError
+from seqloom.inspection.dependence import (
+    OPERATIONS,
+    Way,
+    read_by_attention,
+    read_by_both,
+    read_by_cell,
+    ways,
+    ways_to_last,
+)
+from seqloom.nn.attention import Attention, BilinearScore
+from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.multihead import SelfAttention
+
+POSITIONS, WIDTH = 9, 4
+
+
+def test_ways_of_a_graph_by_hand() -> None:
+    x, y = (torch.randn(2, 2).requires_grad_() for _ in range(2))
+    weight = torch.randn(2, 2)
+    inner = (x @ weight).tanh() @ weight
+    output = inner + x + y @ weight
+    assert ways(output, [x, y]) == [Way(0, 2), Way(1, 1)]
+    assert ways(output, [x, y], counted=OPERATIONS) == [Way(2, 5), Way(2, 2)]
+
+
+def distances() -> list[int]:
+    return [POSITIONS - 1 - place for place in range(POSITIONS)]
+
+
+def test_the_way_through_an_rnn_passes_a_product_at_every_step() -> None:
+    read = read_by_cell(cell_maker("rnn")(WIDTH, WIDTH))
+    found = ways_to_last(read, positions=POSITIONS, width=WIDTH)
+    assert found == [Way(1 + distance, 1 + distance) for distance in distances()]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "peephole", "coupled", "gru"])
+def test_the_memory_of_a_gated_cell_passes_no_product_but_operations_at_every_step(kind: CellKind) -> None:
+    read = read_by_cell(cell_maker(kind)(WIDTH, WIDTH))
+    products = ways_to_last(read, positions=POSITIONS, width=WIDTH)
+    assert {way.shortest for way in products[:-1]} == {1}
+    assert [way.longest for way in products] == [1 + distance for distance in distances()]
+    fewest = [way.shortest for way in ways_to_last(read, positions=POSITIONS, width=WIDTH, counted=OPERATIONS)]
+    assert all(farther > nearer for farther, nearer in pairwise(fewest[:-1]))
+
+
+def test_a_way_by_attention_is_the_same_at_any_distance() -> None:
+    read = read_by_attention(SelfAttention(WIDTH, 2))
+    found = ways_to_last(read, positions=POSITIONS, width=WIDTH)
+    assert found == [Way(3, 4)] * POSITIONS  # values, mix, output; or keys, scores, mix, output
+    assert len(set(ways_to_last(read, positions=POSITIONS, width=WIDTH, counted=OPERATIONS))) == 1
+
+
+def test_attention_over_a_recurrent_layer_shortens_the_way_and_stays_serial() -> None:
+    cell, look = cell_maker("rnn")(WIDTH, WIDTH), Attention(BilinearScore(WIDTH, WIDTH))
+    found = ways_to_last(read_by_both(cell, look), positions=POSITIONS, width=WIDTH)
+    assert {way.shortest for way in found} == {2}
+    assert [way.longest - found[-1].longest for way in found] == distances()
+
+
+def test_every_position_that_has_a_way_has_a_gradient() -> None:
+    inputs = [torch.randn(1, WIDTH).requires_grad_() for _ in range(5)]
+    for read in (read_by_attention(SelfAttention(WIDTH, 1)), read_by_cell(cell_maker("gru")(WIDTH, WIDTH))):
+        gradients = torch.autograd.grad(read(inputs).sum(), inputs)
+        assert all(float(gradient.norm()) > 0 for gradient in gradients)
+
+
+def test_what_has_no_way_is_refused() -> None:
+    x, y = (torch.randn(2, 2).requires_grad_() for _ in range(2))
+    with pytest.raises(UsageError, match="does not depend on input 1"):
+        ways(x.tanh(), [x, y])
+    with pytest.raises(UsageError, match="computed without gradients"):
+        ways(x.detach(), [x])

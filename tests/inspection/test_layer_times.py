@@ -1,0 +1,51 @@
+"""Times are taken in turns, by a clock that is handed in."""
+
+import pytest
+import torch
+
+from seqloom.core.errors import UsageError
+from seqloom.inspection.layer_times import AttentionLayer, CellLayer, Times, ratios, time_layers
+from seqloom.nn.cell_kinds import cell_maker
+from seqloom.nn.multihead import SelfAttention
+
+LAYERS = {"recurrent": CellLayer(cell_maker("gru")(4, 4)), "attention": AttentionLayer(SelfAttention(4, 2))}
+
+
+def test_layers_give_one_vector_per_position() -> None:
+    for layer in LAYERS.values():
+        assert layer(torch.randn(3, 5, 4)).shape == (3, 5, 4)
+
+
+def test_the_first_round_is_left_out_and_the_fastest_pass_counts() -> None:
+    # Two layers, a warm-up and two rounds, two passes each: a pass takes what the list says.
+    taken = iter([9, 9, 9, 9, 3, 1, 5, 7, 2, 8, 6, 4])
+    now, is_running = 0.0, False
+
+    def clock() -> float:
+        nonlocal now, is_running
+        now += next(taken) if is_running else 0.0
+        is_running = not is_running
+        return now
+
+    told: list[int] = []
+    found = time_layers(
+        LAYERS,
+        width=4,
+        lengths=[3],
+        tokens=10,
+        rounds=2,
+        passes=2,
+        generator=torch.Generator(),
+        clock=clock,
+        tell=told.append,
+    )
+    assert found == [Times("recurrent", 3, 9, (1.0, 2.0)), Times("attention", 3, 9, (5.0, 4.0))]
+    assert ratios(found[0], found[1]) == [5.0, 2.0]
+    assert found[0].rates() == [9.0, 4.5]
+    assert told == [3]
+    assert all(weight.grad is None for layer in LAYERS.values() for weight in layer.parameters())
+
+
+def test_what_cannot_be_timed_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"1 rounds of 3 passes over 8 tokens in sequences of \[16\]"):
+        time_layers(LAYERS, width=4, lengths=[16], tokens=8, rounds=1, generator=torch.Generator())
