@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from seqloom.inspection.drawing import FIRST, INK, SECOND, SERIES, THIRD
@@ -92,7 +93,7 @@ def _sizes(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding
         axes.tick_params(axis="x", length=0)
         axes.set_xlabel("term: the way of the memory into the next step")
         axes.set_ylabel("largest singular value, mean over steps")
-        axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9)
+        axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9, bbox_to_anchor=(1, 0.95))
         return figure
 
     return Finding("gate-terms", "The ways of the gradient through one step of an LSTM", sentence, data, draw)
@@ -124,6 +125,7 @@ def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Find
             axes.fill_between(lags, shares.amin(0), shares.amax(0), color=colour, alpha=0.15, linewidth=0)
             axes.plot(lags, shares.mean(0), "o-", color=colour, ms=3.5, label=signed(bias))
         axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("lag ℓ (steps back)")
         axes.set_ylabel("error of the product (% of the exact norm)")
         axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9)
