@@ -188,7 +188,10 @@ class _Layout:
             self.steps.after_all(states).view(self.time, rows, states.shape[1]).copy_(outputs.transpose(0, 1))
         elif outputs is not None and self.packing is not None:
             torch.index_select(
-                outputs.reshape(rows * self.time, states.shape[1]), 0, self.packing.flat, out=self.steps.after_all(states)
+                outputs.reshape(rows * self.time, states.shape[1]),
+                0,
+                self.packing.flat,
+                out=self.steps.after_all(states),
             )
         if last is not None and self.ends is None:
             states[positions:] += last
@@ -252,7 +255,9 @@ class _Run(torch.autograd.Function):
         states, tape, (chances, *parameters) = saved[:parts], saved[parts : parts + taped], saved[parts + taped :]
         hidden = layout.gathered(states[0], outputs=of_outputs, last=of_last[0])
         memory = [
-            states[0].new_zeros(layout.batch, states[0].shape[1]) if last is None else layout.sort(last).clone()
+            states[0].new_zeros(layout.batch, states[0].shape[1])
+            if last is None
+            else layout.sort(last).clone(memory_format=torch.contiguous_format)
             for last in of_last[1:]
         ]
         opened = task.by_hand.make(tuple(parameters))

@@ -15,15 +15,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn.bptt import run_by_hand
 from seqloom.nn.cell_base import Cell, CellState, NormedLinear, of_rows, unroll
 from seqloom.nn.init import Start, state_matrices, xavier_uniform
 from seqloom.nn.passes import ByHand, ElmanPass
+from seqloom.nn.passes_fused import lstm_pass
 from seqloom.nn.passes_gru import ResetAfterPass, ResetBeforePass
-from seqloom.nn.passes_lstm import LSTMPass
 
 __all__ = ["Cell", "CellState", "CoupledCell", "ElmanCell", "GRUCell", "LSTMCell", "PeepholeCell", "unroll"]
 
@@ -147,7 +146,7 @@ class LSTMCell(Cell):
 
     def by_hand(self) -> ByHand:
         bias, gain, norm = self.from_state.bias, _gain(self.from_state), _norm(self.memory_norm)
-        return ByHand(partial(LSTMPass, order="ifgo"), (self.from_state.weight, bias, gain, None, *norm))
+        return ByHand(partial(lstm_pass, order="ifgo"), (self.from_state.weight, bias, gain, None, *norm))
 
     def run(
         self,
@@ -156,10 +155,10 @@ class LSTMCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        if self.norm or not inputs.shape[1]:
+        # Of rows of several lengths torch tells the last memory only by its kernel for packed sequences, which takes
+        # twice the time of the hand-derived pass.
+        if self.norm or lengths is not None or not inputs.shape[1]:
             return run_by_hand(self, inputs, state, lengths=lengths)
-        if lengths is not None and len(lengths):
-            return self._run_packed(inputs, state, lengths=lengths)
         weights, begin = _weights(self.from_input, self.from_state), [part[None] for part in state]
         # The kernel for CPUs keeps what its backward pass needs only when told that it trains.
         trains = torch.is_grad_enabled()
@@ -174,24 +173,6 @@ class LSTMCell(Cell):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
         return self.run(inputs, state, lengths=lengths if self.norm else None)[0]
-
-    def _run_packed(
-        self, inputs: Float[Tensor, "batch time inputs"], state: CellState, *, lengths: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        """The memory at the end of shorter rows is known to torch's slower kernel for packed sequences alone."""
-        counted = lengths.clamp(min=1)  # which refuses a row of no positions
-        order = counted.argsort(descending=True)
-        packed = pack_padded_sequence(inputs[order], counted[order].cpu(), batch_first=True)
-        begin = [part[order][None] for part in state]
-        weights = _weights(self.from_input, self.from_state)
-        data, *ends = torch.lstm(
-            packed.data, packed.batch_sizes, begin, weights, True, 1, 0.0, torch.is_grad_enabled(), False
-        )
-        outputs, _ = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=inputs.shape[1])
-        back = order.argsort()
-        has_moved = (lengths > 0)[:, None]
-        final = tuple(torch.where(has_moved, end[0, back], old) for end, old in zip(ends, state, strict=True))
-        return outputs[back], final
 
 
 class PeepholeCell(Cell):
@@ -256,7 +237,7 @@ class PeepholeCell(Cell):
     def by_hand(self) -> ByHand:
         gain, norm = _gain(self.from_state), _norm(self.memory_norm)
         parameters = (self.from_state.weight, None, gain, self.from_memory, *norm)
-        return ByHand(partial(LSTMPass, order="oifg", peephole=self.peephole), parameters)
+        return ByHand(partial(lstm_pass, order="oifg", peephole=self.peephole), parameters)
 
     def run(
         self,
@@ -315,7 +296,7 @@ class CoupledCell(Cell):
 
     def by_hand(self) -> ByHand:
         gain, norm = _gain(self.from_state), _norm(self.memory_norm)
-        return ByHand(partial(LSTMPass, order="oig"), (self.from_state.weight, None, gain, None, *norm))
+        return ByHand(partial(lstm_pass, order="oig"), (self.from_state.weight, None, gain, None, *norm))
 
     def run(
         self,

@@ -39,11 +39,13 @@ class Steps:
 
     def at(self, packed: Tensor) -> list[Tensor]:
         """The part of each step of a buffer `[positions, …]`."""
-        return list(packed.split(self.sizes)) if self.sizes else []
+        # Unsafe only where autograd looks on: views without its bookkeeping, of which every call makes hundreds.
+        return list(torch.unsafe_split_with_sizes(packed, self.sizes)) if self.sizes else []
 
     def around(self, states: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The state before each step, of the rows that take part in it, and the state after; of a buffer of states."""
-        blocks = states.narrow(0, 0, self.rows + self.positions).split((self.rows, *self.sizes))
+        whole = states.narrow(0, 0, self.rows + self.positions)
+        blocks = torch.unsafe_split_with_sizes(whole, (self.rows, *self.sizes))
         before = list(blocks[:-1])
         if self.previous is not None:
             before = [block[:size] for block, size in zip(before, self.sizes, strict=True)]
