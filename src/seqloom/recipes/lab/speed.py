@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -19,7 +20,7 @@ from seqloom.inspection.dependence import (
     read_by_cell,
     ways_to_last,
 )
-from seqloom.inspection.drawing import FIRST, FOURTH, SECOND, THIRD
+from seqloom.inspection.drawing import FIRST, FOURTH, QUIET, SECOND, THIRD
 from seqloom.inspection.findings import Finding
 from seqloom.inspection.layer_times import AttentionLayer, CellLayer, Times, ratios, time_layers
 from seqloom.nn.attention import Attention, BilinearScore
@@ -140,28 +141,30 @@ def _speed_sentence(gains: Mapping[str, Mapping[int, Sequence[float]]], *, round
 def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str, Mapping[int, list[float]]]) -> Figure:
     figure, (left, right) = frames(2)
     for name, found in by_layer.items():
-        colour, mark = LOOKS[name]
-        rates = [one.rates() for one in found.values()]
-        left.vlines(list(found), [min(values) for values in rates], [max(values) for values in rates], color=colour,
-                    linewidth=1, alpha=0.6)  # fmt: skip
-        left.plot(list(found), [median(values) for values in rates], color=colour, marker=mark, ms=5, label=name)
+        thousands = {length: [rate / 1000 for rate in one.rates()] for length, one in found.items()}
+        _plot(left, thousands, name=name, label=name)
     for name, gain in gains.items():
-        colour, mark = LOOKS[name]
-        right.vlines(list(gain), [min(values) for values in gain.values()], [max(values) for values in gain.values()],
-                     color=colour, linewidth=1, alpha=0.6)  # fmt: skip
-        right.plot(list(gain), [median(values) for values in gain.values()], color=colour, marker=mark, ms=5,
-                   label=f"against the {name}")  # fmt: skip
-    left.set_ylabel("tokens a second")
-    right.set_ylabel("self-attention as a multiple (ratio)")
+        _plot(right, gain, name=name)
+    right.axhline(1, color=QUIET, linewidth=0.8)
+    left.set_ylabel("thousand tokens a second")
+    right.set_ylabel("self-attention as a multiple of each")
     lengths = list(next(iter(by_layer.values())))
     for axes in (left, right):
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
         axes.set_xticks(lengths, [str(length) for length in lengths])
         axes.minorticks_off()
+        axes.set_ylim(bottom=0)
         axes.set_xlabel("length of the sequences (tokens)")
-        axes.legend(frameon=False, fontsize=9)
+    figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(by_layer))
     return figure
+
+
+def _plot(axes: Axes, found: Mapping[int, Sequence[float]], *, name: str, label: str | None = None) -> None:
+    """Medians by length, and a bar from the lowest to the highest round."""
+    colour, mark = LOOKS[name]
+    low, high = ([choose(values) for values in found.values()] for choose in (min, max))
+    axes.vlines(list(found), low, high, color=colour, linewidth=1, alpha=0.6)
+    axes.plot(list(found), [median(values) for values in found.values()], color=colour, marker=mark, ms=5, label=label)
 
 
 @dataclass(frozen=True)
