@@ -5,8 +5,8 @@ one call does all of them. numba compiles these functions when they are first ca
 keeps the result beside this file. Arguments are given by place: that is how compiled code is called quickly.
 `seqloom.nn.passes_fused` is the only one who calls.
 
-No loop has more than five arrays and each writes one: a quick check then tells that none overlaps another, without which
-the compiled code could not work on eight numbers at a time.
+No loop has more than five arrays and each writes one: a quick check then tells that none overlaps another, without
+which the compiled code could not work on eight numbers at a time.
 """
 
 import inspect
