@@ -246,8 +246,8 @@ def two_layers_finding(
     wins = sum(gap < 0 for gap in gaps)
     sentence = (
         f"After {training.updates} updates two LSTM layers have a lower test loss than one with {wins} of {len(gaps)} "
-        f"seeds: {fmean(two):.3f} against {fmean(one):.3f} nats per character, a difference of {signed(round(fmean(gaps), 3))} with "
-        f"a standard deviation of {stdev(gaps):.3f} over seeds."
+        f"seeds: {fmean(two):.3f} against {fmean(one):.3f} nats per character, a difference of "
+        f"{signed(round(fmean(gaps), 3))} with a standard deviation of {stdev(gaps):.3f} over seeds."
     )
     data: dict[str, Any] = {
         "seed": seed,
