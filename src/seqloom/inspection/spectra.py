@@ -118,7 +118,7 @@ def draw_singular_values(axes: Axes, spectra: Sequence[Spectrum]) -> None:
         order = np.arange(1, len(spectrum.singular_values) + 1)
         axes.plot(order, spectrum.singular_values, color=colour, linewidth=1.5)
     tidy(axes)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(1.0, *(spectrum.gain for spectrum in spectra)))  # a rotation's line is not the frame
     axes.set_xlabel("rank")
 
 
