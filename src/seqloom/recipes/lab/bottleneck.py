@@ -1,11 +1,17 @@
 """One vector for a whole source, or a look at every word: BLEU by source length with and without attention."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from seqloom.inspection.bottleneck import bottleneck_from
 from seqloom.inspection.findings import Finding
-from seqloom.inspection.joined_phrases import TranslatorTraining, join_phrases, train_translator, translate_test
+from seqloom.inspection.joined_phrases import (
+    TranslatorTraining,
+    as_text,
+    join_phrases,
+    train_translator,
+    translate_test,
+)
 from seqloom.metrics.translation import Bootstrap
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.recipes.lab.progress import Countdown, Say, silent
@@ -27,7 +33,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     )
     configs = {WITH: config, WITHOUT: config.model_copy(update={"attention": "none"})}
     training = TranslatorTraining(pairs=8, updates=5) if quick else TranslatorTraining()
-    phrases = join_phrases(train=100, test=24, longest=2, seed=seed) if quick else join_phrases(seed=seed)
+    phrases = join_phrases(sentences=50, test=24, longest=2, seed=seed) if quick else join_phrases(seed=seed)
     countdown = Countdown(say, len(configs))
     translations, sizes = {}, {}
     for name, each in configs.items():
@@ -40,15 +46,18 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         "model": config.model_dump(mode="json"),
         "weights": sizes,
         "training": asdict(training),
-        "sentences_joined": phrases.longest,
+        "sentences": len(phrases.sentences),
+        "sentences_in_a_row": phrases.longest,
     }
-    return [
-        bottleneck_from(
-            translations,
-            [" ".join(pair.target) for pair in phrases.test],
-            sources=[" ".join(pair.source) for pair in phrases.test],
-            bins=3 if quick else 8,
-            bootstrap=Bootstrap(seed, resamples=100 if quick else 1000),
-            settings=settings,
-        )
-    ]
+    finding = bottleneck_from(
+        translations,
+        [as_text(pair.target) for pair in phrases.test],
+        sources=[as_text(pair.source) for pair in phrases.test],
+        bins=3 if quick else 8,
+        bootstrap=Bootstrap(seed, resamples=100 if quick else 1000),
+        settings=settings,
+    )
+    task = (
+        f"Rows of 1 to {phrases.longest} out of {len(phrases.sentences)} known sentences, {training.updates} updates."
+    )
+    return [replace(finding, sentence=f"{task} {finding.sentence}")]

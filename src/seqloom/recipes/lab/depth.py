@@ -206,8 +206,8 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
     def draw() -> Figure:
         figure, axes = new_axes()
         axes.axhline(frequency, color=QUIET, linestyle=(0, (4, 3)), linewidth=1)
-        axes.annotate("frequencies of the characters alone", (1, frequency), (0, 3), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", ha="right", fontsize=9, color=INK)  # fmt: skip
+        axes.annotate("frequencies of the characters alone", (0, frequency), (6, 3), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", fontsize=9, color=INK)  # fmt: skip
         _plot(axes, losses)
         axes.set_xlabel("LSTM layers")
         axes.set_ylabel(f"test loss after {training.updates} updates (nats per character)")

@@ -24,7 +24,7 @@ NOTES = {"RNN": 7, "LSTM": 100}
 
 CELLS: Mapping[str, MakeCell] = {
     "RNN": cell_maker("rnn", start="xavier"),
-    "RNN, orthogonal": cell_maker("rnn"),
+    "orthogonal RNN": cell_maker("rnn"),
     "LSTM": cell_maker("lstm"),
     "peephole LSTM": cell_maker("peephole"),
     "coupled LSTM": cell_maker("coupled"),
@@ -162,8 +162,9 @@ def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlabel(f"longest lag solved (steps); ▶ = {budget.longest}, the largest tried, or more\n"
-                    "large marks: medians, small: seeds")  # fmt: skip
+    axes.set_xlabel(
+        f"longest lag solved (steps)\nlarge: median, small: seeds; ▶ {budget.longest}, the largest tried, or more"
+    )
     axes.grid(axis="y", visible=False)
     figure.legend(frameon=False, loc="outside upper center", ncols=2, fontsize=9)
     return figure
