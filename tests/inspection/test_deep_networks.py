@@ -64,7 +64,7 @@ def test_layers_add_what_the_formulas_say(skip: Skip) -> None:
 
 def test_a_start_within_glorots_bounds_is_wider() -> None:
     uniform, glorot = (
-        DeepNetwork(DeepForm("none", start), 2, sizes=DeepSizes()).layers[0].weight.abs().max()
+        DeepNetwork(DeepForm("none", start), 2, sizes=DeepSizes()).layers[0].weight.detach().abs().max()
         for start in ("uniform", "glorot")
     )
     assert 0.9 * 32**-0.5 < float(uniform) <= 32**-0.5 < float(glorot) <= (6 / 64) ** 0.5
