@@ -92,7 +92,7 @@ class ElmanCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        if self.norm or self.activation == "identity":
+        if self.norm or self.activation == "identity" or not _has_kernel(inputs):
             return run_by_hand(self, inputs, state, lengths=lengths)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         return _run_fused(kernel, inputs, state, weights=_weights(self.from_input, self.from_state), lengths=lengths)
@@ -399,7 +399,7 @@ class GRUCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        if self.norm or self.reset != "after":
+        if self.norm or self.reset != "after" or not _has_kernel(inputs):
             return run_by_hand(self, inputs, state, lengths=lengths)
         weights = _weights(self.from_input, self.from_state)
         if self.update == "new":  # 1 − σ(a) = σ(−a)
@@ -407,6 +407,15 @@ class GRUCell(Cell):
             signs[1] = -1
             weights = [weight * signs.view(-1, *[1] * (weight.dim() - 1)) for weight in weights]
         return _run_fused(torch.gru, inputs, state, weights=weights, lengths=lengths)
+
+
+def _has_kernel(inputs: Tensor) -> bool:
+    """Whether torch runs whole sequences of its RNN and GRU in one kernel on this device.
+
+    On processors it has one for the LSTM alone; the others are loops of small calls there, and the hand-derived pass
+    takes less time.
+    """
+    return inputs.device.type != "cpu"
 
 
 def _run_fused(
