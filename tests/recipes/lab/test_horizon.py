@@ -35,16 +35,20 @@ def test_the_sentence_tells_medians_ranges_and_bounds() -> None:
     budget = RecallBudget(longest=64)
     found = [measured("RNN", "growing", 9, 30, 7), measured("LSTM", "growing", 64, 64, 64)]
     sentence = horizon_finding(found, budget, seed=1).sentence
-    assert "RNN 9 (7 to 30), LSTM at least 64." in sentence
-    assert sentence.endswith("With growing lags every RNN stays below every LSTM.")
+    told = "One network whose lags grow, 3 seeds: RNN 9 (7 to 30), LSTM at least 64; the RNN stays below the LSTM"
+    assert f"{told}, whatever their seeds." in sentence
+    assert "new network" not in sentence
+    single = horizon_finding([measured("RNN", "growing", 9), measured("LSTM", "growing", 9)], budget, seed=1).sentence
+    assert "1 seed: RNN 9, LSTM 9; RNN and LSTM come equally far." in single
 
 
 def test_the_sentence_claims_no_order_where_ranges_overlap() -> None:
     found = [measured("RNN", "at once", 9, 30), measured("LSTM", "at once", 12, 40)]
     sentence = horizon_finding(found, RecallBudget(), seed=1).sentence
-    assert sentence.endswith("With a new network for each the ranges of RNN and LSTM overlap.")
+    assert "A new network for each lag, 2 seeds: RNN 19.5 (9 to 30), LSTM 26 (12 to 40); the ranges of RNN" in sentence
+    assert "below" not in sentence
     turned = [measured("RNN", "at once", 20, 30), measured("LSTM", "at once", 2, 4)]
-    assert "every LSTM stays below every RNN" in horizon_finding(turned, RecallBudget(), seed=1).sentence
+    assert "the LSTM stays below the RNN, whatever" in horizon_finding(turned, RecallBudget(), seed=1).sentence
 
 
 def test_a_horizon_of_nothing_can_be_drawn(tmp_path: Path) -> None:

@@ -105,17 +105,17 @@ def _speed(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Fi
 
 
 EXPERIMENTS = (
-    Experiment("vanishing", "Why do gradients vanish, and which cells keep them?", _vanishing, 1.0),
-    Experiment("jacobians", "What do many steps do to a gradient, and which shortcut is wrong?", _jacobians, 0.1),
+    Experiment("vanishing", "Why do gradients vanish, and which cells keep them?", _vanishing, 0.5),
+    Experiment("jacobians", "What do many steps do to a gradient, and which shortcut is wrong?", _jacobians, 0.2),
     Experiment("spectra", "Where do the eigenvalues of matrices and of whole steps lie?", _spectra, 0.2),
-    Experiment("gates", "What does each gate of an LSTM do to the gradient of its memory?", _gates, 0.3),
+    Experiment("gates", "What does each gate of an LSTM do to the gradient of its memory?", _gates, 0.2),
     Experiment("forget-bias", "How does the forget bias set the length of a memory?", _forget_bias, 0.2),
     Experiment("butterfly", "Do two nearly equal states part or meet again?", _butterfly, 0.2),
-    Experiment("paths", "Does attention do away with vanishing gradients?", _paths, 0.1),
-    Experiment("step-bound", "How much can one step change a loss, and what does clipping do?", _step_bound, 0.05),
-    Experiment("horizon", "How many steps back can each cell be taught to remember?", _horizon, 10.0),
-    Experiment("depth", "What does depth cost a gradient, and what do ways past the layers save?", _depth, 10.0),
-    Experiment("truncation", "What does it cost to cut the gradient through time short?", _truncation, 10.0),
-    Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", _bottleneck, 10.0),
-    Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", _speed, 5.0),
+    Experiment("paths", "Does attention do away with vanishing gradients?", _paths, 0.2),
+    Experiment("step-bound", "How much can one step change a loss, and what does clipping do?", _step_bound, 0.1),
+    Experiment("horizon", "How many steps back can each cell be taught to remember?", _horizon, 5.0),
+    Experiment("depth", "What does depth cost a gradient, and what do ways past the layers save?", _depth, 5.0),
+    Experiment("truncation", "What does it cost to cut the gradient through time short?", _truncation, 2.0),
+    Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", _bottleneck, 3.0),
+    Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", _speed, 1.0),
 )

@@ -102,38 +102,34 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
 
 
 def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
-    parts = []
-    for teaching, begin in (("growing", "with lags that grow"), ("at once", "with a new network for each lag")):
-        chosen = [one for one in measured if one.teaching == teaching]
-        if chosen:
-            told = ", ".join(f"{one.cell} {one.in_words(budget.longest)}" for one in chosen)
-            parts.append(f"{begin} (seeds: {len(chosen[0].horizons)}), {told}")
-    notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
-    return (
-        f"Longest lag recalled with {budget.threshold:.0%} right within {budget.updates} updates, as median and range: "
-        f"{'; '.join(parts)}. The notes say {notes}. {_comparison(measured)}"
-    )
-
-
-def _comparison(measured: Sequence[Measured]) -> str:
-    """How the RNN and the LSTM compare, as strongly as the seeds allow."""
-    told = []
+    told = [
+        f"The longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates are given as "
+        "median (lowest to highest seed)."
+    ]
+    ways = {"growing": "One network whose lags grow", "at once": "A new network for each lag"}
     for teaching in TEACHINGS:
         found = {one.cell: one for one in measured if one.teaching == teaching}
-        if {"RNN", "LSTM"} <= set(found):
-            rnn, lstm = found["RNN"], found["LSTM"]
-            how = "with growing lags" if teaching == "growing" else "with a new network for each"
-            each = "the" if len(rnn.horizons) == 1 else "every"
-            if rnn.lags[-1] < lstm.lags[0]:
-                told.append(f"{how} {each} RNN stays below {each} LSTM")
-            elif lstm.lags[-1] < rnn.lags[0]:
-                told.append(f"{how} {each} LSTM stays below {each} RNN")
-            elif rnn.lags == lstm.lags:
-                told.append(f"{how} RNN and LSTM come equally far")
-            else:
-                told.append(f"{how} the ranges of RNN and LSTM overlap")
-    sentence = "; ".join(told)
-    return f"{sentence[:1].upper()}{sentence[1:]}." if told else ""
+        if found:
+            seeds = len(next(iter(found.values())).horizons)
+            lags = ", ".join(f"{cell} {one.in_words(budget.longest)}" for cell, one in found.items())
+            told.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(found)}.")
+    notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
+    return f"{' '.join(told)} The notes say {notes}."
+
+
+def _comparison(found: Mapping[str, Measured]) -> str:
+    """How the RNN and the LSTM compare, as strongly as the seeds allow."""
+    if not {"RNN", "LSTM"} <= set(found):
+        return ""
+    rnn, lstm = found["RNN"], found["LSTM"]
+    seeds = "" if len(rnn.horizons) == 1 else ", whatever their seeds"
+    if rnn.lags[-1] < lstm.lags[0]:
+        return f"; the RNN stays below the LSTM{seeds}"
+    if lstm.lags[-1] < rnn.lags[0]:
+        return f"; the LSTM stays below the RNN{seeds}"
+    if rnn.lags == lstm.lags:
+        return "; RNN and LSTM come equally far"
+    return "; the ranges of RNN and LSTM overlap"
 
 
 def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:

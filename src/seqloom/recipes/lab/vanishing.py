@@ -172,7 +172,7 @@ def _horizons(seed: int, quick: bool, networks: int, countdown: Countdown) -> Fi
     easier = measured[1].lags[-1]
     reached = f"at least {easier}" if easier >= budget.longest else f"{easier}"
     sentence = (
-        f"To remember one of {TAUGHT[0][2]} symbols: {finding.sentence} That is a fact about this task: with "
+        f"One of {TAUGHT[0][2]} symbols is to be remembered. {finding.sentence} These lags belong to the task: with "
         f"{TAUGHT[1][2]} symbols the best RNN reaches {reached}, and other tasks and budgets give other horizons."
     )
     return replace(finding, sentence=sentence)
