@@ -1,0 +1,231 @@
+"""Runs of symbols, found while the symbols come, and how many symbols a set of them still needs.
+
+An automaton (Aho and Corasick, 1975) stands at a node: the longest end of what was read that begins one of its runs.
+A symbol that does not go on from there is tried from the next shorter end that begins a run, and so on, so that no
+occurrence is missed: `a a b` is found in `a a a b`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+Run = tuple[int, ...]
+"""Symbols that stand side by side."""
+
+ROOT = 0
+"""The node where no run has begun."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """Finds runs. Nodes are numbered so that a shorter end has a smaller number than a longer one."""
+
+    children: tuple[Mapping[int, int], ...]
+    """Where each symbol leads that goes on with a run."""
+    failures: tuple[int, ...]
+    """The next shorter end that begins a run."""
+    completing: tuple[frozenset[int], ...]
+    """The symbols with which some run is complete."""
+    distances: tuple[int, ...]
+    """The fewest symbols after which some run is complete."""
+
+    def after(self, node: int, symbol: int) -> int:
+        """The node one symbol later."""
+        while symbol not in self.children[node] and node != ROOT:
+            node = self.failures[node]
+        return self.children[node].get(symbol, ROOT)
+
+    def onward(self, node: int) -> frozenset[int]:
+        """The symbols that begin a run or go on with one."""
+        symbols = set(self.children[ROOT])
+        while node != ROOT:
+            symbols |= self.children[node].keys()
+            node = self.failures[node]
+        return frozenset(symbols)
+
+
+def automaton_of(runs: Sequence[Run]) -> Automaton:
+    """The automaton that finds these runs, none of which may be empty."""
+    children, is_last = _beginnings(runs)
+    nodes = range(len(children))
+    failures = [ROOT] * len(children)
+    for node in nodes[1:]:
+        for symbol, child in children[node].items():
+            shorter = failures[node]
+            while symbol not in children[shorter] and shorter != ROOT:
+                shorter = failures[shorter]
+            failures[child] = children[shorter].get(symbol, ROOT)
+
+    distances = [0] * len(children)
+    for node in reversed(nodes):
+        if not is_last[node]:
+            distances[node] = min((distances[child] + 1 for child in children[node].values()), default=0)
+    completing: list[frozenset[int]] = []
+    for node in nodes:
+        own = frozenset(symbol for symbol, child in children[node].items() if is_last[child])
+        if node != ROOT:
+            shorter = failures[node]
+            distances[node] = min(distances[node], distances[shorter])
+            # Nodes that add nothing share one set: thousands of forbidden words are then held once.
+            own = own | completing[shorter] if own else completing[shorter]
+        completing.append(own)
+    return Automaton(tuple(children), tuple(failures), tuple(completing), tuple(distances))
+
+
+def _beginnings(runs: Sequence[Run]) -> tuple[list[dict[int, int]], list[bool]]:
+    """The beginnings of all runs as a tree, shorter ones first, and whether each is a whole run."""
+    whole = set(runs)
+    ordered = sorted({run[:length] for run in whole for length in range(len(run) + 1)} | {()}, key=_by_length)
+    numbers = {run: number for number, run in enumerate(ordered)}
+    children: list[dict[int, int]] = [{} for _ in ordered]
+    for run in ordered[1:]:
+        children[numbers[run[:-1]]][run[-1]] = numbers[run]
+    return children, [run in whole for run in ordered]
+
+
+def _by_length(run: Run) -> tuple[int, Run]:
+    return len(run), run
+
+
+def contains(run: Run, part: Run) -> bool:
+    """Whether a run holds another one."""
+    return any(run[start : start + len(part)] == part for start in range(len(run) - len(part) + 1))
+
+
+def shared(earlier: Run, later: Run) -> int:
+    """How many symbols of `later` an occurrence of `earlier`, which ends no later than it, can bring at most."""
+    if contains(earlier, later):
+        return len(later)
+    lengths = range(min(len(earlier), len(later)) - 1, 0, -1)
+    return next((length for length in lengths if earlier[-length:] == later[:length]), 0)
+
+
+# --- runs that must come ---------------------------------------------------------------------------------------------
+
+
+Standing = tuple[tuple[int, int], ...]
+"""For each demand, how often it must still be met and the node of its automaton."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Runs of which one must occur, whichever it is, `times` times at places that do not overlap.
+
+    The occurrence that ends first is taken, which leaves the most room for the others, and the search begins anew
+    behind it; so counting never has to be taken back.
+    """
+
+    ways: tuple[Run, ...]
+    times: int
+
+    @cached_property
+    def automaton(self) -> Automaton:
+        """What finds the next occurrence."""
+        return automaton_of(self.ways)
+
+    @cached_property
+    def length(self) -> int:
+        """The symbols of the shortest way."""
+        return min(map(len, self.ways))
+
+
+@dataclass(frozen=True)
+class Demands:
+    """Several demands at once. Occurrences for different demands may share symbols."""
+
+    parts: tuple[Demand, ...]
+
+    @staticmethod
+    def of(wishes: Iterable[Sequence[Run]]) -> "Demands":
+        """One demand for each set of ways; a set that is given twice must be met twice."""
+        counts = Counter(tuple(sorted(set(ways))) for ways in wishes)
+        return Demands(tuple(Demand(ways, times) for ways, times in counts.items()))
+
+    def begin(self) -> Standing:
+        """Before the first symbol."""
+        return tuple((part.times, ROOT) for part in self.parts)
+
+    def after(self, standing: Standing, symbol: int) -> Standing:
+        """One symbol later."""
+        return tuple(
+            _advance(part.automaton, left, node, symbol) if left else (0, ROOT)
+            for part, (left, node) in zip(self.parts, standing, strict=True)
+        )
+
+    def needs(self, standing: Standing) -> list[int]:
+        """The fewest symbols that each demand would need if it were alone."""
+        return [
+            part.automaton.distances[node] + (left - 1) * part.length if left else 0
+            for part, (left, node) in zip(self.parts, standing, strict=True)
+        ]
+
+    def missing(self, standing: Standing) -> int:
+        """A lower bound on the symbols still needed, 0 only when every demand is met.
+
+            Σ_i left_i · own_i + min_f (next_f − own_f)
+
+        Think of the occurrences that are still to come in the order of their ends. The first of them, f, needs the
+        next_f symbols that its automaton is away from an end. Each later one adds at least own_i: its length without
+        what an occurrence of another open demand can share with it. Where no two runs can overlap, own_i is the
+        length and the bound is exact.
+        """
+        still = [index for index, (left, _) in enumerate(standing) if left]
+        if not still:
+            return 0
+        own = {
+            index: self.parts[index].length - max(self._savings.get((other, index), 0) for other in still)
+            for index in still
+        }
+        first = min(self.parts[index].automaton.distances[standing[index][1]] - own[index] for index in still)
+        together = sum(standing[index][0] * own[index] for index in still) + first
+        # Runs within runs can leave nothing of the sum, but each demand alone needs what it needs.
+        return max(together, *self.needs(standing))
+
+    def wanted(self, standing: Standing) -> frozenset[int]:
+        """The symbols after which less is missing (or, if there are none, after which one demand needs less)."""
+        onward = self._onward(standing)
+        later = {symbol: self.after(standing, symbol) for symbol in onward}
+        missing = self.missing(standing)
+        helpful = frozenset(symbol for symbol, place in later.items() if self.missing(place) < missing)
+        if helpful or not onward:
+            return helpful
+        needs = self.needs(standing)
+        return frozenset(
+            symbol
+            for symbol, place in later.items()
+            if any(new < old for new, old in zip(self.needs(place), needs, strict=True))
+        )
+
+    def fitting(self, standing: Standing, room: int) -> frozenset[int] | None:
+        """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
+
+        None when any symbol will do. The worst is one that neither begins a run nor goes on with one.
+        """
+        worst = tuple((left, ROOT) for left, _ in standing)
+        if self.missing(worst) < max(room, 1):
+            return None
+        onward = self._onward(standing)
+        return frozenset(symbol for symbol in onward if self.missing(self.after(standing, symbol)) < room)
+
+    def _onward(self, standing: Standing) -> frozenset[int]:
+        """The symbols that begin a run of an open demand or go on with one."""
+        places = zip(self.parts, standing, strict=True)
+        return frozenset[int]().union(*(part.automaton.onward(node) for part, (left, node) in places if left))
+
+    @cached_property
+    def _savings(self) -> dict[tuple[int, int], int]:
+        """What an occurrence for one demand can save another one, where that is anything at all."""
+        savings = {}
+        for first, earlier in enumerate(self.parts):
+            for second, later in enumerate(self.parts):
+                added = min(len(way) - max(shared(other, way) for other in earlier.ways) for way in later.ways)
+                if first != second and added < later.length:
+                    savings[first, second] = later.length - added
+        return savings
+
+
+def _advance(automaton: Automaton, left: int, node: int, symbol: int) -> tuple[int, int]:
+    if symbol in automaton.completing[node]:
+        return left - 1, ROOT
+    return left, automaton.after(node, symbol)

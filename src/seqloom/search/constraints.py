@@ -1,0 +1,366 @@
+# ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the place
+"""Constraints: what an output must or must not hold, as values that every search obeys.
+
+A constraint is asked about places. A place is where a hypothesis stands with it: a hashable value that only the
+constraint itself can read, made by `begin` and `after`. Nothing in a constraint changes, so one object serves all
+hypotheses of a sentence, and a hypothesis that is dropped leaves no trace.
+
+    Prefix      the output begins so                     Lengths   no fewer and no more symbols than these
+    Phrases     these runs must occur                    StopAt    the output stops when one of these runs is there
+    Forbidden   these runs must not occur                StopText  … when one of these strings is in its text
+    NoRepeat    no n-gram occurs twice                   All       several of these at once
+
+Constraints speak of symbols before END; END itself is never fed to one. Those that forbid it are told which it is.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from seqloom.core.errors import UsageError
+from seqloom.search.automata import ROOT, Automaton, Demands, Run, Standing, automaton_of
+
+NOTHING: frozenset[int] = frozenset()
+
+
+class Constraint(Protocol):
+    """What a search asks. `after` is asked only for symbols that are neither forbidden nor shut out by `only`."""
+
+    def begin(self) -> Hashable:
+        """Where a hypothesis of no symbols stands."""
+        ...
+
+    def after(self, place: Any, symbol: int) -> Hashable:
+        """Where it stands one symbol later. END is never fed."""
+        ...
+
+    def forbidden(self, place: Any) -> Collection[int]:
+        """The symbols, END perhaps among them, that may not come next."""
+        ...
+
+    def only(self, place: Any) -> Collection[int] | None:
+        """If not None, nothing else may come next."""
+        ...
+
+    def wanted(self, place: Any) -> Collection[int]:
+        """The symbols that bring a forced run on, to be offered even if they are improbable."""
+        ...
+
+    def missing(self, place: Any) -> int:
+        """How many forced symbols are still to come, at least. While it is above 0, END may not come."""
+        ...
+
+    def is_over(self, place: Any) -> bool:
+        """Whether the output is to stop here although END has not come."""
+        ...
+
+
+@dataclass(frozen=True)
+class Free:
+    """No constraint at all. The others are written as what differs from it."""
+
+    def begin(self) -> Hashable:
+        return ROOT
+
+    def after(self, place: Any, symbol: int) -> Hashable:
+        return ROOT
+
+    def forbidden(self, place: Any) -> Collection[int]:
+        return NOTHING
+
+    def only(self, place: Any) -> Collection[int] | None:
+        return None
+
+    def wanted(self, place: Any) -> Collection[int]:
+        return NOTHING
+
+    def missing(self, place: Any) -> int:
+        return 0
+
+    def is_over(self, place: Any) -> bool:
+        return False
+
+
+# --- what must be there ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prefix(Free):
+    """The output begins with these symbols. A place is how many of them are there."""
+
+    symbols: Run
+
+    def begin(self) -> int:
+        return 0
+
+    def after(self, place: int, symbol: int) -> int:
+        return min(place + 1, len(self.symbols))
+
+    def only(self, place: int) -> Collection[int] | None:
+        return frozenset(self.symbols[place : place + 1]) or None
+
+    def wanted(self, place: int) -> Collection[int]:
+        return frozenset(self.symbols[place : place + 1])
+
+    def missing(self, place: int) -> int:
+        return len(self.symbols) - place
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Runs of which one is as good as another: the ways to write a term, for example."""
+
+    ways: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if not self.ways:
+            raise UsageError("OneOf names no way to write its phrase; give at least one run of symbols")
+
+
+@dataclass(frozen=True)
+class Phrases(Free):
+    """Every phrase must occur as a run; END is forbidden until all do.
+
+    A phrase that is given twice must occur twice, at places that do not overlap. Different phrases may share symbols:
+    `a b c` holds both `a b` and `b c`.
+    """
+
+    phrases: tuple[Run | OneOf, ...]
+    end: int
+
+    def __post_init__(self) -> None:
+        for ways in self._wishes():
+            _require_symbols(ways, name="a forced phrase")
+            if any(self.end in way for way in ways):
+                raise UsageError(f"a forced phrase holds the end symbol {self.end}: {ways}; leave it out")
+
+    def begin(self) -> Standing:
+        return self.demands.begin()
+
+    def after(self, place: Standing, symbol: int) -> Standing:
+        return self.demands.after(place, symbol)
+
+    def forbidden(self, place: Standing) -> Collection[int]:
+        return frozenset({self.end}) if any(left for left, _ in place) else NOTHING
+
+    def wanted(self, place: Standing) -> Collection[int]:
+        return self.demands.wanted(place)
+
+    def missing(self, place: Standing) -> int:
+        return self.demands.missing(place)
+
+    @cached_property
+    def demands(self) -> Demands:
+        """The different phrases, each with how often it must occur."""
+        return Demands.of(self._wishes())
+
+    def _wishes(self) -> list[tuple[Run, ...]]:
+        return [phrase.ways if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
+
+
+# --- what must not be there ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Forbidden(Free):
+    """No phrase may occur. A phrase of one symbol forbids the symbol. A place is a node of the automaton."""
+
+    phrases: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        _require_symbols(self.phrases, name="a forbidden phrase")
+
+    def after(self, place: int, symbol: int) -> int:
+        return self._automaton.after(place, symbol)
+
+    def forbidden(self, place: int) -> Collection[int]:
+        return self._automaton.completing[place]
+
+    @cached_property
+    def _automaton(self) -> Automaton:
+        return automaton_of(self.phrases)
+
+
+@dataclass(frozen=True)
+class NoRepeat(Free):
+    """No n-gram of `size` symbols occurs twice, overlapping or not. A place is all symbols so far."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"NoRepeat speaks of n-grams of {self.size} symbols; give a size of 1 or more")
+
+    def begin(self) -> Run:
+        return ()
+
+    def after(self, place: Run, symbol: int) -> Run:
+        return (*place, symbol)
+
+    def forbidden(self, place: Run) -> Collection[int]:
+        known = self.size - 1
+        last = place[len(place) - known :]
+        ends = range(known, len(place))
+        return frozenset(place[end] for end in ends if place[end - known : end] == last)
+
+
+@dataclass(frozen=True)
+class Lengths(Free):
+    """END comes after at least `least` and at most `most` symbols. A place is how many there are.
+
+    Nothing is ever `missing` here: which symbols come does not matter.
+    """
+
+    least: int
+    most: int | None
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.least < 0:
+            raise UsageError(f"the least length is {self.least} symbols; give 0 or more")
+        if self.most is not None and self.most < self.least:
+            raise UsageError(f"at least {self.least} and at most {self.most} symbols leave no length; swap them?")
+
+    def begin(self) -> int:
+        return 0
+
+    def after(self, place: int, symbol: int) -> int:
+        return place + 1
+
+    def forbidden(self, place: int) -> Collection[int]:
+        return frozenset({self.end}) if place < self.least else NOTHING
+
+    def only(self, place: int) -> Collection[int] | None:
+        return frozenset({self.end}) if self.most is not None and place >= self.most else None
+
+
+# --- when to stop ----------------------------------------------------------------------------------------------------
+
+OVER = -1
+
+
+@dataclass(frozen=True)
+class StopAt(Free):
+    """The output stops when one of these runs is complete. The run is part of the output."""
+
+    phrases: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        _require_symbols(self.phrases, name="a run to stop at")
+
+    def after(self, place: int, symbol: int) -> int:
+        if place == OVER or symbol in self._automaton.completing[place]:
+            return OVER
+        return self._automaton.after(place, symbol)
+
+    def is_over(self, place: int) -> bool:
+        return place == OVER
+
+    @cached_property
+    def _automaton(self) -> Automaton:
+        return automaton_of(self.phrases)
+
+
+@dataclass(frozen=True)
+class StopText(Free):
+    """The output stops when its text holds one of these strings, however it is cut into symbols.
+
+    The string is part of the output, and so is what its last symbol brings with it.
+    """
+
+    decode: Callable[[Sequence[int]], str]
+    strings: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if "" in self.strings:
+            raise UsageError("a stop string is empty, so every output would stop at once; leave it out")
+
+    def begin(self) -> Run:
+        return ()
+
+    def after(self, place: Run, symbol: int) -> Run:
+        return (*place, symbol)
+
+    def is_over(self, place: Run) -> bool:
+        text = self.decode(place)
+        return any(string in text for string in self.strings)
+
+
+# --- several at once -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class All(Free):
+    """Several constraints, all of which hold.
+
+        forbidden = ∪ forbidden_i        wanted  = ∪ wanted_i without what is forbidden
+        only      = ∩ only_i             is_over = any is_over_i
+        missing   = Σ missing_i, where a prefix comes first and may bring phrases with it
+
+    Where a maximum length leaves just enough room for the phrases that are missing, only symbols that bring them on
+    are let through, so that a hypothesis does not run past the last moment at which they fit.
+    """
+
+    parts: tuple[Constraint, ...]
+    """Parts that are `All` themselves are taken apart."""
+
+    def __post_init__(self) -> None:
+        flat = [inner for part in self.parts for inner in (part.parts if isinstance(part, All) else (part,))]
+        object.__setattr__(self, "parts", tuple(flat))
+        forced = [part for part in flat if isinstance(part, Phrases)]
+        if len(forced) > 1:
+            raise UsageError(
+                f"{len(forced)} sets of forced phrases leave open whether one occurrence serves several of them: "
+                f"{forced[0].phrases} and {forced[1].phrases}; join them in one Phrases"
+            )
+
+    def begin(self) -> tuple[Hashable, ...]:
+        return tuple(part.begin() for part in self.parts)
+
+    def after(self, place: tuple[Hashable, ...], symbol: int) -> tuple[Hashable, ...]:
+        return tuple(part.after(at, symbol) for part, at in self._at(place))
+
+    def forbidden(self, place: tuple[Hashable, ...]) -> frozenset[int]:
+        return NOTHING.union(*(part.forbidden(at) for part, at in self._at(place)))
+
+    def only(self, place: tuple[Hashable, ...]) -> frozenset[int] | None:
+        named = [part.only(at) for part, at in self._at(place)]
+        choices = [frozenset(symbols) for symbols in (*named, self._last_moment(place)) if symbols is not None]
+        return frozenset.intersection(*choices) if choices else None
+
+    def wanted(self, place: tuple[Hashable, ...]) -> frozenset[int]:
+        wanted = NOTHING.union(*(part.wanted(at) for part, at in self._at(place))) - self.forbidden(place)
+        only = self.only(place)
+        return wanted if only is None else wanted & only
+
+    def missing(self, place: tuple[Hashable, ...]) -> int:
+        # What the prefix brings comes anyway; only what is missing behind it comes on top.
+        ahead = max(
+            (part.symbols[at:] for part, at in self._at(place) if isinstance(part, Prefix)), key=len, default=()
+        )
+        for symbol in ahead:
+            place = self.after(place, symbol)
+        return len(ahead) + sum(part.missing(at) for part, at in self._at(place))
+
+    def is_over(self, place: tuple[Hashable, ...]) -> bool:
+        return any(part.is_over(at) for part, at in self._at(place))
+
+    def _at(self, place: tuple[Any, ...]) -> list[tuple[Constraint, Any]]:
+        return list(zip(self.parts, place, strict=True))
+
+    def _last_moment(self, place: tuple[Hashable, ...]) -> Collection[int] | None:
+        """The symbols after which the phrases still fit, once not any symbol will do."""
+        at = self._at(place)
+        bounds = [part.most - length for part, length in at if isinstance(part, Lengths) and part.most is not None]
+        forced = [
+            part.demands.fitting(standing, min(bounds)) for part, standing in at if bounds and isinstance(part, Phrases)
+        ]
+        # A prefix leaves no choice, and may bring phrases that are not on their way yet.
+        is_led = any(isinstance(part, Prefix) and part.missing(count) for part, count in at)
+        return forced[0] if forced and not is_led else None
+
+
+def _require_symbols(runs: Sequence[Run], *, name: str) -> None:
+    if () in runs:
+        raise UsageError(f"{name} has no symbols: {list(runs)}; leave it out")

@@ -1,0 +1,170 @@
+"""Glossaries: how terms of the source are to be translated.
+
+    # a comment, and a blank line
+
+    fire engine<TAB>Feuerwehrauto
+    dog<TAB>Hund
+
+UTF-8, a pair per line, a tab between the terms. A line that begins with # is a comment.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seqloom.core.errors import DataError, Problem
+from seqloom.core.files import read_lines
+from seqloom.core.symbols import UNKNOWN
+from seqloom.text.marks import UNSPACED
+from seqloom.text.normalise import Normaliser
+from seqloom.text.tokenizer import Tokenizer
+
+Pair = tuple[str, str]
+"""A term of the source and its translation."""
+
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms of the source with their translations. Of a source term that is given twice, the last pair counts."""
+
+    terms: tuple[Pair, ...]
+    ignores_case: bool = False
+    """Whether terms are found in the source however they are capitalised. Translations are taken as they are."""
+
+    def __post_init__(self) -> None:
+        for source, target in self.terms:
+            if not (Normaliser()(source) and Normaliser()(target)):
+                raise DataError(f"a glossary pair has an empty term: {(source, target)}; fill it or leave the pair out")
+
+    def matches(self, line: str) -> list[Pair]:
+        """The terms in a line, in the order of their places, a term that occurs twice listed twice.
+
+        Longer terms take their places first, of equally long ones the one further left; places do not overlap. A term
+        must stand between the borders of words; in scripts without spaces between words it may stand anywhere, but
+        never before a combining mark, which belongs to its last letter.
+        """
+        text = _folded(line, self.ignores_case)
+        found: list[tuple[int, int]] = []
+        is_taken = [False] * len(text)
+        for length, start in sorted(self._occurrences(text), key=lambda place: (-place[0], place[1])):
+            if not any(is_taken[start : start + length]):
+                is_taken[start : start + length] = [True] * length
+                found.append((start, length))
+        return [self._index[text[start : start + length]] for start, length in sorted(found)]
+
+    def _occurrences(self, text: str) -> Iterator[tuple[int, int]]:
+        """Length and start of every term in a text that was folded as the terms were."""
+        for start in range(len(text)):
+            if not _is_border(text, start):
+                continue
+            for length in self._lengths:
+                end = start + length
+                if end <= len(text) and text[start:end] in self._index and _is_border(text, end):
+                    yield length, start
+
+    @cached_property
+    def _index(self) -> dict[str, Pair]:
+        return {_folded(source, self.ignores_case): (source, target) for source, target in self.terms}
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({len(term) for term in self._index})
+
+
+def _folded(text: str, ignores_case: bool) -> str:
+    """A text as terms are looked for in it: Unicode form NFC, single spaces, perhaps without regard to case."""
+    normal = Normaliser()(text)
+    # A folded letter can fall apart (ŉ), so the form is made again.
+    return unicodedata.normalize("NFC", normal.casefold()) if ignores_case else normal
+
+
+def _is_border(text: str, place: int) -> bool:
+    """Whether a term may begin or end between two characters of a text."""
+    if place in (0, len(text)):
+        return True
+    before, after = text[place - 1], text[place]
+    if unicodedata.category(after)[0] == "M":
+        return False
+    return not (_is_in_word(before) and _is_in_word(after)) or bool(_is_unspaced(before) or _is_unspaced(after))
+
+
+def _is_in_word(character: str) -> bool:
+    # The zero-width joiners stand inside words of Persian and of Indian languages.
+    return unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
+    """Read a glossary file. All lines that are wrong are named, not only the first."""
+    normal = Normaliser()
+    problems: list[Problem] = []
+    known: dict[str, tuple[int, str]] = {}  # from a term as it is looked for to its line and translation
+    terms: list[Pair] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.startswith("#") or not line.strip():
+            continue
+        cells = [normal(cell) for cell in line.split("\t")]
+        message = _fault(cells)
+        if message is None:
+            first, target = known.setdefault(_folded(cells[0], ignores_case), (number, cells[1]))
+            if target != cells[1]:
+                message = f"{cells[0]!r} is {cells[1]!r} here, but {target!r} in line {first}; keep one of the two"
+            elif first == number:
+                terms.append((cells[0], cells[1]))
+        if message is not None:
+            problems.append(Problem(message, str(path), number))
+    if problems:
+        raise DataError(problems=problems)
+    return Glossary(tuple(terms), ignores_case)
+
+
+def _fault(cells: Sequence[str]) -> str | None:
+    """What is wrong with the columns of a line, if anything is."""
+    if len(cells) == 1:
+        return f"{cells[0][:60]!r} has no tab; write the source term, a tab and the target term"
+    if len(cells) > 2:
+        return f"{len(cells)} columns, but a glossary has two: the source term and the target term"
+    if not all(cells):
+        side = "source" if not cells[0] else "target"
+        return f"the {side} term is empty; write both terms or leave the line out"
+    return None
+
+
+# --- from terms to ids -----------------------------------------------------------------------------------------------
+
+_LEFT = ("", "a ", "(")
+"""What can stand before a term and change its pieces: nothing, a space after a word, a mark that touches it."""
+
+
+def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
+    """The ids of a term at the start of a text, after a space, and directly after a mark, each way once.
+
+    A way that holds another one is left out, since the shorter one is there whenever the longer one is. Ways with
+    unknown pieces are left out too; the list is empty when there is no other.
+    """
+    normal = tokenizer.normaliser(term)
+    ways: list[tuple[int, ...]] = []
+    for left in _LEFT:
+        ids = tuple(tokenizer.encode(left + term))
+        rest = _behind(ids, left.strip(), tokenizer)
+        if rest and UNKNOWN not in rest and tokenizer.decode(rest) == normal:
+            ways.append(rest)
+    unique = list(dict.fromkeys(ways))
+    return [way for way in unique if not any(other != way and _holds(way, other) for other in unique)]
+
+
+def _behind(ids: tuple[int, ...], left: str, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids after those that spell `left`; none when no border lies there."""
+    borders = (cut for cut in range(len(ids)) if tokenizer.decode(ids[:cut]) == left)
+    return ids[next(borders, len(ids)) :]
+
+
+def _holds(way: tuple[int, ...], part: tuple[int, ...]) -> bool:
+    return any(way[start : start + len(part)] == part for start in range(len(way) - len(part) + 1))
