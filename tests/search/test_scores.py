@@ -11,11 +11,19 @@ from pydantic import ValidationError
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Step
-from seqloom.search.scores import LengthNormalisation, LengthNormalised, length_penalty, score_of
+from seqloom.search.scores import (
+    CombinedScore,
+    EndNormalisation,
+    LengthNormalisation,
+    Outcome,
+    coverage_penalty,
+    length_penalty,
+    score_of,
+)
 from seqloom.search.settings import SearchConfig
 from seqloom.search.top import MANY, top_symbols, topk_by_blocks
 
-KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "gnmt")
+KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "power", "gnmt")
 lengths = st.integers(1, 500)
 alphas = st.floats(0, 3)
 log_probs = st.floats(-1000, 0)
@@ -24,6 +32,7 @@ log_probs = st.floats(-1000, 0)
 def test_length_penalties_by_hand() -> None:
     assert length_penalty("none", 7, 0.6) == 1
     assert length_penalty("mean", 7, 0.6) == 7
+    assert length_penalty("power", 9, 0.5) == 3
     assert length_penalty("gnmt", 7, 1.0) == 2
     assert length_penalty("gnmt", 19, 0.5) == 2  # |Y| = 19 counts end: (24/6)^0.5
 
@@ -36,22 +45,64 @@ def test_gnmt_of_one_symbol_is_one_and_alpha_zero_has_no_effect(alpha: float, le
 
 @given(st.sampled_from(KINDS), alphas, log_probs, lengths)
 def test_terms_add_up_to_the_formula(kind: LengthNormalisation, alpha: float, log_prob: float, length: int) -> None:
-    terms = LengthNormalised(kind, alpha).terms(log_prob, length)
+    terms = CombinedScore(kind, alpha).terms(Outcome(log_prob, length))
     assert terms["log_prob"] == log_prob
     assert math.isclose(score_of(terms), log_prob / length_penalty(kind, length, alpha), abs_tol=1e-9)
 
 
+def test_the_combined_score_by_hand() -> None:
+    """|X| = 4, |Y| = 7, so lp = 2 and ep = 0.5 · 4 / 7; the second source word got 0.25, the third nothing."""
+    score = CombinedScore("gnmt", 1.0, reward=0.1, coverage=0.2, end=EndNormalisation(0.5))
+    outcome = Outcome(-6.0, 7, source_length=4, end_log_prob=-2.0, coverage=(1.5, 0.25, 0.0, 1.0))
+    terms = score.terms(outcome)
+    ended = -4.0 + -2.0 * (0.5 * 4 / 7)
+    covered = 0.2 * (math.log(0.25) + math.log(1e-4))
+    assert score_of(terms) == pytest.approx(ended / 2 + covered + 0.7, abs=1e-12)
+    assert set(terms) == {"log_prob", "end", "length", "coverage", "reward"}
+    added = CombinedScore("gnmt", 1.0, end=EndNormalisation(0.5, "add"))
+    assert score_of(added.terms(outcome)) == pytest.approx((-6.0 - 0.5 * 4 / 7) / 2, abs=1e-12)
+
+
+def test_an_output_that_was_cut_has_no_end_to_change() -> None:
+    score = CombinedScore("none", end=EndNormalisation(3.0))
+    assert score.terms(Outcome(-6.0, 7, source_length=4)) == {"log_prob": -6.0, "length": 0.0}
+
+
+def test_coverage_counts_no_position_more_than_once_and_none_as_the_floor() -> None:
+    assert coverage_penalty((1.0, 3.0, 1.1), floor=1e-4) == 0
+    assert coverage_penalty((0.0,), floor=1e-4) == pytest.approx(math.log(1e-4))
+    assert coverage_penalty((), floor=1e-4) == 0
+
+
 @given(
-    st.sampled_from(KINDS), st.floats(-2, 3), log_probs, lengths, st.lists(st.floats(-5, 0), min_size=1, max_size=30)
+    st.sampled_from(KINDS),
+    st.floats(0, 3),
+    st.floats(-2, 2),
+    st.sampled_from([None, EndNormalisation(0.3), EndNormalisation(2.0), EndNormalisation(1.0, "add")]),
+    log_probs,
+    lengths,
+    st.lists(st.floats(-5, 0), min_size=1, max_size=30),
 )
 def test_no_continuation_beats_the_bound(
-    kind: LengthNormalisation, alpha: float, log_prob: float, length: int, further: list[float]
+    kind: LengthNormalisation,
+    alpha: float,
+    reward: float,
+    end: EndNormalisation | None,
+    log_prob: float,
+    length: int,
+    further: list[float],
 ) -> None:
-    score = LengthNormalised(kind, alpha)
-    limit = length + len(further) + 3
-    bound = score.bound(log_prob, length, limit)
+    score = CombinedScore(kind, alpha, reward=reward, coverage=0.3, end=end)
+    bound = score.bound(log_prob, length, limit=length + len(further) + 3)
     for steps in range(1, len(further) + 1):
-        assert score_of(score.terms(log_prob + sum(further[:steps]), length + steps)) <= bound + 1e-9
+        outcome = Outcome(
+            log_prob + sum(further[:steps]),
+            length + steps,
+            source_length=9,
+            end_log_prob=further[steps - 1],
+            coverage=(0.4, 1.7),
+        )
+        assert score_of(score.terms(outcome)) <= bound + 1e-9
 
 
 @given(st.lists(st.lists(st.integers(-3, 0), min_size=6, max_size=6), min_size=1, max_size=5), st.integers(1, 7))

@@ -1,65 +1,93 @@
 """Beam search: keep the k best of all ways to go on.
 
     candidates = {(y_1 … y_t, y) : y_1 … y_t a live hypothesis, y any symbol}
-    picked     = the k candidates of highest log P(y_1 … y_t y ∣ x)
+    kept       = the k candidates of highest log P(y_1 … y_t y ∣ x)
     live       = those of them that do not end; the others are finished
 
 Candidates of one step have one length, so a length normalisation ranks them as log P does; it matters where finished
 hypotheses of different lengths meet. A candidate that ends uses up a place of its step, hence k = 1 is greedy search.
-A sentence is decided when no live hypothesis can come among the n best finished ones any more, by a bound that the
-score promises: going on would change nothing that is returned. It also stops at its maximum length, where
-hypotheses without an end are returned after the finished ones, marked as such.
+
+A sentence stops by one of three rules, or at its maximum length, where hypotheses without an end are returned after the
+finished ones, marked as such:
+
+    exact        no live hypothesis can come among the n best finished ones any more, by a bound that the score
+                 promises: going on would change nothing that is returned
+    k_finished   k hypotheses are finished
+    first        as many are finished as are asked for
+
+Whatever is dropped, pruned from a step or left behind at the stop, has such a bound too. A finished hypothesis that is
+at least as good as the best of these bounds is marked complete: no wider beam finds a better one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
 
-from seqloom.core.stepping import Source, Stepper
+from seqloom.core.errors import UsageError
+from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.search.banks import Banked, choose
+from seqloom.search.constraints import Constraint
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import Score, score_of
+from seqloom.search.offers import Rules, Standing, columns_of
 from seqloom.search.settings import SearchConfig
 from seqloom.search.top import Top, dead_end, top_symbols
-from seqloom.search.trail import Trail, extend, hypothesis_of
+from seqloom.search.trace import Recorder
+from seqloom.search.trail import Ledger, Trail, extend
+
+Constraints = Sequence[Constraint | None]
+"""What each sentence's output must obey, None where it is free."""
 
 
 @torch.inference_mode()
-def beam_search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
+def beam_search(
+    stepper: Stepper,
+    source: Source,
+    settings: SearchConfig,
+    *,
+    constraints: Constraints | None = None,
+    recorder: Recorder | None = None,
+) -> list[list[Hypothesis]]:
     """At most `settings.nbest` hypotheses for each sentence, best first, finished ones before cut ones.
 
     Of equal candidates the one from the better row and then of the lower symbol comes first, so what stands beside a
     sentence in the batch does not matter. Hypotheses leave the batch as they finish, sentences as they are decided.
+    `recorder` is told of every candidate.
     """
-    limits, score = settings.limits(source), settings.score()
-    if not limits:
-        return []
-    sentences = [_Sentence(number, limit, settings.nbest, score) for number, limit in enumerate(limits)]
-    live = sentences
     attention: list[Tensor | None] = []
-    state = stepper.start(source)
-    last = source.lengths.new_full((len(limits),), stepper.begin)
+    live = sentences = _sentences(stepper, source, settings, constraints, attention, recorder=recorder)
+    rules = Rules(stepper.end, settings.score().end)
+    state = stepper.start(source) if sentences else None
+    last = source.lengths.new_full((len(sentences),), stepper.begin)
     while live:
+        assert state is not None
         step = stepper.step(state, last)
+        _check_attention(step, settings)
         attention.append(step.attention)
-        picks = _best_candidates(live, top_symbols(step, settings.beam), settings.beam)
-        for sentence, candidates in zip(live, picks, strict=True):
-            sentence.advance(candidates, end=stepper.end, length=len(attention))
-        live = [sentence for sentence in live if sentence.trails]
-        trails = [trail for sentence in live for trail in sentence.trails if trail is not None]
+        for sentence, candidates in zip(live, _candidates(live, step, rules, beam=settings.beam), strict=True):
+            sentence.advance(candidates)
+        live = [sentence for sentence in live if sentence.ways]
+        trails = [way.trail for sentence in live for way in sentence.ways if way.trail is not None]
         rows = [trail.row for trail in trails]
         picked = torch.tensor(rows, dtype=torch.long, device=last.device)
         state = step.state if rows == list(range(len(last))) else step.state.select(picked)
         last = torch.tensor([trail.symbol for trail in trails], dtype=torch.long, device=last.device)
-    widths = source.lengths.tolist()
-    return [sentence.hypotheses(attention, widths[sentence.number]) for sentence in sentences]
+    return [sentence.hypotheses() for sentence in sentences]
+
+
+class _Way(NamedTuple):
+    """A live hypothesis: how it came, and how far it is with its constraint."""
+
+    trail: Trail | None = None
+    standing: Standing | None = None
 
 
 class _Candidate(NamedTuple):
     """A live hypothesis (by its row in the batch and its place in the sentence) with one symbol more."""
 
+    value: float
     row: int
     place: int
     symbol: int
@@ -72,77 +100,221 @@ class _Sentence:
 
     number: int
     limit: int
-    nbest: int
-    score: Score
-    trails: list[Trail | None] = field(default_factory=lambda: [None])
+    settings: SearchConfig
+    ledger: Ledger
+    recorder: Recorder | None
+    ways: list[_Way]
     finished: list[tuple[float, Trail]] = field(default_factory=list)
     cut: list[Trail] = field(default_factory=list)
+    ended: int = 0
+    best_dropped: float = float("-inf")
 
-    def advance(self, candidates: Sequence[_Candidate], *, end: int, length: int) -> None:
-        """Take the picked candidates of this step, after which hypotheses have `length` symbols."""
-        live: list[Trail] = []
-        for candidate in candidates:
-            before = self.trails[candidate.place]
-            trail = extend(before, candidate.symbol, token_log_prob=candidate.token_log_prob, row=candidate.row)
-            if trail.symbol == end:
+    def advance(self, candidates: Sequence[_Candidate]) -> None:
+        """Take the best of this step's candidates, which come best first, and drop the others."""
+        chosen = self._choose(candidates)
+        live: list[_Way] = []
+        trails = [self._extended(candidate) for candidate in candidates]
+        for number, (candidate, trail) in enumerate(zip(candidates, trails, strict=True)):
+            standing = self.ways[candidate.place].standing
+            if number not in chosen:
+                self._drop(candidate.value, trail)
+            elif trail.symbol == self.ledger.end:
                 self._finish(trail)
             else:
-                live.append(trail)
+                standing = None if standing is None else standing.after(trail.symbol)
+                if standing is not None and standing.constraint.is_over(standing.place):
+                    self._finish(trail)
+                else:
+                    live.append(_Way(trail, standing))
         if not live and not self.finished:
-            raise dead_end(self.number, length)
-        if length == self.limit:
-            self.cut, live = live, []
-        self.trails = [] if self._is_decided(live) else [*live]
+            raise dead_end(self.number, trails[0].length if trails else _length_of(self.ways) + 1)
+        self._go_on(live)
+
+    def _go_on(self, live: list[_Way]) -> None:
+        trails = [way.trail for way in live if way.trail is not None]
+        if trails and trails[0].length == self.limit:
+            self.cut, live = trails, []
+            self._record(trails, "cut")
+        elif self._is_decided(trails):
+            for trail in trails:
+                self.best_dropped = max(self.best_dropped, self._bound(trail.log_prob, trail.length))
+            self._record(trails, "left")
+            live = []
+        else:
+            self._record(trails, "kept")
+        self.ways = live
+
+    def _choose(self, candidates: Sequence[_Candidate]) -> set[int]:
+        """The places of those that are kept: the k best, or under forced phrases those that the banks let in."""
+        beam = self.settings.beam
+        standings = [way.standing for way in self.ways if way.standing is not None]
+        if not any(standing.constraint.missing(standing.place) for standing in standings):
+            return set(range(min(beam, len(candidates))))
+        banked = []
+        for candidate in candidates:
+            before = self.ways[candidate.place].standing
+            assert before is not None
+            place = before.place if candidate.symbol == self.ledger.end else before.after(candidate.symbol).place
+            banked.append(Banked(before.constraint.missing(place), candidate.value))
+        return set(choose(banked, beam))
+
+    def _extended(self, candidate: _Candidate) -> Trail:
+        before = self.ways[candidate.place].trail
+        return extend(before, candidate.symbol, token_log_prob=candidate.token_log_prob, row=candidate.row)
 
     def _finish(self, trail: Trail) -> None:
-        value = score_of(self.score.terms(trail.log_prob, trail.length))
-        self.finished.append((value, trail))
+        self.ended += 1
+        self.finished.append((self.ledger.value(trail), trail))
         self.finished.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
-        del self.finished[self.nbest :]
+        del self.finished[self.settings.nbest :]
+        self._record([trail], "finished")
+
+    def _drop(self, value: float, trail: Trail) -> None:
+        self.best_dropped = max(self.best_dropped, self._bound(value, trail.length))
+        self._record([trail], "pruned")
+
+    def _bound(self, log_prob: float, length: int) -> float:
+        return self.ledger.score.bound(log_prob, length, limit=self.limit)
 
     def _is_decided(self, live: Sequence[Trail]) -> bool:
-        if len(self.finished) < self.nbest:
-            return not live
-        worst, _ = self.finished[-1]
-        return all(self.score.bound(trail.log_prob, trail.length, self.limit) <= worst for trail in live)
+        if not live:
+            return True
+        has_enough = len(self.finished) >= self.settings.nbest
+        match self.settings.stop:
+            case "first":
+                return has_enough
+            case "k_finished":
+                return has_enough and self.ended >= self.settings.beam
+            case "exact":
+                if not has_enough:
+                    return False
+                worst, _ = self.finished[-1]
+                return all(self._bound(trail.log_prob, trail.length) <= worst for trail in live)
+            case _:
+                assert_never(self.settings.stop)
 
-    def hypotheses(self, attention: Sequence[Tensor | None], width: int) -> list[Hypothesis]:
-        ranked = [(trail, True) for _, trail in self.finished] + [(trail, False) for trail in self.cut]
-        return [
-            hypothesis_of(trail, is_finished=is_finished, score=self.score, attention=attention, width=width)
-            for trail, is_finished in ranked[: self.nbest]
+    def _record(self, trails: Sequence[Trail], fate: str) -> None:
+        if self.recorder is not None:
+            for trail in trails:
+                self.recorder.add(self.number, trail, fate=fate, terms=self.ledger.terms(trail))
+
+    def hypotheses(self) -> list[Hypothesis]:
+        found = [
+            self.ledger.hypothesis(trail, is_finished=True, is_complete=value >= self.best_dropped)
+            for value, trail in self.finished
         ]
+        found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
+        return found[: self.settings.nbest]
 
 
-def _best_candidates(live: Sequence[_Sentence], top: Top, beam: int) -> list[list[_Candidate]]:
-    """The `beam` best candidates of each sentence, best first.
+def _sentences(
+    stepper: Stepper,
+    source: Source,
+    settings: SearchConfig,
+    constraints: Constraints | None,
+    attention: list[Tensor | None],
+    *,
+    recorder: Recorder | None,
+) -> list[_Sentence]:
+    limits, lengths = settings.limits(source), source.lengths.tolist()
+    bound = [None] * len(limits) if constraints is None else constraints
+    if len(bound) != len(limits):
+        raise UsageError(f"{len(bound)} constraints were given for {len(limits)} sentences; each sentence needs one")
+    return [
+        _Sentence(
+            number,
+            limit,
+            settings,
+            Ledger(settings.score(), stepper.end, length, attention),
+            recorder,
+            [_Way(None, None if constraint is None else Standing(constraint, constraint.begin()))],
+        )
+        for number, (limit, length, constraint) in enumerate(zip(limits, lengths, bound, strict=True))
+    ]
 
-    No row can place more than its own `beam` best, so a grid of [sentences, beam · beam] holds all that matter.
+
+def _length_of(ways: Sequence[_Way]) -> int:
+    return 0 if ways[0].trail is None else ways[0].trail.length
+
+
+def _check_attention(step: Step, settings: SearchConfig) -> None:
+    if settings.score().needs_attention and step.attention is None:
+        raise UsageError(
+            f"search.coverage={settings.coverage} scores how much of the source was looked at, but this model gives no "
+            "attention to the source; set search.coverage=0"
+        )
+
+
+def _candidates(live: Sequence[_Sentence], step: Step, rules: Rules, *, beam: int) -> list[list[_Candidate]]:
+    """The candidates of each sentence that matter, best first.
+
+    No row can place more than its own `beam` best; one more tells the best of what is dropped.
+    """
+    ways = [way for sentence in live for way in sentence.ways]
+    standings = [way.standing for way in ways]
+    values = rules.values(
+        step,
+        length=_length_of(ways) + 1,
+        source_lengths=[sentence.ledger.source_length for sentence in live for _ in sentence.ways],
+        standings=standings,
+    )
+    top = top_symbols(step, beam + 1, values=values)
+    needs_all = any(sentence.recorder is not None for sentence in live) or any(each is not None for each in standings)
+    found = _ranked(live, top, beam=beam, best=beam * (beam + 1) if needs_all else beam + 1)
+    return [
+        _with_wanted(sentence, candidates, step=step, values=values)
+        for sentence, candidates in zip(live, found, strict=True)
+    ]
+
+
+def _with_wanted(sentence: _Sentence, candidates: list[_Candidate], *, step: Step, values: Tensor) -> list[_Candidate]:
+    """Besides, symbols that bring a forced phrase on, however improbable they are."""
+    if sentence.ways[0].standing is None:
+        return candidates
+    has = {(candidate.place, candidate.symbol) for candidate in candidates}
+    first = min((candidate.row - candidate.place for candidate in candidates), default=0)
+    more = []
+    for place, way in enumerate(sentence.ways):
+        assert way.standing is not None
+        wanted = set(way.standing.constraint.wanted(way.standing.place)) - {symbol for at, symbol in has if at == place}
+        if not wanted:
+            continue
+        row, so_far = first + place, 0.0 if way.trail is None else way.trail.log_prob
+        for column in columns_of(step.symbols, row, wanted):
+            symbol = column if step.symbols is None else int(step.symbols.expand_as(values)[row, column])
+            value = so_far + float(values[row, column])
+            if value > float("-inf"):
+                more.append(_Candidate(value, row, place, symbol, float(step.log_probs[row, column])))
+    return sorted([*candidates, *more], key=lambda candidate: (-candidate.value, candidate.place, candidate.symbol))
+
+
+def _ranked(live: Sequence[_Sentence], top: Top, *, beam: int, best: int) -> list[list[_Candidate]]:
+    """The `best` candidates of each sentence, best first, from those of its rows.
+
     Sentences have different numbers of live rows; empty places of the grid are −∞, as forbidden symbols are.
     """
-    device = top.log_probs.device
-    rows, best = top.log_probs.shape
-    so_far = [0.0 if trail is None else trail.log_prob for sentence in live for trail in sentence.trails]
-    sizes = torch.tensor([len(sentence.trails) for sentence in live], device=device)
+    device = top.values.device
+    rows, columns = top.values.shape
+    so_far = [0.0 if way.trail is None else way.trail.log_prob for sentence in live for way in sentence.ways]
+    sizes = torch.tensor([len(sentence.ways) for sentence in live], device=device)
     starts = sizes.cumsum(0) - sizes
     owner = torch.repeat_interleave(torch.arange(len(live), device=device), sizes)
     place = torch.arange(rows, device=device) - starts[owner]
 
-    grid = torch.full((len(live), beam, best), float("-inf"), dtype=torch.float64, device=device)
-    log_probs = top.log_probs.double()
-    grid[owner, place] = torch.tensor(so_far, dtype=torch.float64, device=device)[:, None] + log_probs
+    grid = torch.full((len(live), beam, columns), float("-inf"), dtype=torch.float64, device=device)
+    grid[owner, place] = torch.tensor(so_far, dtype=torch.float64, device=device)[:, None] + top.values.double()
     values, order = grid.flatten(1).sort(dim=1, descending=True, stable=True)
-    values, order = values[:, :beam], order[:, :beam]  # [sentences, beam]
-    places, columns = order // best, order % best
+    values, order = values[:, :best], order[:, :best]  # [sentences, best]
+    places, column = order // columns, order % columns
     picked = (starts[:, None] + places).clamp(max=rows - 1)  # empty places point past the rows
-    parts = [values, picked, places, top.symbols[picked, columns], log_probs[picked, columns]]
+    parts = [values, picked, places, top.symbols[picked, column], top.log_probs[picked, column]]
     # Ids are exact in float64, so that one transfer brings everything.
     table = torch.stack([part.double() for part in parts], 2).tolist()
     return [
         [
-            _Candidate(int(row), int(place), int(symbol), token_log_prob)
-            for log_prob, row, place, symbol, token_log_prob in candidates
-            if log_prob > float("-inf")
+            _Candidate(value, int(row), int(place), int(symbol), token_log_prob)
+            for value, row, place, symbol, token_log_prob in candidates
+            if value > float("-inf")
         ]
         for candidates in table
     ]

@@ -9,7 +9,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
-from seqloom.search.trail import Trail, extend, hypothesis_of
+from seqloom.search.trail import Ledger, Trail, extend
 
 
 @torch.inference_mode()
@@ -45,7 +45,7 @@ def forced_search(
         state = step.state if len(rows) == len(live) else step.state.select(picked)
         last, live = wanted[picked], [live[row] for row in rows]
     return [
-        hypothesis_of(trail, is_finished=True, score=settings.score(), attention=attention, width=width)
+        Ledger(settings.score(), stepper.end, width, attention).hypothesis(trail, is_finished=True)
         for trail, width in zip(trails, widths, strict=True)
         if trail is not None
     ]
@@ -54,6 +54,6 @@ def forced_search(
 def _log_probs_of(wanted: Tensor, log_probs: Tensor, symbols: Tensor | None) -> Tensor:
     if symbols is None:
         return log_probs.gather(1, wanted[:, None])[:, 0].double()
-    matches = wanted[:, None] == symbols  # [rows, symbols]
+    matches = wanted[:, None] == symbols  # [rows, symbols], whether the rows share a shortlist or have their own
     chosen = log_probs.double().masked_fill(~matches, float("-inf"))
     return chosen.amax(1)

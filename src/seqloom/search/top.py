@@ -16,27 +16,40 @@ MANY = 2048
 
 @dataclass(frozen=True)
 class Top:
-    """The best symbols of each row, best first; of equal ones the lower symbol first. Forbidden ones are −∞."""
+    """The best symbols of each row, best first; of equal ones the lower symbol first.
 
+    `values` are what they were ranked by, −∞ for those that are forbidden; `log_probs` are the model's own.
+    """
+
+    values: Float[Tensor, "rows best"]
     log_probs: Float[Tensor, "rows best"]
     symbols: Int[Tensor, "rows best"]
 
 
-def top_symbols(step: Step, best: int) -> Top:
-    """The `best` most probable symbols of each row (all, if fewer are offered)."""
+def top_symbols(step: Step, best: int, *, values: Float[Tensor, "rows symbols"] | None = None) -> Top:
+    """The `best` symbols of each row (all, if fewer are offered) by `values`, or by their log-probabilities."""
     log_probs, symbols = step.log_probs, step.symbols
-    if symbols is not None:
+    values = log_probs if values is None else values
+    if symbols is not None and bool((symbols[..., 1:] < symbols[..., :-1]).any()):
         # In the order of ids, columns decide ties as they do without a shortlist.
-        symbols, order = symbols.sort()
-        log_probs = log_probs.index_select(1, order)
-    values, columns = _top_columns(log_probs, min(best, log_probs.shape[1]))
+        symbols, order = symbols.sort(dim=-1)
+        values, log_probs = (of_columns(table, order) for table in (values, log_probs))
+    values, columns = _top_columns(values, min(best, values.shape[1]))
     if values.isnan().any():
         rows = values.isnan().any(1).nonzero().flatten().tolist()
         raise ModelError(
             f"the model gave log-probabilities that are no numbers (NaN) for {len(rows)} of {len(values)} rows, the "
             f"first one row {rows[0]}; its weights may be damaged: look for non-finite values in the training log"
         )
-    return Top(values, columns if symbols is None else symbols[columns])
+    own = log_probs.gather(1, columns)
+    return Top(values, own, columns if symbols is None else of_columns(symbols.expand(len(columns), -1), columns))
+
+
+def of_columns(
+    table: Float[Tensor, "rows columns"] | Int[Tensor, "rows columns"], columns: Int[Tensor, "*rows picked"]
+) -> Tensor:
+    """These columns of each row, the same ones for all rows or each row's own."""
+    return table.index_select(1, columns) if columns.dim() == 1 else table.gather(1, columns)
 
 
 def _top_columns(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """The way a row came: links from symbol to symbol, shared by all hypotheses that begin alike."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import Score, score_of
+from seqloom.search.scores import Outcome, Score, score_of
 
 
 class Trail(NamedTuple):  # a tuple, because one is made for each row at each step
@@ -35,22 +36,70 @@ Attention = Sequence[Float[Tensor, "_ _"] | None]
 """For each step of a search, how its rows (fewer as sentences finish) looked at the source."""
 
 
-def hypothesis_of(trail: Trail, *, is_finished: bool, score: Score, attention: Attention, width: int) -> Hypothesis:
-    """Walk back along the links; `width` is the length of the source sentence."""
+@dataclass(frozen=True)
+class Ledger:
+    """What is needed to turn the trails of one sentence into hypotheses.
+
+    `attention` grows as the search goes on; `source_length` counts the end symbol, as `end` is the one of the output.
+    """
+
+    score: Score
+    end: int
+    source_length: int
+    attention: Attention
+
+    def terms(self, trail: Trail) -> dict[str, float]:
+        """The score of a trail, by parts."""
+        coverage = None
+        if self.score.needs_attention:
+            looked = self._looked(_links(trail))
+            coverage = tuple(looked.double().sum(0).tolist()) if looked is not None else (1.0,) * self.source_length
+        outcome = Outcome(
+            log_prob=trail.log_prob,
+            length=trail.length,
+            source_length=self.source_length,
+            end_log_prob=trail.token_log_prob if trail.symbol == self.end else None,
+            coverage=coverage,
+        )
+        return dict(self.score.terms(outcome))
+
+    def value(self, trail: Trail) -> float:
+        """The score of a trail."""
+        return score_of(self.terms(trail))
+
+    def hypothesis(self, trail: Trail, *, is_finished: bool, is_complete: bool = False) -> Hypothesis:
+        """Walk back along the links."""
+        links, terms = _links(trail), self.terms(trail)
+        symbols = tuple(link.symbol for link in links)
+        return Hypothesis(
+            symbols=symbols[:-1] if trail.symbol == self.end else symbols,
+            is_finished=is_finished,
+            score=score_of(terms),
+            terms=terms,
+            token_log_probs=tuple(link.token_log_prob for link in links),
+            attention=self._looked(links),
+            is_complete=is_complete,
+        )
+
+    def _looked(self, links: Sequence[Trail]) -> Float[Tensor, "steps source"] | None:
+        """The attention of each link; None for a model that has none, whose outputs count as covering everything."""
+        rows = [
+            step[link.row, : self.source_length]
+            for step, link in zip(self.attention, links, strict=False)
+            if step is not None
+        ]
+        return torch.stack(rows) if rows else None
+
+
+def symbols_of(trail: Trail | None) -> tuple[int, ...]:
+    """All symbols of the way."""
+    return tuple(link.symbol for link in _links(trail))
+
+
+def _links(trail: Trail | None) -> list[Trail]:
     links: list[Trail] = []
-    link: Trail | None = trail
-    while link is not None:
-        links.append(link)
-        link = link.before
+    while trail is not None:
+        links.append(trail)
+        trail = trail.before
     links.reverse()
-    symbols = tuple(link.symbol for link in links)
-    looked = [rows[link.row, :width] for rows, link in zip(attention, links, strict=False) if rows is not None]
-    terms = score.terms(trail.log_prob, trail.length)
-    return Hypothesis(
-        symbols=symbols[:-1] if is_finished else symbols,
-        is_finished=is_finished,
-        score=score_of(terms),
-        terms=terms,
-        token_log_probs=tuple(link.token_log_prob for link in links),
-        attention=torch.stack(looked) if looked else None,
-    )
+    return links

@@ -1,0 +1,77 @@
+"""The trace of a beam search: every candidate that was looked at, and what became of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from seqloom.search.scores import score_of
+from seqloom.search.trail import Trail
+
+Fate = Literal["kept", "pruned", "finished", "cut", "left"]
+"""kept: went on; pruned: others of its step were better; finished: ended; cut: reached the maximum length; left: still
+live when the sentence was decided."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A candidate: one symbol more than its parent, which is a node of the step before (None at the first step).
+
+    `terms` are those of its score if it stopped here, and add up to `score`; `step` counts from 1.
+    """
+
+    number: int
+    parent: int | None
+    step: int
+    symbol: int
+    token_log_prob: float
+    fate: Fate
+    terms: Mapping[str, float] = field(hash=False)
+
+    @property
+    def score(self) -> float:
+        return score_of(self.terms)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The nodes of one sentence, step by step; those of a step as they were decided."""
+
+    nodes: tuple[Node, ...]
+
+    def path(self, node: Node) -> list[Node]:
+        """From the first symbol to this node."""
+        path = [node]
+        while path[-1].parent is not None:
+            path.append(self.nodes[path[-1].parent])
+        return path[::-1]
+
+
+class Recorder:
+    """Takes down what a beam search tells of its candidates."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, list[Node]] = {}
+        self._numbers: dict[int, int] = {}
+        self._seen: list[Trail] = []  # kept alive, so that no other trail can take over the identity of one of them
+
+    def add(self, sentence: int, trail: Trail, *, fate: str, terms: Mapping[str, float]) -> None:
+        """A candidate of a sentence, after its parent."""
+        nodes = self._nodes.setdefault(sentence, [])
+        parent = None if trail.before is None else self._numbers[id(trail.before)]
+        self._numbers[id(trail)] = len(nodes)
+        self._seen.append(trail)
+        nodes.append(
+            Node(
+                number=len(nodes),
+                parent=parent,
+                step=trail.length,
+                symbol=trail.symbol,
+                token_log_prob=trail.token_log_prob,
+                fate=cast("Fate", fate),
+                terms=dict(terms),
+            )
+        )
+
+    def traces(self, sentences: int) -> Sequence[Trace]:
+        """One for each sentence of the batch."""
+        return [Trace(tuple(self._nodes.get(number, ()))) for number in range(sentences)]
