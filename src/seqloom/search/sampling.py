@@ -1,0 +1,224 @@
+"""Sampling: draw outputs at random instead of looking for the best one.
+
+Ancestral sampling draws symbol after symbol, each given those before it, so that an output Y comes up with its
+probability P(Y∣X). Four settings sharpen the distribution of a step first, in this order:
+
+    temperature   p(y) ∝ P(y ∣ x, y_<t)^(1/T)       T = 1 is the model, T → 0 greedy search, T → ∞ any symbol alike
+    top-k         keeps the k symbols of highest p; of equal ones the lower symbol
+    top-p         keeps the fewest symbols of highest p that have Σ p ≥ top_p         (nucleus; Holtzman et al., 2020)
+    min-p         keeps the symbols with p(y) ≥ min_p · max p                         (Nguyen et al., 2024)
+    drawn from    q(y) = p(y) / Σ p                 over the symbols that all three keep
+
+Each of the three filters looks at the tempered p, over all symbols offered: nothing is renormalised between them, so
+what one keeps does not depend on the others. (Systems that renormalise after top-k keep fewer symbols by top-p.)
+
+A draw depends on its own place and on nothing else, so neither the other sentences nor their number change it:
+
+    u = uniform(seed, key of the sentence, sample, step)             in [0, 1)
+    y = the symbol with Σ_{y' < y} q(y') ≤ u < Σ_{y' ≤ y} q(y')      symbols in the order of their ids
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.seeds import seed_for
+from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.search.beam import Constraints
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.offers import Rules, Standing
+from seqloom.search.settings import SearchConfig
+from seqloom.search.top import Top, dead_end, top_symbols
+from seqloom.search.trail import Ledger, Trail, extend
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What symbols are drawn from, and the seed of the draws. As it stands, the model's own distribution."""
+
+    temperature: float = 1.0
+    """Below 1 sharpens, above 1 flattens; 0 is greedy search."""
+
+    top_k: int = 0
+    """Symbols kept at each step; 0 keeps all."""
+
+    top_p: float = 1.0
+    """Probability that the kept symbols have together at least; 1 keeps all."""
+
+    min_p: float = 0.0
+    """Probability of a kept symbol at least, as a part of the highest; 0 keeps all."""
+
+    seed: int = 0
+    """Another seed gives other draws; the same one the same."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(
+                f"temperature {self.temperature} is out of range; give 1 for the model as it is, less for safer "
+                "outputs, down to 0 for greedy search"
+            )
+        if self.top_k < 0:
+            raise ConfigError(f"top_k {self.top_k} is out of range; give 1 or more, or 0 to keep all symbols")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p {self.top_p} is out of range; give more than 0 and at most 1, which keeps all")
+        if not 0 <= self.min_p <= 1:
+            raise ConfigError(f"min_p {self.min_p} is out of range; give 0, which keeps all symbols, up to 1")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the next symbol of each row is drawn from, in the order of ids, and log P of the model itself.
+
+    `weights` are in proportion to q; a symbol that was not kept has 0. They are all 0 where nothing is allowed.
+    """
+
+    weights: Float[Tensor, "rows choices"]
+    log_probs: Float[Tensor, "rows choices"]
+    symbols: Int[Tensor, "rows choices"]
+
+
+@torch.inference_mode()
+def sample_search(
+    stepper: Stepper,
+    source: Source,
+    settings: SearchConfig,
+    *,
+    sampling: Sampling,
+    keys: Sequence[int] | None = None,
+    constraints: Constraints | None = None,
+) -> list[list[Hypothesis]]:
+    """`settings.nbest` samples of each sentence, in the order in which they were drawn.
+
+    They are not sorted, and may come more than once, as often as they are probable: the first n of more samples are
+    those that would be drawn if n were asked for. `token_log_probs` and `log_prob` are those of the model, whatever
+    was drawn from. `keys` tell sentences apart; without them the number in the batch does. What constraints forbid has
+    p = 0, and an end normalisation acts on P(end) as it does in greedy search, which is what temperature 0 gives.
+    """
+    limits, lengths, score = settings.limits(source), source.lengths.tolist(), settings.score()
+    keys, standings = _checked_keys(keys, len(limits)), _first_standings(constraints, len(limits))
+    if not limits:
+        return []
+    attention: list[Tensor | None] = []
+    ledgers = [Ledger(score, stepper.end, length, attention) for length in lengths]
+    rules = Rules(stepper.end, score.end)
+    found: dict[tuple[int, int], Hypothesis] = {}
+    live = [_Sample(sentence, number, None) for sentence in range(len(limits)) for number in range(settings.nbest)]
+    owners = list(range(len(limits)))  # the sentence of each row
+    rows = [one.sentence for one in live]  # samples of a sentence share its first step
+    state = stepper.start(source)
+    last = source.lengths.new_full((len(limits),), stepper.begin)
+    while live:
+        step = stepper.step(state, last)
+        attention.append(step.attention)
+        length = len(attention)
+        source_lengths = [lengths[owner] for owner in owners]
+        values = rules.values(step, length=length, source_lengths=source_lengths, standings=standings)
+        numbers = [uniform(sampling.seed, keys[one.sentence], sample=one.number, step=length) for one in live]
+        going: list[tuple[_Sample, Standing | None]] = []
+        drawn = draw(choices_of(step, sampling, values=values), numbers, rows=rows)
+        for one, row, (symbol, log_prob) in zip(live, rows, drawn, strict=True):
+            if symbol is None:
+                raise dead_end(one.sentence, length)
+            trail = extend(one.trail, symbol, token_log_prob=log_prob, row=row)
+            before = standings[row]
+            standing = None if before is None or symbol == stepper.end else before.after(symbol)
+            is_over = standing is not None and standing.constraint.is_over(standing.place)
+            if symbol == stepper.end or is_over or length == limits[one.sentence]:
+                hypothesis = ledgers[one.sentence].hypothesis(trail, is_finished=symbol == stepper.end or is_over)
+                found[one.sentence, one.number] = hypothesis
+            else:
+                going.append((_Sample(one.sentence, one.number, trail), standing))
+        live, standings = [one for one, _ in going], [standing for _, standing in going]
+        owners, rows = [one.sentence for one in live], list(range(len(live)))
+        picked = [one.trail.row for one in live if one.trail is not None]
+        state = step.state if picked == list(range(len(last))) else step.state.select(last.new_tensor(picked))
+        last = last.new_tensor([one.trail.symbol for one in live if one.trail is not None])
+    return [[found[sentence, number] for number in range(settings.nbest)] for sentence in range(len(limits))]
+
+
+def uniform(seed: int, key: int, *, sample: int, step: int) -> float:
+    """A number in [0, 1) that belongs to one draw: 53 bits of a hash of its place."""
+    return (seed_for(seed, "sample", key, sample, step) >> 10) * 2.0**-53
+
+
+def choices_of(step: Step, sampling: Sampling, *, values: Float[Tensor, "rows symbols"] | None = None) -> Choices:
+    """The distribution of the next symbol of each row, tempered and filtered.
+
+    `values` stand in for the log-probabilities where some symbols are forbidden (−∞).
+    """
+    values = step.log_probs if values is None else values
+    offered = values.shape[1]
+    count = 1 if sampling.temperature == 0 else min(sampling.top_k or offered, offered)
+    is_ranked = count < offered or sampling.top_p < 1
+    top = top_symbols(step, count if is_ranked else 1, values=values)
+    highest = top.values[:, :1].double().clamp(min=torch.finfo(torch.float64).min)  # −∞ − −∞ would be no number
+    temperature = sampling.temperature or 1.0  # with 0 only one symbol is left
+
+    def tempered(logarithms: Tensor) -> Tensor:
+        """p / max p. Sums are running ones, which add up a row in one order, however many rows there are."""
+        return ((logarithms.double() - highest) / temperature).exp()
+
+    kept = top if is_ranked else _all_symbols(step, values)
+    weights = tempered(kept.values)
+    is_kept = weights >= sampling.min_p
+    if sampling.top_p < 1:
+        before = F.pad(weights.cumsum(1)[:, :-1], (1, 0))  # Σ p of the more probable ones
+        is_kept &= before < sampling.top_p * tempered(values).cumsum(1)[:, -1:]
+    symbols, order = kept.symbols.sort(dim=1, stable=True)
+    return Choices(
+        weights=(weights * is_kept).gather(1, order),
+        log_probs=kept.log_probs.double().gather(1, order),
+        symbols=symbols,
+    )
+
+
+def draw(choices: Choices, numbers: Sequence[float], *, rows: Sequence[int]) -> list[tuple[int | None, float]]:
+    """For each number in [0, 1) the symbol that it falls on in its row, with log P; None where nothing is allowed."""
+    picked = torch.tensor(rows, dtype=torch.long, device=choices.symbols.device)
+    sums = choices.weights.cumsum(1)[picked]
+    height = torch.tensor(numbers, dtype=torch.float64, device=sums.device)[:, None] * sums[:, -1:]
+    columns = torch.searchsorted(sums, height, right=True)  # the first sum above it, which has a weight of its own
+    columns = columns.clamp(max=sums.shape[1] - 1)
+    parts = [choices.symbols[picked].gather(1, columns), choices.log_probs[picked].gather(1, columns), sums[:, -1:]]
+    # Ids are exact in float64, so that one transfer brings everything.
+    table = torch.cat([part.double() for part in parts], 1).tolist()
+    return [(int(symbol) if total > 0 else None, log_prob) for symbol, log_prob, total in table]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """One of the samples of a sentence, on its way: `number` is its own among them."""
+
+    sentence: int
+    number: int
+    trail: Trail | None
+
+
+def _all_symbols(step: Step, values: Float[Tensor, "rows symbols"]) -> Top:
+    if step.symbols is None:
+        symbols = torch.arange(values.shape[1], device=values.device)
+    else:
+        symbols = step.symbols
+    return Top(values, step.log_probs, symbols.expand(len(values), -1))
+
+
+def _checked_keys(keys: Sequence[int] | None, sentences: int) -> Sequence[int]:
+    if keys is not None and len(keys) != sentences:
+        raise UsageError(f"{len(keys)} keys were given for {sentences} sentences; each sentence needs one")
+    return range(sentences) if keys is None else keys
+
+
+def _first_standings(constraints: Constraints | None, sentences: int) -> list[Standing | None]:
+    if constraints is None:
+        return [None] * sentences
+    if len(constraints) != sentences:
+        raise UsageError(
+            f"{len(constraints)} constraints were given for {sentences} sentences; each sentence needs one"
+        )
+    return [None if constraint is None else Standing(constraint, constraint.begin()) for constraint in constraints]
