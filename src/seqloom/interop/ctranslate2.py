@@ -1,0 +1,230 @@
+"""Our Transformer as a CTranslate2 model: the same weights in its layout, so that its engine gives our scores.
+
+Its specification has a form for all that our Transformer has, though not always under the same name:
+
+    ours                              there
+    norm before, after; final norm    pre_norm, layer_norm (which its own constructor grants only to pre-norm)
+    sinusoidal, learned, none         a table of position encodings; none is a table of zeros
+    concatenated  W [x ; code]        = W_x x + W_c code: W_x goes into the embeddings, W_c into the table
+    shaw, bias                        relative_position_keys, relative_attention_bias
+    no W_O                            W_O = 1, b = 0
+
+Its own sinusoids are others than ours (sines first, another rate, counted from 1), hence the table. Recurrent models
+have no form there.
+"""
+
+import importlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
+from seqloom.models.transformer import DecoderLayer, EncoderLayer, Stack, Transformer
+from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.embeddings import Embedding
+from seqloom.nn.multihead import CrossAttention, SelfAttention
+from seqloom.nn.positions import LearnedPositions, NoPositions, SinusoidalPositions, sinusoids
+
+Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
+"""How weights are stored: as they are (none), or in fewer bits. Of two names, the second is for what stays a float."""
+
+LEAST_POSITIONS = 1025
+"""Positions that a table should have: the engine cuts a source after 1024 tokens, and the end comes after them."""
+
+
+def require_ctranslate2() -> Any:
+    """The library, which is an extra."""
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError as error:
+        raise UsageError(f"CTranslate2 is not there ({error}); install it with: pip install 'seqloom[ct2]'") from error
+
+
+def require_transformer(model: nn.Module) -> Transformer:
+    """The model, if CTranslate2 has a form for it."""
+    if not isinstance(model, Transformer):
+        raise ModelError(
+            f"CTranslate2 runs Transformers only, and this is a {type(model).__name__}; train one with "
+            "model.kind=transformer, or translate with Seqloom itself"
+        )
+    return model
+
+
+def has_position_table(model: Transformer) -> bool:
+    """Whether there is a row for each position, and so a last one; relative positions have none."""
+    return model.encoder.bias is None and model.encoder.layers[0].self.relative is None
+
+
+def write_ctranslate2(
+    folder: Path,
+    model: nn.Module,
+    *,
+    pieces: tuple[Sequence[str], Sequence[str]],
+    quantization: Quantization,
+    positions: int,
+) -> None:
+    """Write model.bin, config.json and the vocabularies into a folder that is there.
+
+    `pieces` are those of the source and of the target in the order of their ids. No sentence on either side may have
+    more than `positions` tokens, the end counted, except where positions are relative.
+    """
+    transformer = require_transformer(model)
+    spec = transformer_spec(transformer, positions=positions)
+    spec.register_source_vocabulary(unique_tokens(pieces[0]))
+    spec.register_target_vocabulary(unique_tokens(pieces[1]))
+    spec.config.unk_token = RESERVED[UNKNOWN]
+    spec.config.bos_token = spec.config.decoder_start_token = RESERVED[BEGIN]
+    spec.config.eos_token = RESERVED[END]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = transformer.encoder.layers[0].around_self.norm.eps
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "none" else quantization)
+    spec.save(str(folder))
+
+
+def unique_tokens(pieces: Sequence[str]) -> list[str]:
+    """The pieces as strings that name one id each, as the engine needs them.
+
+    A word that is written like a reserved symbol has an id of its own here; it is told apart by that id.
+    """
+    seen: set[str] = set()
+    tokens: list[str] = []
+    for number, piece in enumerate(pieces):
+        token = piece
+        while token in seen:
+            token = f"{token}\N{SYMBOL FOR UNIT SEPARATOR}{number}"
+        seen.add(token)
+        tokens.append(token)
+    return tokens
+
+
+def transformer_spec(model: Transformer, *, positions: int) -> Any:
+    """CTranslate2's specification, filled with our weights."""
+    specs = require_ctranslate2().specs
+    encoder = specs.TransformerEncoderSpec(**_shape_of(model.encoder, specs))
+    decoder = specs.TransformerDecoderSpec(
+        **_shape_of(model.decoder, specs), alignment_heads=model.decoder.layers[0].cross.heads
+    )
+    _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0], positions=positions)
+    _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings, positions=positions)
+    for theirs, layer in zip(encoder.layer, model.encoder.layers, strict=True):
+        _fill_own(theirs, layer)
+    for theirs, decoder_layer in zip(decoder.layer, model.decoder.layers, strict=True):
+        _fill_own(theirs, decoder_layer)
+        _fill_cross(theirs.attention, decoder_layer.cross, decoder_layer.around_cross)
+    for theirs, stack in ((encoder, model.encoder), (decoder, model.decoder)):
+        _fill_bias(theirs, stack)
+    decoder.projection.weight = _array(model.output.weight)
+    if model.output.bias is not None:
+        decoder.projection.bias = _array(model.output.bias)
+    return specs.TransformerSpec(encoder, decoder)
+
+
+# --- the parts -------------------------------------------------------------------------------------------------------
+
+AnyStack = Stack[EncoderLayer] | Stack[DecoderLayer]
+
+
+def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
+    """The arguments that both of their stacks take."""
+    first = stack.layers[0]
+    kinds = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
+    return {
+        "num_layers": len(stack.layers),
+        "num_heads": first.self.heads,
+        # Only so does a stack get a place for its last norm; where norms stand is set afterwards.
+        "pre_norm": True,
+        "no_final_norm": isinstance(stack.norm, nn.Identity),
+        "activation": kinds[first.feed_forward.activation],
+        "relative_position": first.self.relative is not None,
+        "relative_attention_bias": stack.bias is not None,
+    }
+
+
+def _fill_stack(theirs: Any, stack: AnyStack, *, embeddings: Any, positions: int) -> None:
+    theirs.pre_norm = stack.layers[0].around_self.place == "before"
+    width = stack.embedding.weight.shape[1]
+    theirs.scale_embeddings = np.float32(math.sqrt(width))
+    weight, table = _embedded(stack.embedding, stack.positions, positions=positions)
+    embeddings.weight = _array(weight)
+    if hasattr(theirs, "position_encodings"):
+        theirs.position_encodings.encodings = _array(table)
+    if not isinstance(stack.norm, nn.Identity):
+        _fill_norm(theirs.layer_norm, stack.norm)
+
+
+def _embedded(embedding: Embedding, place: object, *, positions: int) -> tuple[Tensor, Tensor]:
+    """The table of embeddings and that of positions, which the engine adds up."""
+    weight = embedding.weight.detach()
+    width = weight.shape[1]
+    if isinstance(place, LearnedPositions):
+        learned = place.weight.detach()
+        # Positions past the table share its last row.
+        return weight, learned[torch.arange(positions, device=learned.device).clamp(max=len(learned) - 1)]
+    if isinstance(place, NoPositions):
+        return weight, torch.zeros(positions, width)
+    assert isinstance(place, SinusoidalPositions)
+    code = sinusoids(positions, width)
+    if place.joined is None:
+        return weight, code
+    joined = place.joined.weight.detach().double()
+    return weight.double() @ joined[:, :width].T, code.to(joined) @ joined[:, width:].T
+
+
+def _fill_own(theirs: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    """Self-attention and feed-forward, which the layers of both stacks have."""
+    attention: SelfAttention = layer.self
+    _fill_norm(theirs.self_attention.layer_norm, layer.around_self.norm)
+    _fill_linear(theirs.self_attention.linear[0], attention.qkv)
+    _fill_output(theirs.self_attention.linear[1], attention.output, width=attention.qkv.in_features)
+    if attention.relative is not None:
+        theirs.self_attention.relative_position_keys = _array(attention.relative.weight)
+        # Only keys know distances here.
+        theirs.self_attention.relative_position_values = np.zeros_like(theirs.self_attention.relative_position_keys)
+    feed_forward: FeedForward = layer.feed_forward
+    _fill_norm(theirs.ffn.layer_norm, layer.around_feed_forward.norm)
+    _fill_linear(theirs.ffn.linear_0, feed_forward.inner)
+    _fill_linear(theirs.ffn.linear_1, feed_forward.outer)
+
+
+def _fill_cross(theirs: Any, cross: CrossAttention, around: Residual) -> None:
+    _fill_norm(theirs.layer_norm, around.norm)
+    _fill_linear(theirs.linear[0], cross.query)
+    _fill_linear(theirs.linear[1], cross.memory)
+    _fill_output(theirs.linear[2], cross.output, width=cross.query.in_features)
+
+
+def _fill_bias(theirs: Any, stack: AnyStack) -> None:
+    """One table for all layers of a stack, as here."""
+    if stack.bias is None:
+        return
+    for layer in theirs.layer:
+        layer.self_attention.relative_attention_bias = _array(stack.bias.weight.T)
+        layer.self_attention.relative_attention_max_distance = np.int32(stack.bias.farthest)
+
+
+def _fill_output(theirs: Any, output: nn.Module, *, width: int) -> None:
+    if isinstance(output, nn.Linear):
+        _fill_linear(theirs, output)
+    else:
+        theirs.weight, theirs.bias = np.eye(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
+
+
+def _fill_linear(theirs: Any, linear: nn.Linear) -> None:
+    theirs.weight, theirs.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _fill_norm(theirs: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm)
+    theirs.gamma, theirs.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """A copy: quantisation works in place, and the model stays as it is."""
+    return np.array(tensor.detach().cpu().float().numpy(), order="C", copy=True)

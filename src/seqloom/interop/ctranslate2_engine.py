@@ -1,0 +1,292 @@
+"""CTranslate2 as an engine: it searches an exported model, and gives ids and scores as our searches do.
+
+Which settings it follows, and how exactly:
+
+    beam, nbest                     its own beam search: a finished hypothesis frees its place for the next candidate
+    length_normalisation none       log P(Y∣X), by length_penalty 0
+    length_normalisation mean       log P(Y∣X) / |Y| with the end counted, by length_penalty 1 and the end returned
+    length_normalisation power      log P(Y∣X) / |Y|^alpha, likewise
+    length_normalisation gnmt       only with alpha 0, which is none: it has no ((5 + |Y|) / 6)^alpha
+    length_factor, length_constant  exactly: sentences of one limit are searched together
+    tokens_per_batch                its batches of tokens
+    prefixes                        with `none` only: it leaves them out of the score, where they are added again
+
+Any other setting that is not at its default is refused. With `none` it stops once its best candidate ends and `nbest`
+are finished; with the others once `beam` are finished, whatever might come later.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.files import check_manifest
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import END, RESERVED
+from seqloom.interop.ctranslate2 import require_ctranslate2
+from seqloom.search.settings import SearchConfig
+from seqloom.text.tokenizer import Tokenizers
+
+FORMAT = 1
+"""The number of the layout of an exported directory; a newer one is refused."""
+
+DESCRIPTION = "seqloom.json"
+"""What an exported directory says of itself, beside the files that CTranslate2 reads."""
+
+FOLLOWED = frozenset(
+    {"beam", "nbest", "length_normalisation", "alpha", "length_factor", "length_constant", "tokens_per_batch"}
+)
+"""The settings of a search that this engine knows."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is needed to use an exported model, beyond what CTranslate2 itself reads."""
+
+    source: str | None
+    """Source language."""
+    target: str | None
+    """Target language."""
+    quantization: str
+    """How the weights are stored."""
+    positions: int | None
+    """The most tokens on a side, the end counted; none where positions are relative."""
+    longest: int
+    """Tokens of a source sentence, the end counted, up to which the model was trained."""
+    search: Mapping[str, Any]
+    """The settings of the search that the model was trained with."""
+    version: str
+    """The version of Seqloom that wrote it."""
+    files: Mapping[str, Any]
+    """Size and SHA-256 of the other files."""
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        """As it is written into `seqloom.json`."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A hypothesis of the engine: its ids without begin and end, its score, and whether it came to an end."""
+
+    ids: tuple[int, ...]
+    score: float
+    is_finished: bool
+
+
+class CTranslate2Engine:
+    """Translates ids with an exported model.
+
+    engine = CTranslate2Engine(Path("model-ctranslate2"))
+    engine.translate_ids([engine.tokenizers.source.encode("Guten Morgen.")], SearchConfig(length_normalisation="mean"))
+    """
+
+    def __init__(self, folder: Path, *, device: str = "cpu", workers: int = 1, threads: int = 0) -> None:
+        """`workers` batches are searched at a time, each by so many `threads` (0: the engine chooses)."""
+        library = require_ctranslate2()
+        self.folder = folder
+        self.description = read_description(folder)
+        self._sources = _read_tokens(folder, "source")
+        self._targets = _read_tokens(folder, "target")
+        self._ids = {token: number for number, token in enumerate(self._targets)}
+        try:
+            self._translator = library.Translator(
+                str(folder), device=device, inter_threads=workers, intra_threads=threads
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"{folder} cannot be read by CTranslate2 {library.__version__}: {error}") from error
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenisers that were exported with the model."""
+        return Tokenizers.load(self.folder / "text")
+
+    @property
+    def search(self) -> SearchConfig:
+        """The settings of the search that were exported with the model."""
+        return SearchConfig.model_validate_json(json.dumps(self.description.search))
+
+    def translate_ids(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Found]]:
+        """At most `settings.nbest` hypotheses for each source, best first, finished ones before cut ones.
+
+        A source may end with END or leave it out. Hypotheses begin with their prefix, if there is one.
+        """
+        power = length_power(settings)
+        tokens = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
+        begun = self._prefix_tokens(prefixes, len(sources), power=power)
+        limits = settings.limits(_lengths([len(each) + 1 for each in tokens]))
+        self._require_room(tokens, limits)
+        groups: dict[int, list[int]] = defaultdict(list)
+        for number, limit in enumerate(limits):
+            groups[limit].append(number)
+        waiting = {}
+        for limit, numbers in groups.items():
+            given = [tokens[number] for number in numbers]
+            begin = None if begun is None else [begun[number] for number in numbers]
+            waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, power=power), strict=True))
+        head_starts = self._head_starts(tokens, begun)
+        return [self._hypotheses(waiting[number].result(), head_starts[number]) for number in range(len(sources))]
+
+    def score_ids(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, tokens_per_batch: int = 4096
+    ) -> list[list[float]]:
+        """log P(y_t ∣ x, y_<t) of each symbol of the given targets, and then of END."""
+        if len(sources) != len(targets):
+            raise DataError(f"{len(targets)} targets were given for {len(sources)} sources; each source needs one")
+        given = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
+        wanted = [[self._targets[id] for id in ids] for ids in targets]
+        self._require_room(given, [len(each) + 1 for each in wanted])
+        scored = self._translator.score_batch(
+            given, wanted, max_batch_size=tokens_per_batch, batch_type="tokens", max_input_length=0
+        )
+        return [[float(value) for value in each.log_probs] for each in scored]
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        sources: list[list[str]],
+        prefixes: list[list[str]] | None,
+        settings: SearchConfig,
+        *,
+        limit: int,
+        power: float,
+    ) -> list[Any]:
+        """Hand sentences of one limit to the engine, which works on them meanwhile."""
+        started: list[Any] = self._translator.translate_batch(
+            sources,
+            target_prefix=prefixes,
+            max_batch_size=settings.tokens_per_batch,
+            batch_type="tokens",
+            asynchronous=True,
+            beam_size=settings.beam,
+            num_hypotheses=settings.nbest,
+            length_penalty=power,
+            # So the end is counted, as it is here, and a cut hypothesis can be told from a finished one.
+            return_end_token=True,
+            max_input_length=0,
+            max_decoding_length=limit,
+            # Otherwise the end has no probability at first, and all others have more.
+            min_decoding_length=0,
+            return_scores=True,
+        )
+        return started
+
+    def _hypotheses(self, result: Any, head_start: float) -> list[Found]:
+        found = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            is_finished = bool(tokens) and tokens[-1] == RESERVED[END]
+            ids = tuple(self._ids[token] for token in (tokens[:-1] if is_finished else tokens))
+            found.append(Found(ids, float(score) + head_start, is_finished))
+        return sorted(found, key=lambda each: not each.is_finished)
+
+    def _source_tokens(self, ids: Sequence[int], number: int) -> list[str]:
+        inner = ids[:-1] if ids and ids[-1] == END else ids
+        if not inner:
+            raise DataError(f"source {number} has no tokens, which CTranslate2 does not translate; leave it out")
+        return [self._sources[id] for id in inner]
+
+    def _prefix_tokens(
+        self, prefixes: Sequence[Sequence[int]] | None, sources: int, *, power: float
+    ) -> list[list[str]] | None:
+        if prefixes is None or not any(prefixes):
+            return None
+        if power:
+            raise UsageError(
+                "CTranslate2 leaves a prefix out of the score, so it cannot be ranked by its mean; "
+                "set search.length_normalisation=none"
+            )
+        if len(prefixes) != sources:
+            raise DataError(f"{len(prefixes)} prefixes were given for {sources} sources; each source needs one")
+        return [[self._targets[id] for id in ids] for ids in prefixes]
+
+    def _head_starts(self, tokens: Sequence[list[str]], prefixes: Sequence[list[str]] | None) -> list[float]:
+        """log P of each prefix, which the engine leaves out: the same for all hypotheses of a sentence."""
+        if prefixes is None:
+            return [0.0] * len(tokens)
+        scored = self._translator.score_batch(list(tokens), list(prefixes), max_input_length=0)
+        return [sum(each.log_probs[:-1]) for each in scored]
+
+    def _require_room(self, tokens: Sequence[list[str]], limits: Sequence[int]) -> None:
+        most = self.description.positions
+        for number, (each, limit) in enumerate(zip(tokens, limits, strict=True)):
+            needed = max(len(each) + 1, limit)
+            if most is not None and needed > most:
+                raise UsageError(
+                    f"source {number} has {len(each) + 1} tokens and may get {limit}, but {self.folder} has a table "
+                    f"of {most} positions; cut the sentence, or lower search.length_factor"
+                )
+
+
+def length_power(settings: SearchConfig) -> float:
+    """The p of |Y|^p by which CTranslate2 divides to rank as these settings ask; what it cannot follow is refused."""
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name not in FOLLOWED and value != field.get_default(call_default_factory=True):
+            raise UsageError(
+                f"search.{name}={value} is nothing that CTranslate2 follows; leave it out, or use no engine"
+            )
+    kind: str = settings.length_normalisation
+    if kind == "none" or (kind == "gnmt" and settings.alpha == 0):
+        return 0.0
+    if kind in ("mean", "power"):
+        return 1.0 if kind == "mean" else settings.alpha
+    shown = f"{kind} with search.alpha={settings.alpha}"
+    raise UsageError(
+        f"search.length_normalisation={shown} is no formula that CTranslate2 has: it divides by |Y|^p; "
+        "set search.length_normalisation=mean, power or none"
+    )
+
+
+def read_description(folder: Path) -> Description:
+    """What an exported directory says of itself, after its files were found to be whole."""
+    path = folder / DESCRIPTION
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such directory; make one with: seqloom export MODEL --to ctranslate2")
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} was not exported by Seqloom: it has no {DESCRIPTION}; make one that was with: "
+            "seqloom export MODEL --to ctranslate2"
+        )
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise ModelError(
+                f"{path} has format {values['format']}, and this version reads up to {FORMAT}; use a newer one"
+            )
+        description = Description(**{field.name: values[field.name] for field in fields(Description)})
+        damage = check_manifest(folder, description.files)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}; export the model again") from error
+    if damage:
+        raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}; export the model again")
+    return description
+
+
+def _read_tokens(folder: Path, side: str) -> list[str]:
+    """The tokens of a side in the order of their ids, as the engine reads them."""
+    shared = folder / "shared_vocabulary.json"
+    path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
+    try:
+        tokens: list[str] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}; export the model again") from error
+    return tokens
+
+
+def _lengths(lengths: Sequence[int]) -> Source:
+    """Sentences of which only the lengths matter."""
+    return Source(torch.empty(len(lengths), 0, dtype=torch.long), torch.tensor(lengths, dtype=torch.long))

@@ -1,0 +1,257 @@
+"""Export: a trained model in the form that other programs run.
+
+ctranslate2   a directory: the model, our tokenisers, and how they go together
+argos         a `.argosmodel` file for Argos Translate and LibreTranslate
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, assert_never
+
+import torch
+
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.files import directory_manifest, fsync_directory, write_atomically
+from seqloom.core.stepping import Source
+from seqloom.interop.argos import (
+    Package,
+    differences,
+    require_codes,
+    require_sentencepiece,
+    sentencepiece_for_argos,
+    write_package,
+)
+from seqloom.interop.ctranslate2 import (
+    LEAST_POSITIONS,
+    Quantization,
+    has_position_table,
+    require_transformer,
+    write_ctranslate2,
+)
+from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
+from seqloom.recipes.load import LoadedModel, load
+from seqloom.text.languages import language_name
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.version import __version__
+
+ExportKind = Literal["ctranslate2", "argos"]
+"""What a model can be exported to. A new one is a function below and a case in `export`."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    kind: ExportKind
+    path: Path
+    quantization: Quantization
+    bytes: int
+    """The size of the file, or of all files of the directory."""
+    notes: tuple[str, ...] = ()
+    """What is otherwise there than here, a sentence each."""
+
+
+def export(
+    model: Path,
+    to: ExportKind,
+    *,
+    out: Path | None = None,
+    quantization: Quantization | None = None,
+    from_code: str | None = None,
+    to_code: str | None = None,
+) -> Exported:
+    """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
+    loaded = load(model, device="cpu")
+    match to:
+        case "ctranslate2":
+            folder = out or beside(model, f"{_name_of(model)}-ctranslate2")
+            return export_ctranslate2(loaded, folder, quantization=quantization or "none")
+        case "argos":
+            codes = require_codes(from_code or loaded.card.source, to_code or loaded.card.target)
+            package = Package(*codes, version="1.0")
+            file = out or beside(model, f"{package.name}.argosmodel")
+            return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
+        case _:
+            assert_never(to)
+
+
+def beside(model: Path, name: str) -> Path:
+    """A place next to a model."""
+    return model.resolve().parent / name
+
+
+def _name_of(model: Path) -> str:
+    return model.resolve().name
+
+
+# --- CTranslate2 ------------------------------------------------------------------------------------------------------
+
+
+def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quantization = "none") -> Exported:
+    """Write a directory that CTranslate2 loads, with our tokenisers and how to use them; whole or not at all."""
+    require_transformer(loaded.model)
+    with _new_place(folder) as partial:
+        partial.mkdir()
+        _write_model(loaded, partial, quantization=quantization)
+        loaded.tokenizers.save(partial / "text")
+        write_atomically(partial / "README.md", _readme(loaded, folder.name))
+        description = Description(
+            source=loaded.card.source,
+            target=loaded.card.target,
+            quantization=quantization,
+            positions=_positions(loaded),
+            longest=loaded.config.data.longest,
+            search=loaded.config.search.model_dump(mode="json"),
+            version=__version__,
+            files=directory_manifest(partial),
+        )
+        write_atomically(partial / DESCRIPTION, description.to_json())
+    return Exported("ctranslate2", folder, quantization, _size(folder))
+
+
+def _write_model(loaded: LoadedModel, folder: Path, *, quantization: Quantization) -> None:
+    write_ctranslate2(
+        folder,
+        loaded.model,
+        pieces=(_pieces(loaded.tokenizers.source), _pieces(loaded.tokenizers.target)),
+        quantization=quantization,
+        positions=_positions(loaded) or 0,
+    )
+
+
+def _pieces(tokenizer: Tokenizer) -> list[str]:
+    return [tokenizer.piece(number) for number in range(tokenizer.size)]
+
+
+def _positions(loaded: LoadedModel) -> int | None:
+    """Rows of the table of positions: for the longest source it was trained on, and its longest translation."""
+    if not has_position_table(require_transformer(loaded.model)):
+        return None
+    longest = torch.tensor([loaded.config.data.longest])
+    (limit,) = loaded.config.search.limits(Source(longest.new_empty(1, 0), longest))
+    return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
+
+
+# --- Argos ------------------------------------------------------------------------------------------------------------
+
+
+def export_argos(
+    loaded: LoadedModel,
+    file: Path,
+    *,
+    from_code: str,
+    to_code: str,
+    version: str = "1.0",
+    quantization: Quantization = "int8",
+) -> Exported:
+    """Write a package that Argos Translate and LibreTranslate install; whole or not at all."""
+    require_transformer(loaded.model)
+    tokenizer = loaded.tokenizers.source
+    require_sentencepiece(tokenizer.config)
+    codes = require_codes(from_code, to_code)
+    package = Package(*codes, version=version)
+    notes = differences(tokenizer.config, from_code=codes[0])
+    with _new_place(file) as partial, TemporaryDirectory() as folder:
+        _write_model(loaded, Path(folder), quantization=quantization)
+        model = {f"model/{each.name}": each.read_bytes() for each in Path(folder).iterdir()}
+        tokenizer.save(Path(folder) / "text")
+        unigram = (Path(folder) / "text" / "unigram.model").read_bytes()
+        contents = {
+            **model,
+            "metadata.json": package.metadata().encode(),
+            "sentencepiece.model": sentencepiece_for_argos(unigram, tokenizer.normaliser, from_code=codes[0]),
+            "README.md": _package_readme(package, notes).encode(),
+        }
+        write_package(partial, package, contents=contents)
+    return Exported("argos", file, quantization, _size(file), tuple(notes))
+
+
+# --- places and words -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _new_place(path: Path) -> Iterator[Path]:
+    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} is there already; remove it, or name another place with --out")
+    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            for file in [partial, *partial.rglob("*")]:
+                _sync(file)
+            partial.rename(path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.unlink(missing_ok=True)
+        fsync_directory(path.parent)
+    except OSError as error:
+        raise SeqloomError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir():
+        fsync_directory(path)
+        return
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def _languages(source: str | None, target: str | None) -> str:
+    return f"{language_name(source or '?')} to {language_name(target or '?')}"
+
+
+def _readme(loaded: LoadedModel, name: str) -> str:
+    shared = loaded.tokenizers.is_shared
+    vocabulary = "shared_vocabulary.json" if shared else "target_vocabulary.json"
+    return f"""# {_languages(loaded.card.source, loaded.card.target)}
+
+A translator for CTranslate2, exported by Seqloom {__version__}.
+
+| file | what it is |
+|---|---|
+| `model.bin`, `config.json`, `*_vocabulary.json` | what CTranslate2 loads |
+| `text/` | the tokenisers, which Seqloom reads |
+| `seqloom.json` | languages, quantisation, settings of the search, SHA-256 of every file |
+
+The engine wants pieces of a normalised line, without begin and end, both of which it adds itself:
+
+```python
+import json
+from pathlib import Path
+
+import ctranslate2
+from seqloom.text.tokenizer import Tokenizers
+
+text = Tokenizers.load(Path("{name}/text"))
+translator = ctranslate2.Translator("{name}")
+found = translator.translate_batch(
+    [text.source.pieces("…")], beam_size=4, max_decoding_length=100, min_decoding_length=0
+)
+ids = {{piece: id for id, piece in enumerate(json.load(open("{name}/{vocabulary}")))}}
+print(text.target.decode([ids[piece] for piece in found[0].hypotheses[0]]))
+```
+
+`seqloom.interop.ctranslate2_engine.CTranslate2Engine` does the same from ids to ids.
+"""
+
+
+def _package_readme(package: Package, notes: list[str]) -> str:
+    rows = "".join(f"- {note}\n" for note in notes)
+    otherwise = f"\nArgos treats text a little otherwise than Seqloom:\n\n{rows}" if notes else ""
+    return f"""# {_languages(package.from_code, package.to_code)}
+
+A package for Argos Translate, exported by Seqloom {__version__}.
+{otherwise}"""
