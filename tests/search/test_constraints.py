@@ -338,7 +338,7 @@ def spelled(symbols: Sequence[int]) -> str:
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
-        (Prefix((A,) * 5), "the prefix aaaaa need 5 symbols or more, but the output may have at most 4 symbols"),
+        (Prefix((A,) * 5), "the prefix aaaaa needs 5 symbols or more, but the output may have at most 4 symbols"),
         (Phrases(((A, B, C), (B, B)), END), "the forced phrase abc and the forced phrase bb need 5 symbols or more"),
         (All((Phrases(((A, B),), END), Lengths(0, 1, END))), "at most 1 symbols"),
         (Lengths(6, None, END), "at least 6 symbols are asked for, but the output may have at most 4"),

@@ -1,4 +1,4 @@
-"""Which candidates live on when phrases are forced: dynamic beam allocation (Post and Vilar, 2018).
+"""Which candidates live on when phrases are forced, after the dynamic beam allocation of Post and Vilar (2018).
 
 A forced symbol is often improbable, so the best candidates by probability alone never hold it. The candidates are
 therefore put into banks by how many forced symbols they still miss, and each bank has its own share of the beam.

@@ -64,7 +64,8 @@ def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most:
     needed = together.missing(together.begin())
     if needed > room:
         names = " and ".join(f"{run.name}{f' ({run.times} times)' if run.times > 1 else ''}" for run in forced)
-        raise UsageError(f"{names} need {needed} symbols or more, but {limit}; leave something out or raise the limit")
+        verb = "needs" if len(forced) == 1 else "need"
+        raise UsageError(f"{names} {verb} {needed} symbols or more, but {limit}; shorten one or raise the limit")
 
 
 def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
