@@ -244,7 +244,7 @@ class WordAligner:
         for (first, last), (low, high) in borders:
             grid = np.zeros((last - first, high - low), np.bool_)
             _join(forward[low:high], backward[first:last], grid, symmetrise)
-            yield [(int(i), int(j)) for i, j in np.argwhere(grid)]
+            yield [(i, j) for i, j in np.argwhere(grid).tolist()]
 
 
 def _tell_nobody(done: int) -> None:

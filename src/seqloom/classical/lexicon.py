@@ -1,0 +1,198 @@
+"""A bilingual lexicon out of two alignment models: the best translations of each word.
+
+It serves two ends: shortlists, the target symbols that are worth a look while one sentence is translated, and the
+replacement of words that a translator does not know.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float64, Int32, Int64, Integer
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from seqloom.classical.alignment import TranslationTable, WordAligner
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.files import write_atomically
+from seqloom.core.symbols import RESERVED
+
+FORMAT = 1
+"""The number of the stored form; a newer one is refused, not guessed at."""
+
+Ranking = Literal["both", "forward"]
+"""By which the best are the best: √(t(y ∣ x) · t(x ∣ y)), or t(y ∣ x) alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """The best translations of each source id, the best first; those of id x lie between `starts[x]` and `[x + 1]`.
+
+    Reserved symbols are neither translated nor translations.
+    """
+
+    starts: Int64[np.ndarray, " borders"]
+    targets: Int32[np.ndarray, " entries"]
+    scores: Float64[np.ndarray, " entries"]
+    """What the entries are ranked by, from 0 to 1."""
+    frequent: Int32[np.ndarray, " seen"]
+    """All target ids that were seen, reserved ones left out, by falling frequency, then by rising id."""
+
+    @staticmethod
+    def from_aligner(
+        aligner: WordAligner,
+        target_counts: Integer[np.ndarray, " symbols"],
+        *,
+        best: int = 100,
+        ranking: Ranking = "both",
+        least: float = 1e-6,
+    ) -> "Lexicon":
+        """Keep at most the `best` translations of each word, those that score `least` or more.
+
+        `target_counts` says how often each target id was seen. Of equal scores the lower id comes first.
+        """
+        if best < 1:
+            raise UsageError(f"best={best} keeps no translation; give 1 or more")
+        table = aligner.forward.table
+        words = np.repeat(np.arange(table.null), np.diff(table.starts[:-1]))
+        targets = table.columns[: len(words)]
+        scores = table.probabilities[: len(words)]
+        if ranking == "both":
+            scores = np.sqrt(scores * _turned(aligner.backward.table, words, targets))
+        is_kept = (words >= len(RESERVED)) & (targets >= len(RESERVED)) & (scores >= least)
+        words, targets, scores = words[is_kept], targets[is_kept], scores[is_kept]
+        order = np.lexsort((targets, -scores, words))
+        counts = np.bincount(words, minlength=table.null)
+        rank = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
+        order = order[rank < best]
+        ends = np.cumsum(np.minimum(counts, best), dtype=np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), ends])
+        return Lexicon(starts, targets[order], scores[order], _by_frequency(target_counts))
+
+    def best(self, source: int, *, count: int | None = None) -> list[tuple[int, float]]:
+        """The best translations of a source id with their scores; none for ids that were never seen."""
+        begin, end = self.span(source)
+        end = end if count is None else min(end, begin + count)
+        return list(zip(self.targets[begin:end].tolist(), self.scores[begin:end].tolist(), strict=True))
+
+    def span(self, source: int) -> tuple[int, int]:
+        """Between which places the translations of a source id lie."""
+        if not 0 <= source < len(self.starts) - 1:
+            return 0, 0
+        return int(self.starts[source]), int(self.starts[source + 1])
+
+    def save(self, path: Path) -> None:
+        """Write the lexicon into a file; the same lexicon gives the same bytes."""
+        arrays = {"starts": self.starts, "targets": self.targets, "scores": self.scores, "frequent": self.frequent}
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        write_atomically(path, save(contiguous, {"kind": "lexicon", "format": str(FORMAT)}))
+
+    @staticmethod
+    def load(path: Path) -> "Lexicon":
+        """Read what `save` wrote; a missing, damaged or foreign file is a ModelError that names it."""
+        arrays = _read_arrays(path)
+        try:
+            starts, targets, scores, frequent = (arrays[name] for name in ("starts", "targets", "scores", "frequent"))
+            is_whole = (
+                len(starts) > 0
+                and starts[0] == 0
+                and starts[-1] == len(targets) == len(scores)
+                and bool((np.diff(starts) >= 0).all())
+                and min(targets.min(initial=0), frequent.min(initial=0)) >= 0
+            )
+            if is_whole:
+                return Lexicon(
+                    starts.astype(np.int64, casting="equiv"),
+                    targets.astype(np.int32, casting="equiv"),
+                    scores.astype(np.float64, casting="equiv"),
+                    frequent.astype(np.int32, casting="equiv"),
+                )
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{path} is no complete lexicon ({error}); make it again") from error
+        raise ModelError(f"{path} is damaged: its entries do not fit its {len(starts):,} borders; make it again")
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """The target symbols worth a look for a sentence: the best translations of its words and what is always there."""
+
+    lexicon: Lexicon
+    translations: int
+    """The most translations of each source id."""
+    always: Int64[np.ndarray, " always"]
+    """Ids that stand in every list, sorted: the reserved and the most frequent ones."""
+
+    @staticmethod
+    def of(lexicon: Lexicon, *, translations: int = 50, frequent: int = 100) -> "Shortlist":
+        """So many translations of each word, and so many of the most frequent target ids."""
+        if translations < 0 or frequent < 0:
+            raise UsageError(f"translations={translations}, frequent={frequent}: neither may be less than 0")
+        always = np.union1d(np.arange(len(RESERVED)), lexicon.frequent[:frequent]).astype(np.int64)
+        return Shortlist(lexicon, translations, always)
+
+    def symbols(self, source: Sequence[int] | Integer[np.ndarray, " source"]) -> Int64[np.ndarray, " offered"]:
+        """The target ids for a sentence with these source ids, sorted, each once."""
+        parts = [self.always]
+        for word in set(map(int, source)):
+            begin, end = self.lexicon.span(word)
+            parts.append(self.lexicon.targets[begin : min(end, begin + self.translations)].astype(np.int64))
+        return np.unique(np.concatenate(parts))
+
+
+def best_words(
+    lexicon: Lexicon, source_words: Sequence[str], target_words: Sequence[str], *, least: float = 0.1
+) -> dict[str, str]:
+    """The best translation of each word that has one with a score of `least` or more.
+
+    `source_words` and `target_words` are the words of all ids, the reserved ones first.
+    """
+    translations = {}
+    for number, word in enumerate(source_words):
+        for target, score in lexicon.best(number, count=1):
+            if target >= len(target_words):
+                raise UsageError(
+                    f"the lexicon has target id {target}, but {len(target_words):,} target words were given; "
+                    "use the vocabularies that it was made with"
+                )
+            if score >= least:
+                translations[word] = target_words[target]
+    return translations
+
+
+def _turned(
+    backward: TranslationTable, words: Int64[np.ndarray, " entries"], targets: Int32[np.ndarray, " entries"]
+) -> Float64[np.ndarray, " entries"]:
+    """t(x ∣ y) for pairs x, y out of the table whose rows are target words."""
+    rows = np.repeat(np.arange(backward.null), np.diff(backward.starts[:-1]))
+    width = int(max(words.max(initial=0), backward.columns.max(initial=0))) + 1
+    # Rows and columns rise, so these do as well.
+    keys = rows * width + backward.columns[: len(rows)]
+    wanted = targets.astype(np.int64) * width + words
+    places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+    # Fitted on the same text, both tables hold the same pairs; on other text, what one of them lacks counts as 0.
+    return np.where(keys[places] == wanted, backward.probabilities[places], 0.0)
+
+
+def _by_frequency(counts: Integer[np.ndarray, " symbols"]) -> Int32[np.ndarray, " seen"]:
+    order = np.argsort(-counts.astype(np.int64), kind="stable")
+    return order[(counts[order] > 0) & (order >= len(RESERVED))].astype(np.int32)
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            known = file.metadata() or {}
+            if known.get("kind") != "lexicon":
+                raise ModelError(f"{path} is no lexicon: it says of itself {known or 'nothing'}")
+            if known.get("format") != str(FORMAT):
+                raise ModelError(
+                    f"{path} has format {known.get('format')}, and this version reads {FORMAT}; "
+                    "install a newer one, or make the lexicon again"
+                )
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise ModelError(f"{path} is damaged or no lexicon: {error}; make it again") from error

@@ -1,0 +1,54 @@
+"""Alignment error rate: by hand, at its ends, and refused where lines have no partners."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.errors import DataError
+from seqloom.metrics.aer import AlignmentScore, score_alignments
+from seqloom.text.formats.pharaoh import GoldLinks, parse_links
+
+links = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8)
+
+
+def test_the_rates_by_hand() -> None:
+    gold = [parse_links("0-0 1-1 1?2"), parse_links("0-1 2?2")]
+    found = [{(0, 0), (1, 2), (3, 3)}, {(0, 1)}]
+    score = score_alignments(found, gold)
+    assert score == AlignmentScore(found=4, sure=3, found_sure=2, found_possible=3)
+    assert score.precision == 3 / 4
+    assert score.recall == 2 / 3
+    assert score.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
+
+
+@given(found=links, sure=links)
+def test_with_sure_links_only_it_is_one_minus_f1(
+    found: frozenset[tuple[int, int]], sure: frozenset[tuple[int, int]]
+) -> None:
+    score = score_alignments([found], [GoldLinks(sure, sure)])
+    both = score.precision + score.recall
+    f1 = 2 * score.precision * score.recall / both if both else 0.0
+    assert score.error_rate == pytest.approx(1 - f1)
+
+
+@given(sure=links, possible=links)
+def test_links_between_the_sure_and_the_possible_ones_are_perfect(
+    sure: frozenset[tuple[int, int]], possible: frozenset[tuple[int, int]]
+) -> None:
+    gold = [GoldLinks(sure, sure | possible)]
+    for found in (sure, sure | possible):
+        score = score_alignments([found], gold)
+        assert (score.error_rate, score.precision, score.recall) == (0.0, 1.0, 1.0)
+    assert score_alignments([sure | {(9, 9)}], gold).error_rate > 0
+
+
+def test_without_links_nothing_is_wrong_but_all_is_missing() -> None:
+    none = score_alignments([[]], [parse_links("0-0")])
+    assert (none.precision, none.recall, none.error_rate) == (1.0, 0.0, 1.0)
+    blank = score_alignments([[]], [parse_links("")])
+    assert (blank.precision, blank.recall, blank.error_rate) == (1.0, 1.0, 0.0)
+
+
+def test_lines_without_partners_are_refused() -> None:
+    with pytest.raises(DataError, match="2 alignments cannot be compared with 1; each line needs its partner"):
+        score_alignments([[], []], [parse_links("0-0")])
