@@ -9,7 +9,7 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, cast
 
 import torch
@@ -21,6 +21,7 @@ from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
+from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
@@ -34,8 +35,9 @@ from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
-FIRST_ROOM = 32
-"""Positions a cache has room for at first; it doubles when they are used up."""
+FEW = 0.75
+"""Share of the sentences of a search below which those that are decided are left behind: copying the rest costs less
+than going on with all."""
 
 
 class TransformerConfig(Config):
@@ -191,7 +193,7 @@ class DecoderLayer(nn.Module):
 
     def step(self, x: Float[Tensor, "rows width"], state: "Decoding", layer: int) -> Float[Tensor, "rows width"]:
         """One position for every row; its key and value go into the cache."""
-        x = self.around_self(x, lambda x: self.self.step(x, state.caches[layer], state.position, bias=state.bias))
+        x = self.around_self(x, lambda x: state.attend_to_self(self.self, x, layer))
         x = self.around_cross(x, lambda x: state.attend_to_memory(self.cross, x, layer))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
@@ -282,57 +284,65 @@ class Memory:
     layers: tuple[KeyValues, ...]
     mask: Float[Tensor, "sentences one one source"]
 
+    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Memory":
+        layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
+        return Memory(layers, self.mask[sentences])
+
 
 @dataclass(frozen=True)
 class Decoding:
-    """Where each row of a Transformer stands: its own keys and values so far, and its place in the shared memory.
+    """Where each row of a Transformer stands: its place in the shared memory, and its way through what was written.
 
-    `owners[row]` is the sentence of a row. The rows of one sentence are queries side by side, placed by `queries`, so
-    the memory is never copied per row.
+    The rows of one sentence are queries side by side, so that neither the memory nor the cache is copied per row.
+    `mask` is what a step adds to the scores of self-attention.
     """
 
     memory: Memory
-    owners: Int[Tensor, " rows"]
-    queries: Packing
-    caches: tuple[KeyValues, ...]
-    position: int
-    bias: Float[Tensor, "#rows heads one keys"] | None = None
+    cache: BeamCache
+    lineage: Lineage
+    mask: Float[Tensor, "#sentences #heads #queries keys"] | None = None
+
+    @property
+    def position(self) -> int:
+        return self.lineage.ancestors.shape[1]
 
     def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
-        if len(rows) == len(self.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+        lineage, memory, cache = self.lineage, self.memory, self.cache
+        if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
-        owners = self.owners[rows]
-        caches = tuple(self._select_cache(cache, rows) for cache in self.caches)
-        return replace(self, owners=owners, queries=side_by_side(owners, len(self.memory.mask)), caches=caches)
+        owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]
+        live = owners.unique()
+        if len(live) <= FEW * len(memory.mask):
+            owners = torch.searchsorted(live, owners)
+            memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
+        queries = side_by_side(owners, len(memory.mask))
+        return Decoding(memory, cache, Lineage(owners, queries, ancestors))
 
-    def _select_cache(self, cache: KeyValues, rows: Int[Tensor, " picked"]) -> KeyValues:
-        """The rows of a cache up to the present position, with the same room to grow."""
+    def begin_step(self, bias: RelativeBias | None) -> "Decoding":
+        """The state as its next position needs it: room to write, each row in its slot, and the mask of all layers."""
+        lineage, position = self.lineage, self.position
+        ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)
+        cache = self.cache.at(position, slots=lineage.queries.longest)
+        now = Lineage(lineage.owners, lineage.queries, ancestors)
+        mask = now.mask(cache.slots, dtype=self.memory.mask.dtype)
+        if bias is not None:
+            by_slot = bias(range(position, position + 1), position + 1)[None].repeat_interleave(cache.slots, dim=3)
+            mask = by_slot if mask is None else mask + by_slot
+        return Decoding(self.memory, cache, now, mask)
 
-        def pick(kept: Tensor) -> Tensor:
-            picked = kept.new_empty(len(rows), *kept.shape[1:])
-            picked[:, :, : self.position] = kept[:, :, : self.position].index_select(0, rows)
-            return picked
-
-        return KeyValues(pick(cache.keys), pick(cache.values))
-
-    def with_room(self) -> "Decoding":
-        """The same state, its caches twice as long if they are full."""
-        room = self.caches[0].keys.shape[2]
-        if self.position < room:
-            return self
-
-        def grow(kept: Tensor) -> Tensor:
-            longer = kept.new_empty(*kept.shape[:2], 2 * room, kept.shape[3])
-            longer[:, :, :room] = kept
-            return longer
-
-        return replace(self, caches=tuple(KeyValues(grow(each.keys), grow(each.values)) for each in self.caches))
+    def attend_to_self(
+        self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
+    ) -> Float[Tensor, "rows width"]:
+        """The rows of each sentence look at their own ways, as so many queries of one attention."""
+        return attention.step(
+            x, self.cache, layer, queries=self.lineage.queries, position=self.position - 1, mask=self.mask
+        )
 
     def attend_to_memory(
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence look at its memory, as so many queries of one attention."""
-        attended: Tensor = cross(x, self.queries, self.memory.layers[layer], mask=self.memory.mask)
+        attended: Tensor = cross(x, self.lineage.queries, self.memory.layers[layer], mask=self.memory.mask)
         return attended
 
 
@@ -351,23 +361,18 @@ class TransformerStepper:
         sentences = len(source.lengths)
         memory, packing, mask = self.model.encode(source)
         layers = tuple(layer.cross.key_values(memory, packing) for layer in decoder.layers)
-        shape = (sentences, layers[0].keys.shape[1], FIRST_ROOM, layers[0].keys.shape[3])
-        caches = tuple(KeyValues(memory.new_empty(shape), memory.new_empty(shape)) for _ in decoder.layers)
+        _, heads, _, size = layers[0].keys.shape
         rows = torch.arange(sentences, device=source.ids.device)
         return Decoding(
             memory=Memory(layers, mask),
-            owners=rows,
-            queries=side_by_side(rows, sentences),
-            caches=caches,
-            position=0,
+            cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
+            lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
         )
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         assert isinstance(state, Decoding)
         decoder, position = self.model.decoder, state.position
-        state = state.with_room()
-        if decoder.bias is not None:
-            state = replace(state, bias=decoder.bias(range(position, position + 1), position + 1)[None])
+        state = state.begin_step(decoder.bias)
         x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)
         attention = None
         for number, layer in enumerate(decoder.layers):
@@ -375,8 +380,9 @@ class TransformerStepper:
                 with listen(layer.cross, "weights") as trace:
                     x = layer.step(x, state, number)
                 # [sentences, heads, slots, source] to [rows, source], the mean over heads
-                attention = trace["weights"][0].mean(1)[state.owners, state.queries.positions]
+                lineage = state.lineage
+                attention = trace["weights"][0].mean(1)[lineage.owners, lineage.queries.positions]
             else:
                 x = layer.step(x, state, number)
         log_probs = self.model.output.log_probs(decoder.norm(x))
-        return Step(log_probs, replace(state, position=position + 1), attention=attention)
+        return Step(log_probs, state, attention=attention)

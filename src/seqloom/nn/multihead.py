@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.beam_cache import BeamCache
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.masks import future
 from seqloom.nn.packing import Packing, join_heads, split_heads
@@ -119,23 +120,32 @@ class SelfAttention(nn.Module):
     def step(
         self,
         x: Float[Tensor, "rows width"],
-        cache: KeyValues,
-        position: int,
+        cache: BeamCache,
+        layer: int,
         *,
-        bias: Float[Tensor, "#rows heads one keys"] | None,
+        queries: Packing,
+        position: int,
+        mask: Float[Tensor, "#sentences #heads #queries keys"] | None,
     ) -> Float[Tensor, "rows width"]:
-        """One more position: writes its key and value into the cache, then looks at all up to itself."""
-        query, key, value = self.qkv(x).view(len(x), 3, self.heads, x.shape[1] // self.heads).unbind(1)
-        cache.keys[:, :, position] = key
-        cache.values[:, :, position] = value
-        keys, values = cache.keys[:, :, : position + 1], cache.values[:, :, : position + 1]
-        query = query[:, :, None]
+        """One more position: writes its keys and values into the cache, then every row looks at its own way so far."""
+        query, key, value = split_heads(self.qkv(x), queries, parts=3, heads=self.heads).unbind(0)
+        keys, values = cache.write(layer, position, key=key, value=value)
         if self.relative is not None:
-            relative = self.relative(query, first=position, keys=position + 1)
-            bias = relative if bias is None else bias + relative
-        mixed = attend(query, keys, values, mask=bias, is_causal=False, weights=self.weights)
-        attended: Tensor = self.output(mixed.flatten(1))
+            bias = self._relative_bias(query, position).repeat_interleave(cache.slots, dim=3)
+            mask = bias if mask is None else bias + mask
+        mixed = attend(query, keys, values, mask=mask, is_causal=False, weights=self.weights)
+        attended: Tensor = self.output(join_heads(mixed, queries))
         return attended
+
+    def _relative_bias(
+        self, query: Float[Tensor, "sentences heads queries size"], position: int
+    ) -> Float[Tensor, "sentences heads queries positions"]:
+        """The queries of a sentence all stand at the same position, each as one of a batch of its own."""
+        assert self.relative is not None
+        sentences, heads, queries, size = query.shape
+        apart = query.transpose(1, 2).reshape(sentences * queries, heads, 1, size)
+        bias = self.relative(apart, first=position, keys=position + 1)
+        return bias.view(sentences, queries, heads, position + 1).transpose(1, 2)
 
 
 class CrossAttention(nn.Module):
