@@ -144,7 +144,7 @@ class SelfAttention(nn.Module):
         assert self.relative is not None
         sentences, heads, queries, size = query.shape
         apart = query.transpose(1, 2).reshape(sentences * queries, heads, 1, size)
-        bias = self.relative(apart, first=position, keys=position + 1)
+        bias: Tensor = self.relative(apart, first=position, keys=position + 1)
         return bias.view(sentences, queries, heads, position + 1).transpose(1, 2)
 
 
