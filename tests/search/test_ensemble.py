@@ -44,12 +44,11 @@ def settings(beam: int = 1, *, nbest: int = 1, limit: int = 5) -> SearchConfig:
 
 def mixed_by_hand(members: Sequence[Tensor], weights: Sequence[float], mode: Mode) -> Tensor:
     """The formulas in probabilities, not in logarithms."""
-    probabilities = [member.exp() for member in members]
-    if mode == "mean":
-        together = sum(weight * part for weight, part in zip(weights, probabilities, strict=True))
-    else:
-        together = math.prod(part**weight for weight, part in zip(weights, probabilities, strict=True))
-    assert isinstance(together, Tensor)
+    probabilities, shares = (
+        torch.stack([member.exp() for member in members]),
+        torch.tensor(weights, dtype=torch.float64)[:, None, None],
+    )
+    together = (shares * probabilities).sum(0) if mode == "mean" else (probabilities**shares).prod(0)
     return (together / together.sum(1, keepdim=True)).log()
 
 

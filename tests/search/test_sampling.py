@@ -210,7 +210,7 @@ def test_uniform_numbers_fill_the_interval_evenly_and_each_place_has_its_own() -
     numbers = [uniform(seed, key, sample=sample, step=step) for seed, key, sample, step in places]
     assert len(set(numbers)) == len(places) == 2000
     assert all(0 <= number < 1 for number in numbers)
-    counts = Counter((int(20 * number),) for number in numbers)
+    counts: Counter[tuple[int, ...]] = Counter((int(20 * number),) for number in numbers)
     assert chi_square(counts, {(cell,): 1 / 20 for cell in range(20)}) < 3
     assert uniform(0, 3, sample=1, step=2) == uniform(0, 3, sample=1, step=2)
 
