@@ -4,10 +4,10 @@ All of them rank candidates by log P and finished hypotheses by
 
     score = (log P(Y∣X) − w · n) / ((b + n) / (b + 1))^α
 
-but n counts different symbols, b and w differ, and so do the steps around it: how many candidates a step looks at, what
-becomes of the place of a hypothesis that has ended, which finished hypotheses are remembered, when a sentence stops,
-and what happens at its maximum length. Each field of `PeerRules` is one of these differences; `rules_of` has one value
-for each peer. docs/search/peer-modes.md says which version of each was read, and how the rules were checked.
+but n counts the begin symbol or not, b and w differ, and so do the steps around it: how many candidates a step looks
+at, what becomes of the place of a hypothesis that has ended, which finished hypotheses are remembered, when a sentence
+stops, and what happens at its maximum length. Each field of `PeerRules` is one of these differences; `rules_of` has one
+value for each peer. docs/search/peer-modes.md says which version of each was read, and how the rules were checked.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,6 @@ from seqloom.search.scores import EndNormalisation, Outcome
 
 PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 
-Counted = Literal["symbols", "with_end", "with_begin_and_end"]
 Place = Literal["refilled", "lost", "kept", "haunted"]
 Pool = Literal["all", "first", "best"]
 Stop = Literal["top_finished", "nbest_on_top", "every_place", "count", "count_or_top", "no_better", "none_live"]
@@ -30,9 +29,6 @@ AtLimit = Literal["cut", "cut_shorter", "end"]
 @dataclass(frozen=True)
 class PeerRules:
     """What one peer does; the words are those of docs/search/peer-modes.md."""
-
-    counted: Counted
-    """What n counts. A hypothesis that was cut has no end to count."""
 
     candidates: int
     """How many candidates a step looks at, in beams. An end counts only among the first beam of them."""
@@ -55,6 +51,9 @@ class PeerRules:
 
     length_penalty: float
     """α, where the caller gives none."""
+
+    counts_begin: bool = False
+    """Whether n counts the begin symbol. It counts the end of all that have one."""
 
     offset: float = 0.0
     """b: 0 makes the penalty n^α, 5 that of Wu et al. (2016)."""
@@ -156,27 +155,26 @@ def check_options(mode: PeerMode, options: PeerOptions) -> None:
 
 
 OPENNMT_LUA = PeerRules(
-    counted="with_begin_and_end",
     candidates=1,
     place="refilled",
     pool="all",
     stop="nbest_on_top",
     at_limit="cut_shorter",
     length_penalty=0.0,
+    counts_begin=True,
     offset=5.0,
     drops_empty=True,
 )
 OPENNMT_PY = PeerRules(
-    counted="with_begin_and_end",
     candidates=1,
     place="refilled",
     pool="all",
     stop="top_finished",
     at_limit="cut",
     length_penalty=1.0,
+    counts_begin=True,
 )
 JOEYNMT = PeerRules(
-    counted="with_end",
     candidates=1,
     place="haunted",
     pool="all",
@@ -187,7 +185,6 @@ JOEYNMT = PeerRules(
     min_length=1,
 )
 SOCKEYE = PeerRules(
-    counted="with_end",
     candidates=1,
     place="kept",
     pool="all",
@@ -196,7 +193,6 @@ SOCKEYE = PeerRules(
     length_penalty=1.0,
 )
 FAIRSEQ = PeerRules(
-    counted="with_end",
     candidates=2,
     place="refilled",
     pool="first",
@@ -207,7 +203,6 @@ FAIRSEQ = PeerRules(
     never=frozenset({PAD}),
 )
 MARIAN = PeerRules(
-    counted="with_end",
     candidates=1,
     place="lost",
     pool="all",
@@ -217,7 +212,6 @@ MARIAN = PeerRules(
     never=frozenset({UNKNOWN}),
 )
 HUGGINGFACE = PeerRules(
-    counted="with_end",
     candidates=2,
     place="refilled",
     pool="best",
@@ -226,7 +220,6 @@ HUGGINGFACE = PeerRules(
     length_penalty=1.0,
 )
 CTRANSLATE2 = PeerRules(
-    counted="symbols",
     candidates=2,
     place="refilled",
     pool="all",
@@ -242,43 +235,31 @@ CTRANSLATE2 = PeerRules(
 class PeerScore:
     """The score above, by parts: log P itself, what words cost, and what dividing by the length penalty adds."""
 
-    counted: Counted
     alpha: float
+    counts_begin: bool = False
     offset: float = 0.0
     word_penalty: float = 0.0
     needs_attention: bool = field(default=False, init=False)
     end: EndNormalisation | None = field(default=None, init=False)
 
     def terms(self, outcome: Outcome) -> Mapping[str, float]:
-        n = self.count(outcome.length, has_ended=outcome.end_log_prob is not None)
         terms = {"log_prob": outcome.log_prob}
         if self.word_penalty:
-            terms["words"] = -self.word_penalty * n
+            terms["words"] = -self.word_penalty * self.count(outcome.length)
         before = sum(terms.values())
-        terms["length"] = self.divided(before, n) - before
+        terms["length"] = self.divided(before, outcome.length) - before
         return terms
 
     def bound(self, log_prob: float, length: int, *, limit: int) -> float:
         """The better of ending at once and at the limit: further symbols only lower log P, the rest runs one way."""
-        ends = [self.count(end, has_ended=False) for end in (length, limit)]
-        best = max(self.divided(log_prob, n) for n in ends)
-        return best + max(self.divided(-self.word_penalty * n, n) for n in ends)
+        ends = (length, limit)
+        best = max(self.divided(log_prob, end) for end in ends)
+        return best + max(self.divided(-self.word_penalty * self.count(end), end) for end in ends)
 
-    def count(self, length: int, *, has_ended: bool) -> int:
-        """n of a hypothesis of so many symbols, its end (if it has one) among them."""
-        match self.counted:
-            case "symbols":
-                return length - 1 if has_ended else length
-            case "with_end":
-                return length
-            case "with_begin_and_end":
-                return length + 1
-            case _:
-                assert_never(self.counted)
+    def divided(self, value: float, length: int) -> float:
+        """value / ((b + n) / (b + 1))^α for a hypothesis of so many symbols, its end (if it has one) among them."""
+        return value / float(((self.offset + self.count(length)) / (self.offset + 1)) ** self.alpha)
 
-    def divided(self, value: float, n: int) -> float:
-        """value / ((b + n) / (b + 1))^α; where nothing was said, 0^α makes it −∞ (or, for a negative α, 0)."""
-        base = (self.offset + n) / (self.offset + 1)
-        if base > 0 or self.alpha == 0:
-            return value / base**self.alpha
-        return float("-inf") if self.alpha > 0 else 0.0
+    def count(self, length: int) -> int:
+        """n"""
+        return length + 1 if self.counts_begin else length

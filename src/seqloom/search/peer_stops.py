@@ -89,8 +89,7 @@ def waited_for(rules: PeerRules, beam: int) -> int:
 
 def _nbest_on_top(score: PeerScore, standing: Standing) -> bool:
     """Of equal ones, those of this step come first, in the order of their places."""
-    n = score.count(standing.live[0].trail.length, has_ended=False)
-    now = [(-score.divided(way.trail.log_prob, n), False, way.is_over) for way in standing.picked]
+    now = [(-score.divided(way.trail.log_prob, way.trail.length), False, way.is_over) for way in standing.picked]
     then = [(-ended.score, True, True) for ended in standing.before]
     ranked = sorted([*now, *then], key=lambda entry: entry[:2])[: standing.nbest]
     return len(ranked) == standing.nbest and all(is_over for _, _, is_over in ranked)

@@ -65,7 +65,7 @@ def peer_beam(
     if not limits:
         return []
     attention: list[Tensor | None] = []
-    score = PeerScore(rules.counted, rules.length_penalty, rules.offset, rules.word_penalty)
+    score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
     live = sentences = [
         PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
         for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
