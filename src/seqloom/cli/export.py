@@ -74,8 +74,8 @@ def export(
 def _one_of(flag: str, given: str, known: Sequence[Any]) -> str:
     if given not in known:
         near = difflib.get_close_matches(given, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"{flag} {given} is not known{hint} It is one of: {', '.join(known)}")
+        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        raise UsageError(f"{flag} {given} is not known; {hint} one of: {', '.join(known)}")
     return given
 
 

@@ -28,8 +28,11 @@ from seqloom.text.marks import SPACE, mark_spaces
 from seqloom.text.normalise import Normaliser, UnicodeForm
 from seqloom.text.tokenizer import TextConfig
 
-ARGOS_VERSION = "1.9"
-"""The version of Argos from which on packages need no sentence splitter of their own."""
+ARGOS_VERSION = "1.11"
+"""The version of Argos that packages were tried with; it finds a sentence splitter by itself."""
+
+_SPECIAL = ",.!?▁\u2585"
+"""Characters that are set apart from words, or have a meaning of their own inside pieces."""
 
 _NORMALISER_SPEC = 3
 """The field of a sentencepiece model that says how text is normalised."""
@@ -78,8 +81,6 @@ def differences(config: TextConfig, *, from_code: str) -> list[str]:
     found = []
     if config.lowercase:
         found.append("capital letters become small ones one by one, so a Greek sigma at the end of a word stays σ")
-    if config.byte_fallback:
-        found.append("bytes that the model writes are shown as <0x…>, for Argos joins pieces as they are written")
     if find_language(from_code).is_unspaced:
         found.append("a line that begins with a word of a script with spaces gets no ▁ before it")
     return found
@@ -131,13 +132,23 @@ def rules_of(normaliser: Normaliser) -> dict[str, str]:
     rules: dict[str, str] = {}
     for code in itertools.chain(range(1, 0xD800), range(0xE000, sys.maxunicode + 1)):
         character = chr(code)
-        if unicodedata.category(character) in {"Cn", "Co"}:  # not assigned, for private use
+        if unicodedata.category(character) in {"Cn", "Co"} or _is_plain(character):
             continue
         for sequence in (character, *_spellings(character, normaliser.form)):
             normal = _normal(sequence, normaliser)
             if normal != sequence:
                 rules[sequence] = normal
     return rules
+
+
+def _is_plain(character: str) -> bool:
+    """Whether no normalisation does anything to a character. Most are plain, and this is soon said."""
+    return (
+        character.isprintable()
+        and character.lower() == character
+        and unicodedata.is_normalized("NFKD", character)
+        and character not in _SPECIAL
+    )
 
 
 def _normal(text: str, normaliser: Normaliser) -> str:

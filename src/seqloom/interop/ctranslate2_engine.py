@@ -218,7 +218,7 @@ class CTranslate2Engine:
         if prefixes is None:
             return [0.0] * len(tokens)
         scored = self._translator.score_batch(list(tokens), list(prefixes), max_input_length=0)
-        return [sum(each.log_probs[:-1]) for each in scored]
+        return [float(sum(each.log_probs[:-1])) for each in scored]
 
     def _require_room(self, tokens: Sequence[list[str]], limits: Sequence[int]) -> None:
         most = self.description.positions
