@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli import average, config, demo, evaluate, export, info, lab, look, score, train, translate
+from seqloom.cli import align, average, config, demo, evaluate, export, info, lab, look, score, train, translate
 from seqloom.cli.failures import report
 from seqloom.cli.output import require_open, stand_in_for_closed, use_utf8
 from seqloom.version import __version__
@@ -28,6 +28,7 @@ app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
+app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
 app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
 app.add_typer(look.app, name="look", rich_help_panel=LOOK)

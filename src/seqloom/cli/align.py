@@ -1,0 +1,185 @@
+"""`seqloom align`: which word translates which, a line of links for each sentence pair."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from seqloom.cli.arguments import file_names, require_new_file, sort_words
+from seqloom.cli.console import show_events
+from seqloom.cli.output import examples, json_line
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Listener, notice
+
+if TYPE_CHECKING:
+    from seqloom.text.formats.pharaoh import GoldLinks, Link
+
+EXAMPLES = examples(
+    "seqloom align --train corpus.de --train corpus.en --out corpus.align",
+    "seqloom align --train corpus.de,corpus.en --text test.de,test.en --reference test.align segmentation=spaces",
+    "seqloom align --train corpus.de-en.tsv --symmetrise intersection model.tension=4",
+)
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="path=value",
+        help="Settings: segmentation=spaces, lowercase=false, model.null_rate=0.1, model.tension=4 …",
+    ),
+]
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        help="Text to learn from: the source file, then the target file (or both with a comma between), or one .tsv.",
+    ),
+]
+TextFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help="Text to align in place of the training text, in the same form. It is learned from as well.",
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
+Iterations = Annotated[
+    int | None, typer.Option("--iterations", metavar="N", help="Rounds of learning for each direction; 5 without it.")
+]
+Symmetrise = Annotated[
+    str | None,
+    typer.Option(
+        "--symmetrise",
+        metavar="RULE",
+        help="forward, backward, intersection, union, grow-diag or grow-diag-final-and, which it is without.",
+    ),
+]
+Reference = Annotated[
+    Path | None,
+    typer.Option("--reference", metavar="FILE", help="Gold links, 1?2 for possible ones; gives the error rate."),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", min=1, help="All cores without it. They change no result.")
+]
+Json = Annotated[bool, typer.Option("--json", help="A record per line: line, links.")]
+
+
+def align(
+    words: Words = None,
+    train: TrainFiles = None,
+    text: TextFiles = None,
+    out: Out = None,
+    iterations: Iterations = None,
+    symmetrise: Symmetrise = None,
+    reference: Reference = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Align words by IBM model 1: for each sentence pair a line of links [bold]0-0 1-2[/bold].
+
+    Positions are counted from 0, the source comes first. N pairs in, N lines out; a blank line stays blank.
+    """
+    given = sort_words(words)
+    if given.others:
+        raise UsageError(f"{given.others[0]!r} is no setting path=value; name text files with --train")
+    flags = [("model.iterations", iterations), ("symmetrise", symmetrise)]
+    overrides = [*given.overrides, *(f"{name}={value}" for name, value in flags if value is not None)]
+    names, text_names = file_names(train), file_names(text)
+    if not names:
+        raise UsageError("name the text to align: --train corpus.de --train corpus.en")
+    paths, text_paths = [Path(name) for name in names], [Path(name) for name in text_names]
+    inputs = [*paths, *text_paths, *([reference] if reference else [])]
+    require_new_file(out, inputs=inputs)
+    has_progress = out is not None or not sys.stdout.isatty()
+    with show_events(as_json=json, has_progress=has_progress) as listener:
+        _go(
+            paths,
+            text_paths,
+            overrides=overrides,
+            out=out,
+            reference=reference,
+            threads=threads or _cores(),
+            listener=listener,
+            as_json=json,
+        )
+
+
+def _go(
+    paths: Sequence[Path],
+    text_paths: Sequence[Path],
+    *,
+    overrides: Sequence[str],
+    out: Path | None,
+    reference: Path | None,
+    threads: int,
+    listener: Listener,
+    as_json: bool,
+) -> None:
+    from seqloom.core.config import resolve
+    from seqloom.data.corpus import ParallelCorpus, open_corpus
+    from seqloom.recipes import align as recipe
+
+    config = resolve(recipe.AlignConfig, overrides=overrides)
+    corpora = [open_corpus(each) for each in (paths, text_paths) if each]
+    for corpus in corpora:
+        for sentence in corpus.notices:
+            notice(listener, sentence)
+    first = len(corpora[0]) if text_paths else 0
+    everything = corpora[0] if not text_paths else ParallelCorpus([part for each in corpora for part in each.parts])
+    words = recipe.read_words(everything, config, listener=listener)
+    gold = recipe.read_reference(reference, words, first=first) if reference else None
+    aligner = recipe.fit_words(words, config, threads=threads, listener=listener)
+    links = recipe.link_words(words, aligner, config, first=first, threads=threads, listener=listener)
+    kept: list[list[Link]] = []
+    with _opened(out) as stream:
+        stream.writelines(_lines(_keeping(links, kept, gold), as_json=as_json))
+    if gold is not None:
+        _tell_score(kept, gold, listener=listener, is_printed=out is not None and not as_json)
+
+
+def _keeping(
+    links: "Iterable[list[Link]]", kept: "list[list[Link]]", gold: "list[GoldLinks] | None"
+) -> "Iterator[list[Link]]":
+    """The links as they come, kept only where they are to be scored."""
+    for each in links:
+        if gold is not None:
+            kept.append(each)
+        yield each
+
+
+def _lines(links: "Iterable[list[Link]]", *, as_json: bool) -> Iterator[str]:
+    from seqloom.text.formats.pharaoh import format_links
+
+    for number, each in enumerate(links, start=1):
+        yield (json_line({"line": number, "links": each}) if as_json else format_links(each)) + "\n"
+
+
+def _tell_score(found: "list[list[Link]]", gold: "list[GoldLinks]", *, listener: Listener, is_printed: bool) -> None:
+    from seqloom.metrics.aer import score_alignments
+
+    score = score_alignments(found, gold)
+    values = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}
+    sentence = (
+        f"AER {score.error_rate:.4f}, precision {score.precision:.4f}, recall {score.recall:.4f} "
+        f"({score.found:,} links, {score.sure:,} sure ones in the reference, {len(gold):,} pairs)"
+    )
+    if is_printed:
+        print(sentence)
+    else:  # standard output holds the links
+        notice(listener, sentence, **values)
+
+
+def _opened(out: Path | None) -> AbstractContextManager[TextIO]:
+    from seqloom.core.files import open_output
+
+    return nullcontext(sys.stdout) if out is None else open_output(out)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,81 @@
+"""The recipe of word alignment: words in, links out, and gold links that do not fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.core.errors import DataError
+from seqloom.core.events import Event
+from seqloom.data.corpus import ParallelCorpus, open_corpus
+from seqloom.recipes.align import AlignConfig, WordText, fit_words, link_words, read_reference, read_words
+
+PAIRS = [
+    ("Der Hund schläft.", "The dog sleeps."),
+    ("", "nothing"),
+    ("Der <unk> Hund!", "The <unk> dog!"),
+    ("Die Katze schläft.", "The cat sleeps."),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> ParallelCorpus:
+    paths = [tmp_path / "a.de", tmp_path / "a.en"]
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    return open_corpus(paths)
+
+
+def shown(text: WordText, side: int, line: int) -> list[str]:
+    bitext, words = text.bitext, (text.source_words, text.target_words)[side]
+    ids, starts = ((bitext.sources, bitext.source_starts), (bitext.targets, bitext.target_starts))[side]
+    return [words[number] for number in ids[starts[line] : starts[line + 1]]]
+
+
+def test_words_are_cut_as_everywhere_and_are_never_taken_for_reserved_symbols(corpus: ParallelCorpus) -> None:
+    text = read_words(corpus, AlignConfig())
+    assert shown(text, 0, 0) == ["der", "hund", "schläft", "￭."]
+    assert shown(text, 0, 1) == []
+    assert text.bitext.sources.min() >= 4
+    spaced = read_words(corpus, AlignConfig(segmentation="spaces", lowercase=False))
+    assert shown(spaced, 1, 2) == ["The", "<unk>", "dog!"]
+    assert spaced.bitext.targets.min() >= 4
+    assert len(text.bitext) == len(spaced.bitext) == 4
+
+
+def test_every_pair_has_its_links_and_progress_is_told(corpus: ParallelCorpus) -> None:
+    told: list[Event] = []
+    config = AlignConfig()
+    text = read_words(corpus, config, listener=told.append)
+    aligner = fit_words(text, config, listener=told.append)
+    links = list(link_words(text, aligner, config, listener=told.append))
+    assert links[1] == []
+    assert {(2, 2), (3, 3)} <= set(links[0])
+    assert list(link_words(text, aligner, config, first=2)) == links[2:]
+    assert {event["what"] for event in told} == {"reading", "learning alignments, rounds", "linking words"}
+    assert all(event.kind == "progress" and event["done"] <= event["all"] for event in told)
+    for what, everything in (("reading", 4), ("learning alignments, rounds", 10), ("linking words", 4)):
+        assert [event["done"] for event in told if event["what"] == what][-1] == everything
+
+
+def test_gold_links_must_fit_the_text(corpus: ParallelCorpus, tmp_path: Path) -> None:
+    text = read_words(corpus, AlignConfig())
+    gold = tmp_path / "gold"
+    gold.write_text("0-0 3-3\n\n0-0\n1?1\n", encoding="utf-8")
+    assert [len(each.possible) for each in read_reference(gold, text)] == [2, 0, 1, 1]
+    gold.write_text("0-0\n1-1\n", encoding="utf-8")
+    assert len(read_reference(gold, text, first=2)) == 2
+    with pytest.raises(DataError, match=r"gold: 2 lines, but 4 sentence pairs are aligned"):
+        read_reference(gold, text)
+    gold.write_text("0-0 4-0\n0-0\n\n\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_reference(gold, text)
+    assert f"{gold}:1: link 4-0, but the sentences have 4 and 4 words" in str(caught.value)
+    assert f"{gold}:2: link 0-0, but the sentences have 0 and 1 words" in str(caught.value)
+    assert "segmentation=spaces" in str(caught.value)
+
+
+def test_the_threads_change_nothing(corpus: ParallelCorpus) -> None:
+    text = read_words(corpus, AlignConfig())
+    one, two = (fit_words(text, AlignConfig(), threads=threads) for threads in (1, 2))
+    assert np.array_equal(one.forward.table.probabilities, two.forward.table.probabilities)
