@@ -125,13 +125,13 @@ def all_of(makes: tuple[list[Make], list[Make]]) -> All:
 
 
 @given(st.one_of(phrases, others))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_outputs_let_through_step_by_step_are_those_that_are_right_as_a_whole(make: Make) -> None:
     assert walked(make()) == finished(make())
 
 
 @given(several)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_several_constraints_let_through_what_all_of_them_let_through(makes: tuple[list[Make], list[Make]]) -> None:
     assert walked(all_of(makes)) == finished(all_of(makes))
 
@@ -213,7 +213,7 @@ def bound_is_kept(constraint: Phrases, missing: Callable[[object], int], longest
 
 
 @given(wishes)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_is_missing_is_a_lower_bound_and_nothing_only_when_all_is_there(found: list[tuple[Run, ...]]) -> None:
     constraint = forced(*found)
     assert bound_is_kept(constraint, constraint.missing, 5)
