@@ -121,11 +121,7 @@ def rows_sum_to_one(case: Case) -> None:
         step = stepper.step(state, last)
         total = step.log_probs.double().logsumexp(1)
         _same(total, torch.zeros_like(total), case, "the log of the sum of each row's probabilities")
-        offered = range(case.symbols) if step.symbols is None else step.symbols.tolist()
-        assert len(offered) == step.log_probs.shape[1], (
-            f"{len(offered)} symbols are named for {step.log_probs.shape[1]} columns"
-        )
-        assert len(set(offered)) == len(offered), "a symbol is offered twice"
+        _check_offers(step, case.symbols)
         state = step.state
 
 
@@ -258,7 +254,23 @@ def _dense(step: Step, symbols: int) -> Tensor:
         assert step.log_probs.shape[1] == symbols, f"{step.log_probs.shape[1]} columns for {symbols} symbols"
         return step.log_probs
     full = step.log_probs.new_full((step.log_probs.shape[0], symbols), float("-inf"))
-    return full.index_copy(1, step.symbols, step.log_probs)
+    if step.symbols.dim() == 1:
+        return full.index_copy(1, step.symbols, step.log_probs)
+    return full.scatter_reduce(1, step.symbols, step.log_probs, "amax")  # columns left over repeat a symbol at −∞
+
+
+def _check_offers(step: Step, symbols: int) -> None:
+    """A name for each column, and each symbol once; columns at −∞ may repeat one, where rows have their own lists."""
+    rows, columns = step.log_probs.shape
+    if step.symbols is None:
+        assert columns == symbols, f"{symbols} symbols are named for {columns} columns"
+        return
+    named = step.symbols.shape[-1]
+    assert named == columns, f"{named} symbols are named for {columns} columns"
+    is_shared = step.symbols.dim() == 1
+    for offered, log_probs in zip(step.symbols.expand(rows, -1).tolist(), step.log_probs.tolist(), strict=True):
+        real = [symbol for symbol, value in zip(offered, log_probs, strict=True) if is_shared or value > float("-inf")]
+        assert len(set(real)) == len(real), "a symbol is offered twice"
 
 
 def _rows_of(walk: Walk, rows: Tensor, width: int | None = None) -> Walk:

@@ -10,6 +10,7 @@
 Without attention there is no look, and c is all the decoder learns of the source. The decoder is in `nn.decoder`.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Float, Int
@@ -30,6 +31,7 @@ from seqloom.nn.init import Start, seeded, xavier_uniform
 from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, Summary, cells_of, input_widths, summarise
+from seqloom.nn.shortlist import Offered, Shortlister
 from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
 
 OPTIONS: dict[str, tuple[CellKind, ...]] = {
@@ -332,9 +334,12 @@ class Seq2Seq(nn.Module):
         hints = None if self.bridge is None else self.bridge(context)
         return self.decoder.start(values, lengths, context=context, hints=hints)
 
-    def stepper(self, *, attention: bool = False) -> "Seq2SeqStepper":
-        """This model as the search sees it; with `attention`, each step tells where it looked, if it looks at all."""
-        return Seq2SeqStepper(self, gives_attention=attention)
+    def stepper(self, *, attention: bool = False, shortlist: Shortlister | None = None) -> "Seq2SeqStepper":
+        """This model as the search sees it; with `attention`, each step tells where it looked, if it looks at all.
+
+        With a `shortlist`, only the symbols that it names for a sentence are offered.
+        """
+        return Seq2SeqStepper(self, gives_attention=attention, shortlist=shortlist)
 
 
 class Seq2SeqStepper:
@@ -343,20 +348,29 @@ class Seq2SeqStepper:
     begin = BEGIN
     end = END
 
-    def __init__(self, model: Seq2Seq, *, gives_attention: bool) -> None:
+    def __init__(self, model: Seq2Seq, *, gives_attention: bool, shortlist: Shortlister | None) -> None:
         self.model = model
         self.gives_attention = gives_attention
+        self.shortlist = shortlist
 
     def start(self, source: Source) -> Decoding:
         with evaluating(self.model):
-            return self.model.start(source)
+            state = self.model.start(source)
+        if self.shortlist is None:
+            return state
+        return replace(state, offered=Offered.of(self.model.output, self.shortlist(source)))
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         assert isinstance(state, Decoding)
         with evaluating(self.model):
             decoded = self.model.decoder.step(self.model.decoder.embed(last), state)
-            log_probs = self.model.output.log_probs(decoded.features)
+            offered, owners = state.offered, state.owners
+            if offered is None:
+                log_probs = self.model.output.log_probs(decoded.features)
+            else:
+                log_probs = offered.log_probs(decoded.features, owners=owners.sentence, slots=owners.slot)
         attention = None
         if self.gives_attention and decoded.weights is not None:
-            attention = state.owners.deal(decoded.weights)
-        return Step(log_probs, decoded.state, attention=attention)
+            attention = owners.deal(decoded.weights)
+        symbols = None if offered is None else offered.symbols[owners.sentence]
+        return Step(log_probs, decoded.state, attention=attention, symbols=symbols)

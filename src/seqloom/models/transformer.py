@@ -32,6 +32,7 @@ from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Packing, pack, packing_of, side_by_side
 from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
 from seqloom.nn.probe import listen
+from seqloom.nn.shortlist import Offered, Shortlister
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -266,9 +267,12 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder.norm(x)
         return memory, packing, mask
 
-    def stepper(self, *, attention: bool = False) -> "TransformerStepper":
-        """This model as the search sees it; with `attention`, each step tells where it looked in the source."""
-        return TransformerStepper(self, gives_attention=attention)
+    def stepper(self, *, attention: bool = False, shortlist: Shortlister | None = None) -> "TransformerStepper":
+        """This model as the search sees it; with `attention`, each step tells where it looked in the source.
+
+        With a `shortlist`, only the symbols that it names for a sentence are offered.
+        """
+        return TransformerStepper(self, gives_attention=attention, shortlist=shortlist)
 
     def _causal_bias(self, length: int) -> Float[Tensor, "heads target target"] | None:
         if self.decoder.bias is None:
@@ -300,6 +304,7 @@ class Decoding:
     memory: Memory
     cache: BeamCache
     lineage: Lineage
+    offered: Offered | None = None
     mask: Float[Tensor, "#sentences #heads #queries keys"] | None = None
 
     @property
@@ -307,7 +312,7 @@ class Decoding:
         return self.lineage.ancestors.shape[1]
 
     def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
-        lineage, memory, cache = self.lineage, self.memory, self.cache
+        lineage, memory, cache, offered = self.lineage, self.memory, self.cache, self.offered
         if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
         owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]
@@ -315,8 +320,9 @@ class Decoding:
         if len(live) <= FEW * len(memory.mask):
             owners = torch.searchsorted(live, owners)
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
+            offered = None if offered is None else offered.of_sentences(live)
         queries = side_by_side(owners, len(memory.mask))
-        return Decoding(memory, cache, Lineage(owners, queries, ancestors))
+        return Decoding(memory, cache, Lineage(owners, queries, ancestors), offered)
 
     def begin_step(self, bias: RelativeBias | None) -> "Decoding":
         """The state as its next position needs it: room to write, each row in its slot, and the mask of all layers."""
@@ -328,7 +334,7 @@ class Decoding:
         if bias is not None:
             by_slot = bias(range(position, position + 1), position + 1)[None].repeat_interleave(cache.slots, dim=3)
             mask = by_slot if mask is None else mask + by_slot
-        return Decoding(self.memory, cache, now, mask)
+        return Decoding(self.memory, cache, now, self.offered, mask)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
@@ -352,9 +358,10 @@ class TransformerStepper:
     begin = BEGIN
     end = END
 
-    def __init__(self, model: Transformer, *, gives_attention: bool) -> None:
+    def __init__(self, model: Transformer, *, gives_attention: bool, shortlist: Shortlister | None) -> None:
         self.model = model
         self.gives_attention = gives_attention
+        self.shortlist = shortlist
 
     def start(self, source: Source) -> Decoding:
         decoder = self.model.decoder
@@ -367,6 +374,7 @@ class TransformerStepper:
             memory=Memory(layers, mask),
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
+            offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
         )
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
@@ -384,5 +392,9 @@ class TransformerStepper:
                 attention = trace["weights"][0].mean(1)[lineage.owners, lineage.queries.positions]
             else:
                 x = layer.step(x, state, number)
-        log_probs = self.model.output.log_probs(decoder.norm(x))
-        return Step(log_probs, state, attention=attention)
+        features = decoder.norm(x)
+        if state.offered is None:
+            return Step(self.model.output.log_probs(features), state, attention=attention)
+        owners, slots = state.lineage.owners, state.lineage.queries.positions
+        log_probs = state.offered.log_probs(features, owners=owners, slots=slots)
+        return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])

@@ -21,6 +21,7 @@ from seqloom.nn.embeddings import Embedding
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import Packing, pack, packing_of
 from seqloom.nn.recurrent import Bidirectional, Stack, StackState, require_causal
+from seqloom.nn.shortlist import Offered
 from seqloom.nn.skips import DropoutKind, Masks, SequenceDropout
 
 Query = Literal["current", "previous"]
@@ -42,6 +43,8 @@ class Decoding:
     features that will be read (current query with input feeding)."""
     masks: Masks
     """Variational dropout of each row: for the embeddings, between the layers, for the features. Empty without."""
+    offered: Offered | None = None
+    """The symbols offered to each sentence, where only some are."""
 
     def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
         count = len(self.owners.sentence)
@@ -57,15 +60,17 @@ class Decoding:
 
     def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "Decoding":
         """With these owners; sentences without rows leave the memory once they are half of it."""
-        memory, context, sentences = self.memory, self.context, self.owners.sentences
+        memory, context, offered, sentences = self.memory, self.context, self.offered, self.owners.sentences
         is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
         is_kept[sentence] = True
         kept = is_kept.nonzero().flatten()
         if 2 * len(kept) <= sentences:
             memory = None if memory is None else memory.select(kept)
             context = None if context is None else context[kept]
+            offered = None if offered is None else offered.of_sentences(kept)
             sentence, sentences = (is_kept.cumsum(0) - 1)[sentence], len(kept)
-        return replace(self, memory=memory, context=context, owners=owners_of(sentence, sentences))
+        owners = owners_of(sentence, sentences)
+        return replace(self, memory=memory, context=context, offered=offered, owners=owners)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""A shortlist: only the symbols that may come up in the translation of a sentence get a score.
+
+    P(y ∣ …) = exp(w_y · x + b_y) / Σ_{y' offered} exp(w_y' · x + b_y')        for the symbols offered to the sentence
+
+Each sentence has its own list, whatever stands beside it. The rows of the output that belong to a list are picked once
+per sentence, so a step costs as much as the list is long.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.core.errors import ModelError
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import END, PAD
+from seqloom.nn.outputs import Output
+
+Shortlister = Callable[[Source], Int[Tensor, "sentences offered"]]
+"""The symbols offered to each sentence in rising order, then −1 where its list is shorter than others."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """The symbols offered to each sentence, and the rows of the output that score them."""
+
+    symbols: Int[Tensor, "sentences offered"]
+    weight: Float[Tensor, "sentences offered width"]
+    bias: Float[Tensor, "sentences offered"]
+    """−∞ where a list has ended."""
+
+    @staticmethod
+    def of(output: Output, listed: Int[Tensor, "sentences offered"]) -> "Offered":
+        """The rows of an output for these lists."""
+        _check(listed, symbols=len(output.weight))
+        symbols = listed.clamp(min=PAD)
+        bias = output.weight.new_zeros(symbols.shape) if output.bias is None else output.bias[symbols]
+        # The highest symbol fills the columns left over, so that the order of symbols does not fall.
+        last = listed.amax(1, keepdim=True).expand_as(symbols)
+        return Offered(
+            symbols=torch.where(listed < 0, last, symbols),
+            weight=output.weight[symbols],
+            bias=bias.masked_fill(listed < 0, float("-inf")),
+        )
+
+    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Offered":
+        return Offered(self.symbols[sentences], self.weight[sentences], self.bias[sentences])
+
+    def log_probs(
+        self, features: Float[Tensor, "rows width"], *, owners: Int[Tensor, " rows"], slots: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "rows offered"]:
+        """Of the rows of each sentence, which stand side by side in slots."""
+        width = int(slots.max()) + 1 if len(slots) else 0
+        table = features.new_zeros(len(self.symbols), width, features.shape[1])
+        table[owners, slots] = features
+        scores = torch.baddbmm(self.bias[:, None], table, self.weight.transpose(1, 2))
+        return F.log_softmax(scores[owners, slots], dim=-1)
+
+
+def _check(listed: Int[Tensor, "sentences offered"], *, symbols: int) -> None:
+    if listed.numel() and int(listed.max()) >= symbols:
+        raise ModelError(
+            f"the shortlist offers symbol {int(listed.max())}, but the model has {symbols}; "
+            "it belongs to another vocabulary: make it again for this model"
+        )
+    if not bool((listed == END).any(1).all()):
+        raise ModelError("a shortlist without the end symbol lets no output end; add it to every list")
