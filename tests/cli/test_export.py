@@ -1,0 +1,45 @@
+"""`seqloom export`: what it says, and what it refuses before anything is loaded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.calling import call
+from cli.conftest import Tiny
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--to", "ctranslate"], "--to ctranslate is not known; did you mean ctranslate2?"),
+        (["--to", "ctranslate2", "--quantization", "int4"], "--quantization int4 is not known"),
+        (["--to", "ctranslate2", "--from-code", "de"], "--from-code and --to-code name the languages of an Argos"),
+        (["--to", "ctranslate2"], "model: there is no such model directory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:
+    called = call("export", "model", *words)
+    assert (called.code, called.out) == (2, "")
+    assert part in called.err
+
+
+def test_an_argos_package_of_a_bpe_model_is_a_model_error(tiny: Tiny, tmp_path: Path) -> None:
+    called = call("export", tiny.run, "--to", "argos", "--out", tmp_path / "a.argosmodel", "--json")
+    assert called.code == 4
+    assert "train one with text.kind=unigram" in called.messages[-1]["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parity
+def test_the_record_says_what_was_written(tiny: Tiny, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is installed by `make parity`")
+    out = tmp_path / "fast"
+    called = call("export", tiny.run, "--to", "ctranslate2", "--out", out, "--quantization", "int8", "--json")
+    assert called.code == 0, called.err
+    (record,) = called.records
+    assert (record["kind"], record["path"], record["quantization"]) == ("ctranslate2", str(out), "int8")
+    assert json.loads((out / "seqloom.json").read_text(encoding="utf-8"))["search"]["length_factor"] == 1.0
+    again = call("export", tiny.run, "--to", "ctranslate2", "--out", out)
+    assert again.code == 2
+    assert f"{out} is there already" in again.err
