@@ -11,7 +11,8 @@ from seqloom.cli.output import clean, examples, json_line, size
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqloom.recipes.export import Exported, ExportKind, Quantization
+    from seqloom.interop.ctranslate2 import Quantization
+    from seqloom.recipes.export import Exported, ExportKind
 
 EXAMPLES = examples(
     "seqloom export runs/demo --to ctranslate2",
@@ -59,6 +60,7 @@ def export(
 
     Only Transformers can be exported. Nothing that exists is replaced.
     """
+    from seqloom.interop import ctranslate2
     from seqloom.recipes import export as recipe
 
     kind = cast("ExportKind", _one_of("--to", to, get_args(recipe.ExportKind)))
@@ -66,7 +68,7 @@ def export(
         raise UsageError("--from-code and --to-code name the languages of an Argos package; leave them out")
     stored = None
     if quantization is not None:
-        stored = cast("Quantization", _one_of("--quantization", quantization, get_args(recipe.Quantization)))
+        stored = cast("Quantization", _one_of("--quantization", quantization, get_args(ctranslate2.Quantization)))
     written = recipe.export(model, kind, out=out, quantization=stored, from_code=from_code, to_code=to_code)
     print(json_line(written) if json else "\n".join(_describe(written)))
 

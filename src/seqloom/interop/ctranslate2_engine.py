@@ -132,7 +132,7 @@ class CTranslate2Engine:
         groups: dict[int, list[int]] = defaultdict(list)
         for number, limit in enumerate(limits):
             groups[limit].append(number)
-        waiting = {}
+        waiting: dict[int, Any] = {}
         for limit, numbers in groups.items():
             given = [tokens[number] for number in numbers]
             begin = None if begun is None else [begun[number] for number in numbers]
