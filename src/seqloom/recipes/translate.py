@@ -13,12 +13,16 @@ from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
+from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
-from seqloom.search.beam import beam_search
-from seqloom.search.greedy import greedy_search
+from seqloom.recipes.wishes import Wish, constraint_of
+from seqloom.search.decode import decode
+from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig
+from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer
@@ -57,11 +61,23 @@ class Translation:
 
 
 @dataclass(frozen=True)
+class Watched:
+    """A translation that was watched: what was found, every candidate of the search, and how symbols are written."""
+
+    translations: tuple[Translation, ...]
+    trace: Trace
+    pieces: Callable[[int], str]
+
+
+@dataclass(frozen=True)
 class _Part:
     """A line, or a part of a line that is too long for the model."""
 
     line: int
     ids: list[int]
+    key: int
+    """Tells its random draws from those of others, whatever is translated with it."""
+    wish: Wish | None = None
 
 
 class Translator:
@@ -71,10 +87,18 @@ class Translator:
     translator.translate(["Guten Morgen."])
     """
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel, companions: Sequence[LoadedModel] = ()) -> None:
+        """One model, or several that decide together: the mean of their log-probabilities, renormalised."""
+        for companion in companions:
+            if companion.tokenizers != loaded.tokenizers:
+                raise UsageError(
+                    f"{companion.folder} has another vocabulary than {loaded.folder}; models that translate together "
+                    "must be trained with the same text/ folder"
+                )
         self.loaded = loaded
         self.config = loaded.config
         self._model = cast("TranslationModel", loaded.model)
+        self._models = [self._model, *(cast("TranslationModel", each.model) for each in companions)]
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
@@ -96,19 +120,23 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         attention: bool = False,
+        wishes: Sequence[Wish | None] | None = None,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: "Watch | None" = None,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
 
-        `progress` is told how many more lines are done, `watch` of lines that are cut into parts.
+        Of translations that read the same, the best is kept. `wishes` say for each line what its translation must
+        hold. `progress` is told how many more lines are done, `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
         given = listed(lines, "translate")
+        if wishes is not None and len(wishes) != len(given):
+            raise UsageError(f"{len(wishes)} wishes were given for {len(given)} lines; give each line one, or None")
         results: list[list[Translation]] = []
         for begin in range(0, len(given), AT_ONCE):
             some = given[begin : begin + AT_ONCE]
-            parts = self._parts(some)
+            parts = self._parts(some, first=begin, wishes=wishes)
             if watch is not None:
                 counts = Counter(part.line for part in parts)
                 for line, count in counts.items():
@@ -168,7 +196,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """The translations of so many lines, of which `parts` are those that are not blank."""
         found: list[list[Hypothesis]] = [[] for _ in parts]
-        stepper = self._model.stepper(attention=attention)
+        stepper = self._stepper(attention=attention or settings.coverage > 0)
         by_line: list[list[int]] = [[] for _ in range(lines)]
         for at, part in enumerate(parts):
             by_line[part.line].append(at)
@@ -177,8 +205,10 @@ class Translator:
         done = 0
         for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch):
             source = self._source_batch([parts[at].ids for at in batch])
-            for at, hypotheses in zip(batch, _search(stepper, source, settings), strict=True):
-                found[at] = hypotheses
+            constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
+            searched = decode(stepper, source, settings, constraints=constraints, keys=[parts[at].key for at in batch])
+            for at, hypotheses in zip(batch, searched, strict=True):
+                found[at] = self._chosen(hypotheses, settings)
                 missing[parts[at].line] -= 1
             progress(sum(missing[line] == 0 for line in {parts[at].line for at in batch}))
             done += len(batch)
@@ -186,13 +216,57 @@ class Translator:
                 watch.parts_done(done, len(parts))
         return [self._translations(parts, found, numbers, pieces=attention) for numbers in by_line]
 
-    def _parts(self, lines: Sequence[str]) -> list[_Part]:
+    def _stepper(self, *, attention: bool) -> Stepper:
+        steppers = [model.stepper(attention=attention) for model in self._models]
+        return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+
+    def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
+        """Those that read differently, in the order in which they are returned."""
+        if settings.nbest == 1:
+            return hypotheses
+        texts = [self._target.decode(each.symbols) for each in hypotheses]
+        if settings.rerank == "agreement":
+            # Samples come as often as they are probable; of an n-best list each counts by its probability.
+            weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
+            (agreement,) = most_agreeing([texts], _likeness, weights=[weights])
+            order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
+            hypotheses = [hypotheses[at] for at in order]
+        return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
+
+    def watch(self, line: str, *, search: SearchConfig | None = None, wish: Wish | None = None) -> Watched:
+        """Translate a line by beam search and tell of every candidate. It must not be longer than the model takes."""
+        settings = search or self.config.search
+        parts = self._parts([line], first=0, wishes=[wish])
+        if len(parts) != 1:
+            raise UsageError(
+                f"a search can be watched for one sentence, but this line has {len(parts)} parts of at most "
+                f"{self.config.data.longest} tokens; give a line that is neither blank nor longer"
+            )
+        recorder = Recorder()
+        with torch.inference_mode():
+            constraint = constraint_of(wish, self._target)
+            source = self._source_batch([parts[0].ids])
+            stepper = self._stepper(attention=settings.coverage > 0)
+            (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder)
+        translations = self._translations(parts, [found], [0], pieces=False)
+        return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
+
+    def _parts(self, lines: Sequence[str], *, first: int, wishes: Sequence[Wish | None] | None) -> list[_Part]:
         """The ids of each line that is not blank, END after each part; longer than the limit gives several parts."""
         limit = self.config.data.longest - 1
         visible = [number for number, line in enumerate(lines) if not is_blank(line)]
         encoded = self._source.encode_many([lines[number] for number in visible])
+        asked = {number: wish for number in visible if wishes is not None and (wish := wishes[first + number])}
+        for number, ids in zip(visible, encoded, strict=True):
+            if number in asked and len(ids) > limit:
+                raise UsageError(
+                    f"line {first + number + 1} has {len(ids)} tokens and is translated in parts of {limit}, which of "
+                    "them a wish is for cannot be told; split the line"
+                )
         return [
-            _Part(number, [*ids[begin : begin + limit], END])
+            _Part(
+                number, [*ids[begin : begin + limit], END], key=(first + number) * 2**32 + begin, wish=asked.get(number)
+            )
             for number, ids in zip(visible, encoded, strict=True)
             for begin in range(0, max(1, len(ids)), limit)
         ]
@@ -269,10 +343,9 @@ def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
         raise DataError(problems=problems)
 
 
-def _search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
-    if settings.beam == 1:
-        return [[hypothesis] for hypothesis in greedy_search(stepper, source, settings)]
-    return beam_search(stepper, source, settings)
+def _likeness(candidate: str, reference: str) -> float:
+    """chrF of one text against another."""
+    return Chrf().statistics([candidate], [reference]).value
 
 
 def _padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from seqloom.search.contradictions import check
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.peers import peer_search
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
@@ -39,6 +40,20 @@ def decode(
             seed=settings.seed,
         )
         return sample_search(stepper, source, settings, sampling=sampling, keys=keys, constraints=bound)
+    if settings.mode != "seqloom":
+        if bound is not None or recorder is not None:
+            raise UsageError(
+                f"search.mode={settings.mode} knows neither constraints nor traces; set search.mode=seqloom for them"
+            )
+        return peer_search(
+            stepper,
+            source,
+            mode=settings.mode,
+            limits=settings.limits(source),
+            beam=settings.beam,
+            nbest=settings.nbest,
+            length_penalty=settings.peer_length_penalty,
+        )
     if settings.groups > 1:
         if bound is not None:
             raise UsageError(

@@ -6,10 +6,12 @@ from pydantic import AfterValidator, field_validator, model_validator
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
+from seqloom.search.peer_rules import PeerMode
 from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, Score
 
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
+Rerank = Literal["none", "agreement"]
 
 
 def _at_most(most: int) -> AfterValidator:
@@ -77,6 +79,16 @@ class SearchConfig(Config):
     diversity: Annotated[float, _at_most(100)] = 0.5
     """What a symbol costs a group for each time that a group before it has just taken it."""
 
+    mode: Literal["seqloom", PeerMode] = "seqloom"
+    """Whose rules of beam search: our own, or those of another system, for the output that it would give."""
+
+    peer_length_penalty: float | None = None
+    """The length penalty of another system's mode, in that system's own meaning; left open, its own default."""
+
+    rerank: Rerank = "none"
+    """`agreement` returns the one of the `nbest` outputs that the others resemble most (minimum Bayes risk by chrF),
+    then the next."""
+
     method: Method = "beam"
     """`beam` looks for the best output; `sample` draws `nbest` outputs at random, in the order of drawing."""
 
@@ -139,6 +151,10 @@ class SearchConfig(Config):
             raise ValueError(
                 f"nbest {self.nbest} asks for more hypotheses than beam {self.beam} keeps; "
                 f"give beam={self.nbest} or nbest={self.beam}"
+            )
+        if self.mode != "seqloom" and (self.method == "sample" or self.groups > 1):
+            raise ValueError(
+                f"mode {self.mode} is a beam search; leave method and groups as they are, or set mode=seqloom"
             )
         if self.min_p > 1:
             raise ValueError(f"min_p {self.min_p} is out of range; give 0, which keeps all symbols, up to 1")

@@ -1,0 +1,66 @@
+"""What somebody wants of a translation, in words: how it begins, what it must and must not hold, where it stops."""
+
+from dataclasses import dataclass
+
+from seqloom.core.errors import UsageError
+from seqloom.core.symbols import END, UNKNOWN
+from seqloom.search.constraints import All, Constraint, Forbidden, OneOf, Phrases, Prefix, StopText
+from seqloom.text.glossary import Glossary, ways_to_write
+from seqloom.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The wishes for one line. A phrase that is named twice must come twice."""
+
+    prefix: str = ""
+    """How the translation begins."""
+    phrases: tuple[str, ...] = ()
+    """Words and phrases that it must hold."""
+    forbidden: tuple[str, ...] = ()
+    """Words and phrases that it must not hold."""
+    stops: tuple[str, ...] = ()
+    """Strings after which it stops; what was found is part of the translation."""
+
+    def __bool__(self) -> bool:
+        return bool(self.prefix or self.phrases or self.forbidden or self.stops)
+
+
+def by_glossary(line: str, glossary: Glossary, wish: Wish | None = None) -> Wish:
+    """A wish that holds, besides, the translations of all terms in a line."""
+    wish = wish or Wish()
+    terms = tuple(target for _, target in glossary.matches(line))
+    return Wish(wish.prefix, (*wish.phrases, *terms), wish.forbidden, wish.stops)
+
+
+def constraint_of(wish: Wish | None, tokenizer: Tokenizer) -> Constraint | None:
+    """A wish in the symbols of a model; None where nothing is wished."""
+    if not wish:
+        return None
+    parts: list[Constraint] = []
+    if wish.prefix:
+        parts.append(Prefix(tuple(_known(tokenizer.encode(wish.prefix), wish.prefix, what="prefix"))))
+    if wish.phrases:
+        parts.append(Phrases(tuple(OneOf(_ways(phrase, tokenizer, what="phrase")) for phrase in wish.phrases), END))
+    if wish.forbidden:
+        ways = [way for phrase in wish.forbidden for way in _ways(phrase, tokenizer, what="forbidden phrase")]
+        parts.append(Forbidden(tuple(ways)))
+    if wish.stops:
+        parts.append(StopText(tokenizer.decode, wish.stops))
+    return All(tuple(parts))
+
+
+def _ways(phrase: str, tokenizer: Tokenizer, *, what: str) -> tuple[tuple[int, ...], ...]:
+    ways = ways_to_write(phrase, tokenizer)
+    if not ways:
+        raise UsageError(
+            f"the {what} {phrase!r} cannot be written in the vocabulary of this model; choose another, or train the "
+            "model with a subword tokeniser and byte fallback, which can write everything"
+        )
+    return tuple(ways)
+
+
+def _known(ids: list[int], text: str, *, what: str) -> list[int]:
+    if UNKNOWN in ids or not ids:
+        raise UsageError(f"the {what} {text!r} cannot be written in the vocabulary of this model; choose another")
+    return ids

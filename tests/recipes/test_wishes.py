@@ -1,0 +1,77 @@
+"""Wishes in words become constraints in symbols, and translations keep to them."""
+
+import pytest
+
+from seqloom.core.errors import UsageError
+from seqloom.recipes.train import Trained
+from seqloom.recipes.translate import Translator
+from seqloom.recipes.wishes import Wish, by_glossary, constraint_of
+from seqloom.text.glossary import Glossary
+
+LINE = "The cat sleeps."
+
+
+@pytest.fixture(scope="module")
+def translator(tiny: Trained) -> Translator:
+    return Translator.load(tiny.run / "model")
+
+
+def test_no_wish_is_no_constraint(translator: Translator) -> None:
+    assert constraint_of(None, translator.loaded.tokenizers.target) is None
+    assert constraint_of(Wish(), translator.loaded.tokenizers.target) is None
+
+
+def test_a_translation_keeps_to_its_wishes(translator: Translator) -> None:
+    free = translator.translate([LINE])[0]
+    word = next(word for word in ("Hund", "Haus", "Tag", "der") if word not in free)
+    (begun,), (held,) = translator.search([LINE, LINE], wishes=[Wish(prefix=word), Wish(phrases=(word,))])
+    assert begun.text.startswith(word)
+    assert word in held.text
+    (again,) = translator.search([LINE], wishes=[None])
+    assert again[0].text == free
+
+
+def test_a_forbidden_word_does_not_come(translator: Translator) -> None:
+    (begun,) = translator.search([LINE], wishes=[Wish(prefix="der der")])
+    assert "der" in begun[0].text
+    with pytest.raises(UsageError, match="leave out one of the two"):
+        translator.search([LINE], wishes=[Wish(prefix="der der", forbidden=("der",))])
+
+
+def test_a_glossary_wishes_for_the_terms_of_a_line() -> None:
+    glossary = Glossary((("dog", "Hund"), ("fire engine", "Feuerwehrauto")))
+    assert by_glossary("a dog and a dog", glossary).phrases == ("Hund", "Hund")
+    assert by_glossary("no match", glossary, Wish(prefix="Da")) == Wish(prefix="Da")
+
+
+def test_wishes_that_do_not_fit_are_refused_with_a_sentence(translator: Translator) -> None:
+    with pytest.raises(UsageError, match="2 wishes were given for 1 lines"):
+        translator.search(["a"], wishes=[None, None])
+
+
+def test_two_models_translate_together_if_they_share_a_vocabulary(tiny: Trained, translator: Translator) -> None:
+    twice = Translator(translator.loaded, [translator.loaded])
+    assert twice.translate([LINE]) == translator.translate([LINE])
+
+
+def test_a_watched_translation_shows_what_was_found(translator: Translator) -> None:
+    watched = translator.watch(LINE)
+    assert watched.translations[0].text == translator.translate([LINE])[0]
+    assert any(node.fate in ("finished", "cut") for node in watched.trace.nodes)
+    with pytest.raises(UsageError, match="0 parts"):
+        translator.watch("   ")
+
+
+def test_agreement_returns_one_of_the_outputs_that_were_found(translator: Translator) -> None:
+    settings = translator.config.search.model_copy(update={"beam": 4, "nbest": 4})
+    plain = {each.text for each in translator.search([LINE], search=settings)[0]}
+    chosen = translator.search([LINE], search=settings.model_copy(update={"rerank": "agreement"}))[0]
+    assert {each.text for each in chosen} == plain
+    assert len({each.text for each in chosen}) == len(chosen)
+
+
+def test_samples_do_not_depend_on_their_neighbours(translator: Translator) -> None:
+    settings = translator.config.search.model_copy(update={"method": "sample", "nbest": 2, "seed": 4})
+    alone = translator.search([LINE, "Good morning."], search=settings)
+    more = translator.search([LINE, "Good morning.", "The house is big.", "Yes."], search=settings)
+    assert [[each.text for each in found] for found in more[:2]] == [[each.text for each in found] for found in alone]
