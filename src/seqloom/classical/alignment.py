@@ -174,9 +174,8 @@ class Model1:
         """
         chosen = np.empty(len(bitext.targets), np.int32)
         prior = _prior(self.config, bitext)
-        with ThreadPoolExecutor(threads) as pool:
-            borders = _borders(bitext.target_starts, threads)
-            _in_ranges(pool, kernels.choose, borders, bitext.as_pairs(), self.table.as_table(), prior, chosen)
+        borders = _borders(bitext.target_starts, threads)
+        _in_ranges(threads, kernels.choose, borders, bitext.as_pairs(), self.table.as_table(), prior, chosen)
         return chosen
 
     def posteriors(
@@ -187,7 +186,7 @@ class Model1:
         """P(target word j comes from source word i); column 0 is the null word. Rows of words never met are 0."""
         joint = self._joint(source, target, floor=0.0)
         sums = joint.sum(axis=1, keepdims=True)
-        return np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
+        return joint / np.where(sums > 0, sums, 1.0)
 
     def score(
         self,
@@ -285,16 +284,15 @@ def fit_model1(
     places, pairs, symbols = _find_places(taught, config), taught.as_pairs(), taught.target_symbols
     prior = _prior(config, taught)
     sums, log_likelihoods = np.empty(len(taught.targets)), np.empty(len(taught))
+    words, sentences = _borders(places.starts, _RANGES * threads), _borders(taught.target_starts, threads)
+    table = _uniform_table(threads, words, places, pairs, symbols)
+    shared = (places, pairs, symbols, table, prior, sums)
     history = []
-    with ThreadPoolExecutor(threads) as pool:
-        words, sentences = _borders(places.starts, _RANGES * threads), _borders(taught.target_starts, threads)
-        table = _uniform_table(pool, words, places, pairs, symbols)
-        shared = (places, pairs, symbols, table, prior, sums)
-        for iteration in range(config.iterations):
-            _in_ranges(pool, kernels.explain, sentences, *shared, log_likelihoods)
-            _in_ranges(pool, kernels.reestimate, words, *shared, config.dirichlet_alpha)
-            history.append(float(log_likelihoods.sum()))
-            progress(iteration + 1)
+    for iteration in range(config.iterations):
+        _in_ranges(threads, kernels.explain, sentences, *shared, log_likelihoods)
+        _in_ranges(threads, kernels.reestimate, words, *shared, config.dirichlet_alpha)
+        history.append(float(log_likelihoods.sum()))
+        progress(iteration + 1)
     return Model1(config, TranslationTable(*table), tuple(history))
 
 
@@ -313,15 +311,13 @@ def _find_places(bitext: Bitext, config: Model1Config) -> Places:
     )
 
 
-def _uniform_table(
-    pool: ThreadPoolExecutor, borders: Sequence[int], places: Places, pairs: Pairs, symbols: int
-) -> Table:
+def _uniform_table(threads: int, borders: Sequence[int], places: Places, pairs: Pairs, symbols: int) -> Table:
     lengths = np.zeros(len(places.starts) - 1, np.int64)
-    _in_ranges(pool, kernels.count_partners, borders, places, pairs, symbols, lengths)
+    _in_ranges(threads, kernels.count_partners, borders, places, pairs, symbols, lengths)
     starts = _starts(lengths)
     probability = 1 / np.count_nonzero(np.bincount(pairs.targets))
     table = Table(starts, np.empty(starts[-1], np.int32), np.full(starts[-1], probability))
-    _in_ranges(pool, kernels.list_partners, borders, places, pairs, symbols, table)
+    _in_ranges(threads, kernels.list_partners, borders, places, pairs, symbols, table)
     return table
 
 
@@ -350,13 +346,16 @@ def _join(
 # --- ranges and borders ----------------------------------------------------------------------------------------------
 
 
-def _in_ranges(
-    pool: ThreadPoolExecutor, kernel: Callable[..., None], borders: Sequence[int], *arguments: object
-) -> None:
-    """Call a compiled loop for each range, all of them at the same time; it lets other threads run."""
-    running = [pool.submit(kernel, first, last, *arguments) for first, last in pairwise(borders)]
-    for each in running:
-        each.result()
+def _in_ranges(threads: int, kernel: Callable[..., None], borders: Sequence[int], *arguments: object) -> None:
+    """Call a compiled loop for each range, several at the same time; it lets other threads run."""
+    ranges = list(pairwise(borders))
+    if threads == 1 or len(ranges) == 1:  # one sentence takes less time than starting a thread
+        for first, last in ranges:
+            kernel(first, last, *arguments)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for each in [pool.submit(kernel, first, last, *arguments) for first, last in ranges]:
+            each.result()
 
 
 def _borders(starts: Int64[np.ndarray, " borders"], ranges: int) -> list[int]:

@@ -156,7 +156,7 @@ def look_up(table: Table, row: int, column: int) -> float:
         return 0.0
     end = table.starts[row + 1]
     entry = first_not_below(table.columns, table.starts[row], end, column)
-    return table.probabilities[entry] if entry < end and table.columns[entry] == column else 0.0  # type: ignore[no-any-return]
+    return table.probabilities[entry] if entry < end and table.columns[entry] == column else 0.0
 
 
 # --- expectation and maximisation ------------------------------------------------------------------------------------
