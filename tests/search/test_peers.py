@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -12,10 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
+from torch import Tensor
 
-from search.steppers import Bigram, Grammar, History, sentences
+from search.steppers import Grammar, History, Rows, numbered, sentences
 from seqloom.core.errors import ConfigError
-from seqloom.core.stepping import Stepper
+from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.core.symbols import BEGIN, END
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.peer_rules import PeerMode, PeerOptions
 from seqloom.search.peers import peer_search
@@ -214,6 +217,22 @@ def test_length_offset_of_sockeye() -> None:
     assert found[0].score == pytest.approx(math.log(0.336) / (8 / 6), abs=1e-6)
 
 
+class Timed:
+    """log P(y ∣ step, last): a table for each step, so that no two ways are equally probable."""
+
+    begin, end = BEGIN, END
+
+    def __init__(self, logits: Sequence[Sequence[Sequence[float]]]):
+        self.table = torch.tensor(logits, dtype=torch.float64).log_softmax(2)
+
+    def start(self, source: Source) -> State:
+        return replace(numbered(source), number=torch.zeros_like(source.lengths))
+
+    def step(self, state: State, last: Tensor) -> Step:
+        assert isinstance(state, Rows)
+        return Step(self.table[state.number, last], replace(state, number=state.number + 1))
+
+
 GOLDEN = json.loads((Path(__file__).parent / "golden_peers.json").read_text(encoding="utf-8"))
 
 
@@ -221,10 +240,8 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_peers.json").read_text(enco
 def test_opennmt_py_as_it_ran(number: int) -> None:
     """Its own search, run on tables of log-probabilities; its sequences hold the end symbol."""
     case = GOLDEN["cases"][number]
-    stepper = Bigram(len(GOLDEN["logits"][0]), seed=0)
-    stepper.table = torch.tensor(GOLDEN["logits"][case["table"]], dtype=torch.float64).log_softmax(1).expand(5, -1, -1)
     found = search(
-        stepper,
+        Timed(GOLDEN["logits"][case["table"]]),
         mode="opennmt-py",
         limit=case["max_length"],
         beam=case["beam"],
