@@ -11,7 +11,7 @@ from search.steppers import History, sentences
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.search.beam import beam_search
-from seqloom.search.constraints import All, Forbidden, Phrases, Prefix
+from seqloom.search.constraints import All, Forbidden, Phrases, Prefix, StopAt
 from seqloom.search.decode import constraints_for, decode
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
@@ -42,7 +42,7 @@ def test_without_any_rule_nobody_is_bound() -> None:
     assert bound is not None
 
 
-@effort(max_examples=30)
+@effort(max_examples=15)
 @given(seeds, st.integers(1, 4), st.sampled_from(["beam", "sample"]))
 def test_minimum_length_and_repetitions_are_kept(seed: int, beam: int, method: str) -> None:
     stepper, source = History(6, seed=seed), sentences([2, 4], seed=seed)
@@ -55,7 +55,7 @@ def test_minimum_length_and_repetitions_are_kept(seed: int, beam: int, method: s
         assert len(set(pairs)) == len(pairs)
 
 
-@effort(max_examples=30)
+@effort(max_examples=15)
 @given(seeds, st.integers(1, 5))
 def test_forced_phrases_come_and_forbidden_ones_do_not(seed: int, beam: int) -> None:
     stepper, source = History(7, seed=seed), sentences([3, 1], seed=seed)
@@ -67,7 +67,7 @@ def test_forced_phrases_come_and_forbidden_ones_do_not(seed: int, beam: int) -> 
     assert not {4, 5} & set(second[0].symbols)
 
 
-@effort(max_examples=30)
+@effort(max_examples=15)
 @given(seeds, st.integers(1, 4))
 def test_forcing_the_best_output_as_a_prefix_gives_it_back(seed: int, beam: int) -> None:
     stepper, source, chosen = History(6, seed=seed), sentences([3], seed=seed), SearchConfig(beam=beam)
@@ -85,3 +85,15 @@ def test_contradictions_and_groups_are_refused_with_a_sentence() -> None:
         decode(stepper, source, SearchConfig(groups=2, no_repeat=2))
     with pytest.raises(UsageError, match="2 constraints were given for 1 sentences"):
         decode(stepper, source, SearchConfig(), constraints=[None, None])
+
+
+def test_an_output_that_stops_before_its_phrases_came_is_cut() -> None:
+    stepper, source = History(6, seed=1), sentences([2])
+    [[best]] = decode(stepper, source, SearchConfig(beam=3))
+    first = best.symbols[0]
+    other = next(symbol for symbol in (3, 4, 5) if symbol != first)
+    wish = All((Prefix((first,)), StopAt(((first,),)), Phrases(((other,),), END)))
+    with pytest.raises(UsageError, match="leave out one of the two"):
+        decode(stepper, source, SearchConfig(beam=3), constraints=[All((StopAt(((first,),)), Prefix((first, other))))])
+    [[cut]] = beam_search(stepper, source, SearchConfig(beam=3), constraints=[wish])
+    assert (cut.symbols, cut.is_finished) == ((first,), False)

@@ -43,7 +43,7 @@ def outline(hypotheses: Sequence[Hypothesis]) -> list[tuple[int, ...]]:
     return [hypothesis.symbols for hypothesis in hypotheses]
 
 
-@effort(max_examples=60)
+@effort(max_examples=25)
 @given(seeds, scores)
 def test_a_beam_that_prunes_nothing_finds_what_the_oracle_finds(seed: int, score: dict[str, Any]) -> None:
     stepper, source = History(4, seed=seed), sentences([1, 4], seed=seed)
@@ -53,7 +53,7 @@ def test_a_beam_that_prunes_nothing_finds_what_the_oracle_finds(seed: int, score
         assert all(each.is_complete for each in found if each.is_finished)
 
 
-@effort(max_examples=80)
+@effort(max_examples=40)
 @given(seeds, scores, stops, st.integers(1, 4))
 def test_what_is_marked_complete_is_what_the_oracle_finds(
     seed: int, score: dict[str, Any], stop: str, beam: int
@@ -82,14 +82,14 @@ def test_greedy_is_marked_complete_nowhere() -> None:
     assert not found[0].is_complete
 
 
-@effort(max_examples=40)
+@effort(max_examples=20)
 @given(seeds, scores)
 def test_beam_one_is_greedy_under_every_score(seed: int, score: dict[str, Any]) -> None:
     stepper, source, chosen = History(6, seed=seed), sentences([3, 1, 6], seed=seed), settings(1, limit=7, **score)
     assert [beam for [beam] in beam_search(stepper, source, chosen)] == greedy_search(stepper, source, chosen)
 
 
-@effort(max_examples=40)
+@effort(max_examples=20)
 @given(seeds, scores, stops, st.integers(1, 4))
 def test_terms_add_up_under_every_score(seed: int, score: dict[str, Any], stop: str, beam: int) -> None:
     chosen = settings(beam, nbest=beam, stop=stop, **score)
@@ -159,7 +159,7 @@ def test_coverage_without_attention_is_refused_with_a_sentence() -> None:
         beam_search(Bigram(5, seed=0), sentences([2]), settings(2, coverage=0.5))
 
 
-@effort(max_examples=30)
+@effort(max_examples=15)
 @given(seeds, scores, st.integers(1, 4))
 def test_neighbours_and_padding_change_nothing_under_every_score(seed: int, score: dict[str, Any], beam: int) -> None:
     stepper: Stepper = History(6, seed=seed)
@@ -173,7 +173,7 @@ def test_neighbours_and_padding_change_nothing_under_every_score(seed: int, scor
         assert beam_search(stepper, alone, chosen) == [together[row]]
 
 
-@effort(max_examples=30)
+@effort(max_examples=15)
 @given(seeds, scores, stops, st.integers(1, 4))
 def test_a_trace_holds_every_hypothesis_and_its_score(seed: int, score: dict[str, Any], stop: str, beam: int) -> None:
     stepper, source = History(6, seed=seed), sentences([3, 2], seed=seed)

@@ -122,19 +122,21 @@ class _Sentence:
                 self._finish(trail)
             else:
                 standing = None if standing is None else standing.after(trail.symbol)
-                if standing is not None and standing.constraint.is_over(standing.place):
-                    self._finish(trail)
-                else:
+                if standing is None or not standing.constraint.is_over(standing.place):
                     live.append(_Way(trail, standing))
-        if not live and not self.finished:
+                elif standing.constraint.missing(standing.place):  # stopped before its forced phrases came
+                    self._cut([trail])
+                else:
+                    self._finish(trail)
+        if not live and not self.finished and not self.cut:
             raise dead_end(self.number, trails[0].length if trails else _length_of(self.ways) + 1)
         self._go_on(live)
 
     def _go_on(self, live: list[_Way]) -> None:
         trails = [way.trail for way in live if way.trail is not None]
         if trails and trails[0].length == self.limit:
-            self.cut, live = trails, []
-            self._record(trails, "cut")
+            self._cut(trails)
+            live = []
         elif self._is_decided(trails):
             for trail in trails:
                 self.best_dropped = max(self.best_dropped, self._bound(trail.log_prob, trail.length))
@@ -168,6 +170,10 @@ class _Sentence:
         self.finished.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
         del self.finished[self.settings.nbest :]
         self._record([trail], "finished")
+
+    def _cut(self, trails: Sequence[Trail]) -> None:
+        self.cut += trails
+        self._record(trails, "cut")
 
     def _drop(self, value: float, trail: Trail) -> None:
         self.best_dropped = max(self.best_dropped, self._bound(value, trail.length))
