@@ -1,5 +1,6 @@
 """`seqloom lab` and `seqloom look gradients`: what is printed, what is written, what is refused."""
 
+import json
 import shlex
 import subprocess
 import sys
@@ -46,6 +47,16 @@ def test_an_experiment_prints_its_sentences_and_files_and_says_how_long_it_takes
     assert {path.name for path in written} >= {"starts.json", "starts.png", "starts.svg", "steps.json"}
     assert "one step of a GRU: 3 of 7, about " in called.err
     assert called.err.endswith("7 of 7, about 0 s left\n")
+    assert called.lines[-1].startswith("These numbers are no results: --quick")
+
+
+def test_a_quick_run_has_a_folder_of_its_own_and_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("lab", "step-bound", "--quick").code == 0
+    full = call("lab", "step-bound")
+    assert "no results" not in full.out
+    for folder, is_quick in (("step-bound-quick", True), ("step-bound", False)):
+        assert json.loads((tmp_path / "lab" / folder / "step-bound.json").read_text())["quick"] is is_quick
 
 
 def test_with_json_each_finding_is_a_record(tmp_path: Path) -> None:
@@ -81,7 +92,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_the_experiment(tmp_
 
 
 def test_gradients_of_a_run_are_drawn_from_its_own_dev_set(tiny: Tiny, tmp_path: Path) -> None:
-    picture = tmp_path / "gradients.png"
+    picture = tmp_path / "new" / "folder" / "gradients.png"
     called = call("look", "gradients", tiny.run, "--lines", 3, "--out", picture)
     assert called.code == 0, called.err
     assert called.lines[0].startswith("Over 3 pairs, the gradient of a loss ")
@@ -111,6 +122,7 @@ def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tm
     assert called.code == 0, called.err
     assert called.lines[0].startswith("Over 2 pairs")
     assert "12 state matrices have a spectral radius below 1" in called.lines[2]
+    assert "A whole step in the middle of the sentence drawn has a radius from " in called.lines[2]
     assert (tmp_path / "g-spectra.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -138,3 +150,17 @@ def test_every_example_in_the_help_can_be_parsed() -> None:
     command = typer.main.get_command(look.app).commands["gradients"]  # type: ignore[attr-defined]
     for line in lines:
         command.make_context("gradients", shlex.split(line)[3:])
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused_before_the_model_is_read(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    for command in (["gradients", "no-model"], ["attention", "no-model", "A sentence."]):
+        called = call("look", *command, "--out", tmp_path / "taken" / "x.png")
+        assert (called.code, called.out) == (2, "")
+        assert f"{tmp_path / 'taken'} is a file, so" in called.err
+
+
+def test_without_a_picture_to_draw_the_help_is_shown() -> None:
+    called = call("look")
+    assert (called.code, called.err) == (0, "")
+    assert "gradients" in called.out

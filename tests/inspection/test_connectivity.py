@@ -9,7 +9,15 @@ from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.inspection import connectivity
-from seqloom.inspection.connectivity import Connectivity, by_lag, by_source_distance, connectivity_of
+from seqloom.inspection.connectivity import (
+    Connectivity,
+    Profile,
+    by_lag,
+    by_source_distance,
+    by_source_end,
+    connectivity_of,
+)
+from seqloom.inspection.connectivity_picture import draw_connectivity
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
@@ -123,6 +131,36 @@ def test_profiles_are_means_over_all_pairs_of_a_distance() -> None:
     assert (found.means, found.counts) == ((6.0, 3.0, 1.0), (3, 2, 1))
     across = by_source_distance([Connectivity(source, target)])
     assert (across.means, across.counts) == ((1.0, 3.0, 5.0), (3, 4, 2))
+
+
+def test_the_distance_from_an_end_is_that_of_the_last_state_of_each_direction() -> None:
+    source = np.array([[1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]])
+    pair = Connectivity(source, np.eye(2))
+    one = by_source_end([pair], is_bidirectional=False)
+    assert (one.means, one.counts) == ((5.0, 4.0, 3.0, 2.0), (2, 2, 2, 2))
+    both = by_source_end([pair], is_bidirectional=True)
+    assert (both.means, both.counts) == ((3.5, 3.5), (4, 4))
+
+
+def test_norms_that_hardly_differ_look_level_and_both_panels_have_one_scale() -> None:
+    level, steep = Profile((1.0, 1.02, 0.98), (3, 2, 1)), Profile((1.0, 1e-3, 1e-5), (3, 2, 1))
+    found = Connectivity(np.ones((3, 3)), np.tril(np.ones((3, 3))))
+    for other in (level, steep):
+        figure = draw_connectivity(
+            found,
+            source=list("abc"),
+            previous=list("def"),
+            target=list("efg"),
+            by_lag=other,
+            by_source=level,
+            source_distance="steps from the end",
+        )
+        left, right = [axes for axes in figure.axes if axes.lines]
+        assert left.get_ylim() == right.get_ylim()
+        low, high = right.get_ylim()
+        assert high / low >= 10 * 0.999
+        assert left.get_ylabel() == right.get_ylabel() != ""
+        assert right.get_xlabel() == "distance in the source (steps from the end)"
 
 
 def test_lags_that_few_sentences_reach_are_left_out() -> None:

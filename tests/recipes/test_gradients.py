@@ -11,9 +11,10 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END
 from seqloom.data.store import StoreWriter
-from seqloom.inspection.connectivity import connectivity_of
+from seqloom.inspection.connectivity import Profile, connectivity_of
+from seqloom.inspection.jacobians import jacobians_along
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.gradients import Pair, dev_pairs, look_at_gradients, text_pairs
+from seqloom.recipes.gradients import GATES_DECIDE, Pair, _pace, _words, dev_pairs, look_at_gradients, text_pairs
 from seqloom.recipes.load import Card, LoadedModel, build_model
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.training import train_tokenizers
@@ -25,10 +26,10 @@ SIZES = {
 }
 
 
-def loaded_model(kind: str, folder: Path) -> LoadedModel:
+def loaded_model(kind: str, folder: Path, *settings: str) -> LoadedModel:
     """A translator with fresh weights, as it would come from a folder."""
     common = [f"model.kind={kind}", "model.width=8", "model.encoder_layers=1", "model.decoder_layers=1"]
-    config = resolve(RunConfig, overrides=[*common, *SIZES[kind], "text.kind=word"])
+    config = resolve(RunConfig, overrides=[*common, *SIZES[kind], "text.kind=word", *settings])
     sources, targets = ([line[side] for line in LINES * 3] for side in (0, 1))
     tokenizers = train_tokenizers(iter(sources), iter(targets), TextConfig(kind="word"))
     model = build_model(config.model, tokenizers, seed=1).eval()
@@ -65,6 +66,48 @@ def test_only_recurrent_models_have_spectra(loaded: LoadedModel) -> None:
         assert {name: len(gates) for name, gates in cells.items()} == dict.fromkeys(cells, 4)
         assert len(cells) == 3
         assert "of 12 state matrices" in findings[1].sentence
+        assert GATES_DECIDE in findings[1].sentence
+
+
+def test_without_attention_distances_are_counted_from_where_the_state_comes_from(tmp_path: Path) -> None:
+    for both, unit in (("true", "steps from the nearer end of the source"), ("false", "steps from the end of the")):
+        settings = ["model.attention=none", f"model.is_bidirectional={both}"]
+        loaded = loaded_model("seq2seq", tmp_path, *settings)
+        finding = look_at_gradients(loaded, text_pairs(loaded, LINES[:1]))[0]
+        assert unit in finding.sentence
+        assert "diagonal" not in finding.sentence
+        assert finding.data["source"]["distance"].startswith(unit)
+        assert len(finding.data["source"]["means"]) == (3 if both == "true" else 6)
+        assert any(unit[:14] in axes.get_xlabel() for axes in finding.draw().axes)
+    loaded = loaded_model("seq2seq", tmp_path)
+    assert "diagonal" in look_at_gradients(loaded, text_pairs(loaded, LINES[:1]))[0].sentence
+
+
+def test_what_grows_is_not_said_to_be_left() -> None:
+    def words(*means: float) -> str:
+        return _words(Profile(means, tuple(1 for _ in means)), "steps", "lag")
+
+    assert words(4.0, 6.0, 9.0) == "grows to 2.2 times its size within 2 steps"
+    assert words(4.0, 1.0, 8.0) == "halves within 0.5 steps (2.0 times as much as at 0 at lag 2)"
+    assert words(4.0, 1.0) == "halves within 0.5 steps (25.0% left at lag 1)"
+    assert words(4.0, 3.0) == "does not halve within 1 steps (75.0% left at lag 1)"
+    assert words(4.0) == "is seen at lag 0 alone"
+    assert _pace(Profile((9.0, 1.0, 1.1), (1, 1, 1))) == " From lag 1 on it grows by 10.0% per step."
+    assert _pace(Profile((9.0, 4.0, 2.0), (1, 1, 1))) == " From lag 1 on it halves every 1.0 steps."
+    assert _pace(Profile((9.0, 4.0), (1, 1))) == ""
+
+
+@pytest.mark.parametrize("settings", [["model.cell=gru"], ["model.cell=lstm"], ["model.input_feeding=true"]])
+def test_a_whole_step_is_the_one_in_the_middle_of_the_sentence(tmp_path: Path, settings: list[str]) -> None:
+    loaded = loaded_model("seq2seq", tmp_path, "model.is_bidirectional=false", *settings)
+    (pair,) = text_pairs(loaded, LINES[:1])
+    steps = look_at_gradients(loaded, [pair])[1].data["steps"]
+    assert len(steps) == 2
+    (name,) = [name for name in steps if name.startswith("encoder")]
+    cell, vectors = loaded.model.get_submodule(name), loaded.model.encoder.embedding(torch.tensor(pair.source))  # type: ignore[operator, union-attr]
+    exact = jacobians_along(cell, vectors.detach(), cell.begin(torch.zeros(1, 8)))[len(pair.source) // 2]  # type: ignore[arg-type, operator]
+    assert steps[name]["radius"] == pytest.approx(float(torch.linalg.eigvals(exact).abs().max()), rel=1e-4)
+    assert not {"run", "advance"} & set(vars(cell)), "the cell is as it was"
 
 
 def test_progress_counts_the_pairs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,16 +32,21 @@ def lab(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for numbers and pictures; lab/EXPERIMENT if not given."),
+        typer.Option(
+            "--out", metavar="DIR", help="Folder for numbers and pictures; lab/EXPERIMENT, or lab/EXPERIMENT-quick."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Where all random numbers come from.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller and shorter: a first look in seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller and shorter: a first look in seconds, no results.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="A record per finding on stdout.")] = False,
 ) -> None:
     """Run an experiment: why gradients vanish, what a gate does, how long a memory lasts, measured on this machine.
 
     Each experiment asks one question and answers it with findings. A finding is a sentence with the measured numbers,
     NAME.json with all of them, and NAME.png and NAME.svg with the picture. The same seed gives the same findings.
+    What --quick has measured is marked as that.
     """
     from seqloom.recipes.lab.catalogue import EXPERIMENTS
 
@@ -49,7 +55,7 @@ def lab(
         _list(EXPERIMENTS, as_json=json)
         return
     experiment = _find(name, EXPERIMENTS)
-    folder = out or Path("lab") / experiment.name
+    folder = out or Path("lab") / (f"{experiment.name}-quick" if quick else experiment.name)
     # Before the experiment, which may take minutes.
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; --out names a folder")
@@ -57,7 +63,10 @@ def lab(
     tell = ignore if json else Surviving(_write)
     findings = experiment.run(seed=seed, quick=quick, say=lambda line: tell(Event("progress", {"line": line})))
     for finding in findings:
-        _report(finding, folder, as_json=json)
+        marked = replace(finding, data={"quick": quick, **finding.data})
+        _report(marked, folder, as_json=json)
+    if quick and not json:
+        print("These numbers are no results: --quick is too small for that. Leave it out to measure.")
 
 
 def _find(name: str, experiments: "Sequence[Experiment]") -> "Experiment":

@@ -22,7 +22,7 @@ GRADIENT_EXAMPLES = examples(
     "seqloom look gradients run/model 'Guten Morgen.' 'Good morning.' --out gradients.svg --json",
 )
 
-app = typer.Typer(no_args_is_help=True, help="Look into a model: draw what it does with a sentence.")
+app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
 
@@ -47,7 +47,10 @@ def attention(
     """
     from seqloom.recipes.look import draw_attention
 
-    found = draw_attention(open_translator(model), sentence, out)
+    _check_picture(out)
+    translator = open_translator(model)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    found = draw_attention(translator, sentence, out)
     if json:
         values = {"text": found.text, "source": found.source, "target": found.target}
         print(json_line({**values, "weights": found.weights.tolist(), "picture": out}))
@@ -81,18 +84,19 @@ def gradients(
 
     A recurrent decoder passes the gradient back step by step, and it fades on the way; attention has short ways to
     everywhere. The picture shows a sentence as a map (a row per loss, a column per input) and the mean norm by
-    distance, with the distance at which half of it is left. A recurrent model gets a second picture,
-    PICTURE-spectra: the eigenvalues and singular values of its state matrices.
+    distance, with the distance at which half of it is left. In the source that distance is counted from the diagonal,
+    or without attention from the end at which the decoder's first state was reached. A recurrent model gets a second
+    picture, PICTURE-spectra: the eigenvalues and singular values of its state matrices, and of a whole step.
 
     Without sentences, some of the run's own dev set are taken.
     """
     from seqloom.recipes.gradients import look_at_gradients
     from seqloom.recipes.load import load
 
-    if out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    _check_picture(out)
     _check_sentences(pair or [], source=source, reference=reference)
     loaded = load(model)
+    out.parent.mkdir(parents=True, exist_ok=True)
     pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
     with show_events(as_json=json) as listener:
         found = look_at_gradients(
@@ -111,6 +115,15 @@ def gradients(
             else:
                 print(clean(finding.sentence))
                 print(f"drawn in {picture}")
+
+
+def _check_picture(out: Path) -> None:
+    """Before the work: whether a picture can be written there. Folders that are missing will be made."""
+    if out.suffix not in (".png", ".svg"):
+        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    for above in out.parents:
+        if above.exists() and not above.is_dir():
+            raise UsageError(f"{above} is a file, so {out} cannot be drawn in it; choose another --out")
 
 
 def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None) -> None:

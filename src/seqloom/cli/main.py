@@ -68,7 +68,8 @@ def execute(arguments: Sequence[str]) -> int:
     words = [word for at, word in enumerate(arguments) if word != "--debug" or at >= len(ours)]
     try:
         require_open(sys.stdout, "standard output")
-        return _invoke(words or ["--help"])
+        # The program by itself, and a group of commands by itself, explain themselves.
+        return _invoke([*words, "--help"] if words in ([], ["look"]) else words)
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
         is_streaming = not {"train", "demo", "average", "export", "lab"} & set(words[:1])

@@ -3,8 +3,9 @@
     m[t, k] = ‖∂loss_t/∂x_k‖        loss_t = −log P(y_t | y_<t, source), x_k the vector of input symbol k
 
 On the target side input k is the symbol before output k, so the lag t − k is 0 for what was read last, and later inputs
-have no effect. On the source side the distance is counted from where a word-for-word translation would stand. All goes
-through automatic differentiation of the embedded inputs, so every translator can be looked at, recurrent or not.
+have no effect. On the source side the distance is counted from where a word-for-word translation would stand; or, where
+the decoder knows nothing but the last state of an encoder, from the end of the source at which that state was reached.
+All goes through automatic differentiation of the embedded inputs, so every translator can be looked at.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,6 +68,20 @@ def by_source_distance(maps: Sequence[Connectivity]) -> Profile:
         rows, columns = each.source.shape
         expected = (np.arange(rows) + 0.5) * columns / rows - 0.5
         distances.append(np.rint(np.abs(np.subtract.outer(expected, np.arange(columns)))).astype(np.int64))
+    return _profile([each.source for each in maps], distances)
+
+
+def by_source_end(maps: Sequence[Connectivity], *, is_bidirectional: bool) -> Profile:
+    """The mean norm by the steps an encoder still takes after position k: n − 1 − k, or min(k, n − 1 − k) both ways.
+
+    That is what lies between a source symbol and the state with which a decoder without attention begins.
+    """
+    distances = []
+    for each in maps:
+        rows, columns = each.source.shape
+        places = np.arange(columns)
+        steps = np.minimum(places, places[::-1]) if is_bidirectional else places[::-1]
+        distances.append(np.broadcast_to(steps, (rows, columns)))
     return _profile([each.source for each in maps], distances)
 
 

@@ -21,9 +21,13 @@ def draw_connectivity(
     previous: Sequence[str],
     target: Sequence[str],
     by_lag: Profile,
-    by_source_distance: Profile,
+    by_source: Profile,
+    source_distance: str,
 ) -> Figure:
-    """Above, what each loss (a row) depends on, in shares of its strongest input; below, mean norms by distance."""
+    """Above, what each loss (a row) depends on, in shares of its strongest input; below, mean norms by distance.
+
+    `source_distance` says what the distances of `by_source` are counted from.
+    """
     width = max(7.6, 2.4 + 0.38 * (len(source) + len(previous)))
     map_height = 1.9 + 0.27 * len(target)
     figure = Figure(figsize=(width, map_height + 3.0), layout="constrained")
@@ -38,12 +42,16 @@ def draw_connectivity(
     bar = upper.colorbar(image, ax=[left, right], fraction=0.03, pad=0.02)
     bar.set_label("share of the row's strongest input", fontsize=9)
     bar.outline.set_visible(False)
-    steps, positions = lower.subplots(1, 2)
+    # One scale for both, so that heights can be compared and a level curve looks level.
+    steps, positions = lower.subplots(1, 2, sharey=True)
     _draw_profile(steps, by_lag, FIRST)
     steps.set_xlabel("lag in the target (steps back from the symbol read last)")
-    steps.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
-    _draw_profile(positions, by_source_distance, SECOND)
-    positions.set_xlabel("distance in the source (positions from the diagonal)")
+    _draw_profile(positions, by_source, SECOND)
+    positions.set_xlabel(f"distance in the source ({source_distance})")
+    _scale_norms(steps, [*by_lag.means, *by_source.means])
+    for axes in (steps, positions):
+        axes.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
+        axes.tick_params(labelleft=True)
     return figure
 
 
@@ -60,12 +68,8 @@ def _draw_map(axes: Axes, shares: Float[np.ndarray, "rows columns"], inputs: Seq
 
 
 def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
-    """Mean norms by distance on a logarithmic scale, with the distance at which half is left."""
+    """Mean norms by distance, with the distance at which half is left."""
     axes.plot(range(len(profile.means)), profile.means, color=colour, marker="o", ms=3, linewidth=1.5)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
     tidy(axes)
     half = lag_below(profile.means, 0.5)
     if half is not None:
@@ -80,3 +84,15 @@ def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
             fontsize=9,
             color=INK,
         )
+
+
+def _scale_norms(axes: Axes, norms: Sequence[float]) -> None:
+    """A logarithmic scale of a factor of ten at least: a narrower one would make hills of chance."""
+    seen = [norm for norm in norms if norm > 0] or [1.0]
+    low, high = 0.8 * min(seen), 1.25 * max(seen)
+    missing = max(1.0, 10 * low / high) ** 0.5
+    axes.set_yscale("log")
+    axes.set_ylim(low / missing, high * missing)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())

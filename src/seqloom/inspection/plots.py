@@ -52,16 +52,21 @@ def plot_attention(
 ) -> None:
     """A map of where each target piece (row) looked in the source (columns)."""
     rows, columns = weights.shape
-    figure = Figure(figsize=(1.6 + 0.46 * columns, 1.4 + 0.36 * rows), layout="constrained")
+    figure = Figure(figsize=(2.4 + 0.46 * columns, 1.6 + 0.36 * rows), layout="constrained")
     axes = figure.add_subplot()
-    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     families = fonts()
     axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor", family=families)
     axes.set_yticks(range(rows), target, family=families)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
+    axes.set_xlabel("source piece", color=INK)
+    axes.set_ylabel("target piece", color=INK)
     for spine in axes.spines.values():
         spine.set_visible(False)
+    bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, ticks=[0, 0.5, 1])
+    bar.set_label("attention weight", fontsize=9)
+    bar.outline.set_visible(False)
     if title:
         axes.set_title(title, fontsize=10, color=INK, family=families)
     figure.savefig(picture, dpi=144)

@@ -18,17 +18,23 @@ from seqloom.inspection.connectivity import (
     Profile,
     by_lag,
     by_source_distance,
+    by_source_end,
     connectivity_of,
 )
 from seqloom.inspection.connectivity_picture import draw_connectivity
 from seqloom.inspection.findings import Finding
 from seqloom.inspection.lags import fit_slope, lag_below
 from seqloom.inspection.spectra import Spectrum, draw_spectra, state_spectra
+from seqloom.inspection.typical_steps import step_spectra
+from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.recipes.load import LoadedModel
 from seqloom.text.normalise import is_blank
 
 READABLE = 16
 """Pieces of a side up to which a map of a sentence can be read."""
+GATES_DECIDE = (
+    "The gates decide how much passes, so the matrix of a single gate does not tell whether gradients explode"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
 def look_at_gradients(
     loaded: LoadedModel, pairs: Sequence[Pair], *, progress: Callable[[int], None] = lambda _pairs: None
 ) -> list[Finding]:
-    """How gradients of the losses fade with distance, and for recurrent models the spectra of their state matrices.
+    """How gradients of the losses fade with distance, and for recurrent models the spectra of matrices and of a step.
 
     `progress` is told how many pairs are done.
     """
@@ -75,14 +81,38 @@ def look_at_gradients(
         maps.append(connectivity_of(loaded.model, source, target))
         progress(number)
     findings = [_fading(loaded, pairs, maps)]
-    spectra = state_spectra(loaded.model)
-    if spectra:
-        findings.append(_spectra(spectra))
+    gates = state_spectra(loaded.model)
+    if gates:
+        shown = pairs[_readable(pairs)]
+        source, target = (torch.tensor(ids, device=loaded.device) for ids in (shown.source, shown.target))
+        findings.append(_spectra(gates, step_spectra(loaded.model, source, target)))
     return findings
 
 
+@dataclass(frozen=True)
+class _OnSource:
+    """Mean norms by a distance in the source, and what that distance is."""
+
+    profile: Profile
+    unit: str
+    """After a number: positions from where."""
+    name: str
+    """At an axis."""
+
+
+def _on_source(loaded: LoadedModel, maps: Sequence[Connectivity]) -> _OnSource:
+    """With attention, from where a word-for-word translation would look; without, from where the state comes from."""
+    model = loaded.config.model
+    if not (isinstance(model, Seq2SeqConfig) and model.attention == "none"):
+        unit = "positions from the diagonal of the source"
+        return _OnSource(by_source_distance(maps), unit, "positions from the diagonal")
+    profile = by_source_end(maps, is_bidirectional=model.is_bidirectional)
+    end = "the nearer end of the source" if model.is_bidirectional else "the end of the source"
+    return _OnSource(profile, f"steps from {end}", f"steps from {end.removesuffix(' of the source')}")
+
+
 def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
-    on_target, on_source = by_lag(maps), by_source_distance(maps)
+    on_target, on_source = by_lag(maps), _on_source(loaded, maps)
     squares = [float(sum((side**2).sum() for side in sides)) for sides in _sides(maps)]
     shown = _readable(pairs)
     source = [loaded.tokenizers.source.piece(id) for id in pairs[shown].source]
@@ -92,7 +122,7 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
         "kind": loaded.config.model.kind,
         "pairs": len(pairs),
         "target": _profile_data(on_target),
-        "source": _profile_data(on_source),
+        "source": {"distance": on_source.unit, **_profile_data(on_source.profile)},
         "source_share": squares[0] / (squares[0] + squares[1]),
         "shown": {
             "source": source,
@@ -104,8 +134,8 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
     many = f"{len(pairs)} pairs" if len(pairs) > 1 else "one pair"
     sentence = (
         f"Over {many}, the gradient of a loss {_words(on_target, 'steps back in the target', 'lag')}, and "
-        f"{_words(on_source, 'positions from the diagonal of the source', 'distance')}. From lag 1 on it "
-        f"{_pace(on_target)}. The source gets {data['source_share']:.0%} of the squared gradient."
+        f"{_words(on_source.profile, on_source.unit, 'distance')}.{_pace(on_target)} The source gets "
+        f"{data['source_share']:.0%} of the squared gradient."
     )
 
     def draw() -> Figure:
@@ -115,24 +145,43 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
             previous=[RESERVED[BEGIN], *target[:-1]],
             target=target,
             by_lag=on_target,
-            by_source_distance=on_source,
+            by_source=on_source.profile,
+            source_distance=on_source.name,
         )
 
     return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
 
 
-def _spectra(spectra: dict[str, list[Spectrum]]) -> Finding:
-    named = [(cell, spectrum) for cell, gates in spectra.items() for spectrum in gates]
+def _spectra(gates: dict[str, list[Spectrum]], steps: dict[str, Spectrum]) -> Finding:
+    named = [(cell, spectrum) for cell, each in gates.items() for spectrum in each]
     widest = max(named, key=lambda each: each[1].radius)
-    strongest = max(named, key=lambda each: each[1].gain)
-    inside = sum(spectrum.radius < 1 for _, spectrum in named)
+    is_gated = any(len(each) > 1 for each in gates.values())
     sentence = (
-        f"{inside} of {len(named)} state matrices have a spectral radius below 1; the largest is "
-        f"{widest[1].radius:.2f} ({widest[0]}, {widest[1].name}), the largest singular value "
-        f"{strongest[1].gain:.2f} ({strongest[0]}, {strongest[1].name})."
+        f"{sum(spectrum.radius < 1 for _, spectrum in named)} of {len(named)} state matrices have a spectral radius "
+        f"below 1, and the largest is {widest[1].radius:.2f} ({widest[0]}, {widest[1].name})."
     )
-    data = {"cells": {cell: [gate.as_data() for gate in gates] for cell, gates in spectra.items()}}
-    return Finding("spectra", "Spectra of the state matrices", sentence, data, lambda: draw_spectra(spectra))
+    if is_gated:
+        sentence += f" {GATES_DECIDE}."
+    if steps:
+        radii = {cell: spectrum.radius for cell, spectrum in steps.items()}
+        low, high = min(radii, key=radii.__getitem__), max(radii, key=radii.__getitem__)
+        sentence += (
+            f" A whole step in the middle of the sentence drawn has a radius from {radii[low]:.2f} ({low}) to "
+            f"{radii[high]:.2f} ({high})."
+        )
+    data = {
+        "cells": {cell: [gate.as_data() for gate in each] for cell, each in gates.items()},
+        "steps": {cell: spectrum.as_data() for cell, spectrum in steps.items()},
+    }
+    groups = {cell: [*each, *([steps[cell]] if cell in steps else [])] for cell, each in gates.items()}
+
+    def draw() -> Figure:
+        figure = draw_spectra(groups)
+        if is_gated:
+            figure.suptitle(f"{GATES_DECIDE};\nsee the whole step ∂s'/∂s.", fontsize=10)
+        return figure
+
+    return Finding("spectra", "Spectra of the state matrices and of a whole step", sentence, data, draw)
 
 
 def _readable(pairs: Sequence[Pair]) -> int:
@@ -169,12 +218,22 @@ def _half_life(profile: Profile) -> float | None:
 
 def _words(profile: Profile, unit: str, name: str) -> str:
     half, last = lag_below(profile.means, 0.5), len(profile.means) - 1
-    left = f"{profile.means[last] / profile.means[0]:.1%} left at {name} {last}"
-    if half is None:
-        return f"does not halve within {last} {unit} ({left})"
-    return f"halves within {half:.1f} {unit} ({left})"
+    if last == 0:
+        return f"is seen at {name} 0 alone"
+    ratio = profile.means[last] / profile.means[0] if profile.means[0] > 0 else 0.0
+    if half is not None:
+        then = f"{ratio:.1%} left" if ratio <= 1 else f"{ratio:.1f} times as much as at 0"
+        return f"halves within {half:.1f} {unit} ({then} at {name} {last})"
+    if ratio > 1:
+        return f"grows to {ratio:.1f} times its size within {last} {unit}"
+    return f"does not halve within {last} {unit} ({ratio:.1%} left at {name} {last})"
 
 
 def _pace(profile: Profile) -> str:
+    """A sentence on the slope from lag 1 on, where there are lags enough."""
+    if len(profile.means) < 3:
+        return ""
     half_life = _half_life(profile)
-    return "does not fade" if half_life is None else f"halves every {half_life:.1f} steps"
+    if half_life is None:
+        return f" From lag 1 on it grows by {math.expm1(fit_slope(profile.means, first=1)):.1%} per step."
+    return f" From lag 1 on it halves every {half_life:.1f} steps."
