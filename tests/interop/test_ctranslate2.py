@@ -10,13 +10,13 @@ import torch
 
 from interop.conftest import Learned
 from interop.models import phrases, random_model, small
-from interop.refilled import refilled_search
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import CTranslate2Engine, Found
 from seqloom.recipes.export import export_ctranslate2
 from seqloom.recipes.load import LoadedModel
+from seqloom.search.decode import decode
 from seqloom.search.forced import forced_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import SearchConfig
@@ -111,37 +111,34 @@ def test_a_changed_weight_is_noticed(learned: Learned, engine: CTranslate2Engine
     assert largest_difference(ours, engine.score_ids(learned.sources, learned.targets)) > 1e-4
 
 
-@pytest.mark.parametrize("settings", [NONE, MEAN], ids=["none", "mean"])
-def test_lists_are_those_of_its_rule_over_our_model(
-    learned: Learned, engine: CTranslate2Engine, settings: SearchConfig
+@pytest.mark.parametrize("penalty", [0.0, 0.6, None])
+def test_lists_are_those_of_our_search_by_its_rules(
+    learned: Learned, engine: CTranslate2Engine, penalty: float | None
 ) -> None:
     """Token for token, in order; where two hypotheses lie within 1e-5, they may stand the other way round."""
-    power = {"none": 0.0, "mean": 1.0}[settings.length_normalisation]
-    found = engine.translate_ids(learned.sources, settings)
-    assert all(len(each) == settings.nbest for each in found)
-    for ids, theirs in zip(learned.sources, found, strict=True):
-        source = source_of([ids])
-        (limit,) = settings.limits(source)
-        ours = refilled_search(
-            learned.loaded.model.stepper(),  # type: ignore[operator]
-            source,
-            beam=settings.beam,
-            nbest=settings.nbest,
-            power=power,
-            limit=limit,
-        )
-        for (symbols, score), other in zip(by_end(ours), theirs, strict=True):
-            assert other.score == pytest.approx(score, abs=1e-4)
-            if symbols != with_end(other):
-                assert other.score == pytest.approx(score, abs=1e-5)
+    settings = SearchConfig(mode="ctranslate2", peer_length_penalty=penalty, beam=4, nbest=4, length_factor=1.0)
+    ours = decode(learned.loaded.model.stepper(), source_of(learned.sources), settings)  # type: ignore[operator]
+    for mine, theirs in zip(ours, engine.translate_ids(learned.sources, settings), strict=True):
+        assert [each.score for each in mine] == pytest.approx([each.score for each in theirs], abs=1e-4)
+        for one, other in zip(mine, theirs, strict=True):
+            if (one.symbols, one.is_finished) != (other.ids, other.is_finished):
+                assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", [NONE, MEAN], ids=["none", "mean"])
+def test_scores_of_our_mode_are_our_scores(learned: Learned, engine: CTranslate2Engine, settings: SearchConfig) -> None:
+    for ids, found in zip(learned.sources, engine.translate_ids(learned.sources, settings), strict=True):
+        ended = [each for each in found if each.is_finished]
+        if ended:
+            stepper = learned.loaded.model.stepper()  # type: ignore[operator]
+            targets = [each.ids for each in ended]
+            ours = forced_search(stepper, source_of([ids] * len(ended)), targets, settings=settings)
+            assert [each.score for each in ours] == pytest.approx([each.score for each in ended], abs=1e-4)
+        assert found == [*ended, *(each for each in found if not each.is_finished)]
 
 
 def with_end(found: Found) -> tuple[int, ...]:
     return (*found.ids, END) if found.is_finished else found.ids
-
-
-def by_end(found: list[tuple[tuple[int, ...], float]]) -> list[tuple[tuple[int, ...], float]]:
-    return sorted(found, key=lambda pair: pair[0][-1] != END)
 
 
 def test_beam_1_is_our_greedy_search(learned: Learned, engine: CTranslate2Engine) -> None:

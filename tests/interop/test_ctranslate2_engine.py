@@ -7,7 +7,7 @@ import pytest
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.interop.ctranslate2 import unique_tokens
-from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description, length_power, read_description
+from seqloom.interop.ctranslate2_engine import DESCRIPTION, Asked, Description, asked_of, read_description
 from seqloom.search.settings import SearchConfig
 
 WHOLE = Description(
@@ -27,17 +27,26 @@ WHOLE = Description(
 )
 def test_each_formula_that_it_has_is_followed(kind: str, alpha: float, power: float) -> None:
     settings = SearchConfig.model_validate({"length_normalisation": kind, "alpha": alpha})
-    assert length_power(settings) == power
+    assert asked_of(settings) == Asked(power, min_length=0, has_cut_last=True)
 
 
 def test_a_formula_that_it_does_not_have_is_refused() -> None:
     with pytest.raises(UsageError, match=r"gnmt with search\.alpha=0\.6 is no formula that CTranslate2 has.*mean"):
-        length_power(SearchConfig())
+        asked_of(SearchConfig())
 
 
 def test_settings_that_it_does_not_follow_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"search\.coverage=0\.2 is nothing that CTranslate2 follows"):
-        length_power(SearchConfig(length_normalisation="none", coverage=0.2))
+        asked_of(SearchConfig(length_normalisation="none", coverage=0.2))
+
+
+def test_its_own_mode_is_followed_with_its_own_penalty() -> None:
+    assert asked_of(SearchConfig(mode="ctranslate2")) == Asked(1.0, min_length=1, has_cut_last=False)
+    assert asked_of(SearchConfig(mode="ctranslate2", peer_length_penalty=0.2)).power == 0.2
+    with pytest.raises(UsageError, match=r"search\.mode=marian has rules that CTranslate2 does not know"):
+        asked_of(SearchConfig(mode="marian"))
+    with pytest.raises(UsageError, match=r"search\.peer_length_penalty=0\.2 is nothing that CTranslate2 follows"):
+        asked_of(SearchConfig(length_normalisation="none", peer_length_penalty=0.2))
 
 
 def test_tokens_name_one_id_each() -> None:

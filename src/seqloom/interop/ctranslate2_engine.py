@@ -2,6 +2,9 @@
 
 Which settings it follows, and how exactly:
 
+    mode ctranslate2                exactly, with peer_length_penalty: these are its own rules, so all is as our search
+                                    finds it in that mode
+    mode seqloom                    by its own beam search, of which the next lines speak
     beam, nbest                     its own beam search: a finished hypothesis frees its place for the next candidate
     length_normalisation none       log P(Y∣X), by length_penalty 0
     length_normalisation mean       log P(Y∣X) / |Y| with the end counted, by length_penalty 1 and the end returned
@@ -11,8 +14,8 @@ Which settings it follows, and how exactly:
     tokens_per_batch                its batches of tokens
     prefixes                        with `none` only: it leaves them out of the score, where they are added again
 
-Any other setting that is not at its default is refused. With `none` it stops once its best candidate ends and `nbest`
-are finished; with the others once `beam` are finished, whatever might come later.
+Any other setting that is not at its default is refused. With no length penalty it stops once its best candidate ends
+and `nbest` are finished; with one, once `beam` are finished, whatever might come later.
 """
 
 import json
@@ -30,6 +33,7 @@ from seqloom.core.files import check_manifest
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import require_ctranslate2
+from seqloom.search.peer_rules import rules_of
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers
 
@@ -40,9 +44,12 @@ DESCRIPTION = "seqloom.json"
 """What an exported directory says of itself, beside the files that CTranslate2 reads."""
 
 FOLLOWED = frozenset(
-    {"beam", "nbest", "length_normalisation", "alpha", "length_factor", "length_constant", "tokens_per_batch"}
+    {
+        *("beam", "nbest", "mode", "length_normalisation", "alpha", "length_factor", "length_constant"),
+        "tokens_per_batch",
+    }
 )
-"""The settings of a search that this engine knows."""
+"""The settings of a search that this engine knows; in its own mode, peer_length_penalty as well."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,18 @@ class Description:
     def to_json(self) -> str:
         """As it is written into `seqloom.json`."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the settings of a search ask of the engine."""
+
+    power: float
+    """The p of |Y|^p by which log P is divided."""
+    min_length: int
+    """Symbols before the end. Where there are some, the end has no probability before, and all others have more."""
+    has_cut_last: bool
+    """Whether hypotheses that were cut come after all finished ones, as ours do, or by their score, as there."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +139,13 @@ class CTranslate2Engine:
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Found]]:
-        """At most `settings.nbest` hypotheses for each source, best first, finished ones before cut ones.
+        """At most `settings.nbest` hypotheses for each source, best first; of our mode, finished ones before cut ones.
 
         A source may end with END or leave it out. Hypotheses begin with their prefix, if there is one.
         """
-        power = length_power(settings)
+        asked = asked_of(settings)
         tokens = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
-        begun = self._prefix_tokens(prefixes, len(sources), power=power)
+        begun = self._prefix_tokens(prefixes, len(sources), power=asked.power)
         limits = settings.limits(_lengths([len(each) + 1 for each in tokens]))
         self._require_room(tokens, limits)
         groups: dict[int, list[int]] = defaultdict(list)
@@ -136,9 +155,10 @@ class CTranslate2Engine:
         for limit, numbers in groups.items():
             given = [tokens[number] for number in numbers]
             begin = None if begun is None else [begun[number] for number in numbers]
-            waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, power=power), strict=True))
+            waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, asked=asked), strict=True))
         head_starts = self._head_starts(tokens, begun)
-        return [self._hypotheses(waiting[number].result(), head_starts[number]) for number in range(len(sources))]
+        found = [self._hypotheses(waiting[number].result(), head_starts[number]) for number in range(len(sources))]
+        return [sorted(each, key=lambda one: asked.has_cut_last and not one.is_finished) for each in found]
 
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, tokens_per_batch: int = 4096
@@ -163,7 +183,7 @@ class CTranslate2Engine:
         settings: SearchConfig,
         *,
         limit: int,
-        power: float,
+        asked: Asked,
     ) -> list[Any]:
         """Hand sentences of one limit to the engine, which works on them meanwhile."""
         started: list[Any] = self._translator.translate_batch(
@@ -174,13 +194,12 @@ class CTranslate2Engine:
             asynchronous=True,
             beam_size=settings.beam,
             num_hypotheses=settings.nbest,
-            length_penalty=power,
+            length_penalty=asked.power,
             # So the end is counted, as it is here, and a cut hypothesis can be told from a finished one.
             return_end_token=True,
             max_input_length=0,
             max_decoding_length=limit,
-            # Otherwise the end has no probability at first, and all others have more.
-            min_decoding_length=0,
+            min_decoding_length=min(asked.min_length, limit),
             return_scores=True,
         )
         return started
@@ -191,7 +210,7 @@ class CTranslate2Engine:
             is_finished = bool(tokens) and tokens[-1] == RESERVED[END]
             ids = tuple(self._ids[token] for token in (tokens[:-1] if is_finished else tokens))
             found.append(Found(ids, float(score) + head_start, is_finished))
-        return sorted(found, key=lambda each: not each.is_finished)
+        return found
 
     def _source_tokens(self, ids: Sequence[int], number: int) -> list[str]:
         inner = ids[:-1] if ids and ids[-1] == END else ids
@@ -206,8 +225,8 @@ class CTranslate2Engine:
             return None
         if power:
             raise UsageError(
-                "CTranslate2 leaves a prefix out of the score, so it cannot be ranked by its mean; "
-                "set search.length_normalisation=none"
+                "CTranslate2 leaves a prefix out of the score, so it cannot be divided by a length; "
+                "set search.length_normalisation=none, or in its own mode search.peer_length_penalty=0"
             )
         if len(prefixes) != sources:
             raise DataError(f"{len(prefixes)} prefixes were given for {sources} sources; each source needs one")
@@ -231,24 +250,32 @@ class CTranslate2Engine:
                 )
 
 
-def length_power(settings: SearchConfig) -> float:
-    """The p of |Y|^p by which CTranslate2 divides to rank as these settings ask; what it cannot follow is refused."""
+def asked_of(settings: SearchConfig) -> Asked:
+    """What these settings ask of the engine; what it cannot follow is refused."""
+    is_its_own = settings.mode == "ctranslate2"
+    followed = FOLLOWED | {"peer_length_penalty"} if is_its_own else FOLLOWED
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        if name not in FOLLOWED and value != field.get_default(call_default_factory=True):
-            raise UsageError(
-                f"search.{name}={value} is nothing that CTranslate2 follows; leave it out, or use no engine"
-            )
-    kind: str = settings.length_normalisation
-    if kind == "none" or (kind == "gnmt" and settings.alpha == 0):
-        return 0.0
-    if kind in ("mean", "power"):
-        return 1.0 if kind == "mean" else settings.alpha
-    shown = f"{kind} with search.alpha={settings.alpha}"
-    raise UsageError(
-        f"search.length_normalisation={shown} is no formula that CTranslate2 has: it divides by |Y|^p; "
-        "set search.length_normalisation=mean, power or none"
-    )
+        if name not in followed and value != field.get_default(call_default_factory=True):
+            raise UsageError(f"search.{name}={value} is nothing that CTranslate2 follows; leave it out, or the engine")
+    if is_its_own:
+        given = settings.peer_length_penalty
+        return Asked(
+            power=rules_of("ctranslate2").length_penalty if given is None else given, min_length=1, has_cut_last=False
+        )
+    if settings.mode != "seqloom":
+        raise UsageError(
+            f"search.mode={settings.mode} has rules that CTranslate2 does not know; set search.mode=ctranslate2"
+        )
+    kind = settings.length_normalisation
+    if kind == "gnmt" and settings.alpha > 0:
+        raise UsageError(
+            f"search.length_normalisation=gnmt with search.alpha={settings.alpha} is no formula that CTranslate2 has: "
+            "it divides by |Y|^p; set search.mode=ctranslate2 for its own rules, or "
+            "search.length_normalisation=mean, power or none"
+        )
+    powers = {"none": 0.0, "mean": 1.0, "power": settings.alpha, "gnmt": 0.0}
+    return Asked(power=powers[kind], min_length=0, has_cut_last=True)
 
 
 def read_description(folder: Path) -> Description:
