@@ -1,5 +1,6 @@
 """The last layer: from features to scores over the symbols."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,4 +23,12 @@ class Output(nn.Module):
 
     def log_probs(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
         """log softmax(W x + b)"""
-        return F.log_softmax(self(features), dim=-1)
+        return log_softmax_(self(features))
+
+
+def log_softmax_(scores: Float[Tensor, "*rows symbols"]) -> Float[Tensor, "*rows symbols"]:
+    """log softmax of scores that nobody else needs, in their place where no gradient is asked for.
+
+    A table of all scores is tens of megabytes, and memory of that size costs more to get than the softmax itself.
+    """
+    return F.log_softmax(scores, dim=-1) if scores.requires_grad else torch.log_softmax(scores, -1, out=scores)

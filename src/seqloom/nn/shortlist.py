@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import Output, log_softmax_
 
 Shortlister = Callable[[Source], Int[Tensor, "sentences offered"]]
 """The symbols offered to each sentence in rising order, then −1 where its list is shorter than others."""
@@ -57,7 +56,7 @@ class Offered:
         table = features.new_zeros(len(self.symbols), width, features.shape[1])
         table[owners, slots] = features
         scores = torch.baddbmm(self.bias[:, None], table, self.weight.transpose(1, 2))
-        return F.log_softmax(scores[owners, slots], dim=-1)
+        return log_softmax_(scores[owners, slots])
 
 
 def _check(listed: Int[Tensor, "sentences offered"], *, symbols: int) -> None:
