@@ -46,10 +46,11 @@ DESCRIPTION = "seqloom.json"
 FOLLOWED = frozenset(
     {
         *("beam", "nbest", "mode", "length_normalisation", "alpha", "length_factor", "length_constant"),
-        "tokens_per_batch",
+        *("tokens_per_batch", "split"),
     }
 )
-"""The settings of a search that this engine knows; in its own mode, peer_length_penalty as well."""
+"""The settings of a search that this engine knows, or that act before it (split); in its own mode,
+peer_length_penalty as well."""
 
 
 @dataclass(frozen=True)
