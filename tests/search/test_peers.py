@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from search.steppers import Grammar, History, Rows, numbered, sentences
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END
 from seqloom.search.hypothesis import Hypothesis
@@ -258,7 +258,8 @@ def test_opennmt_py_as_it_ran(number: int) -> None:
 
 def greedy(stepper: Stepper, limit: int) -> tuple[int, ...] | None:
     """What the most probable symbols say, if they come to an end."""
-    state, last, said = stepper.start(sentences([1])), stepper.begin, []
+    state, last = stepper.start(sentences([1])), stepper.begin
+    said: list[int] = []
     for _ in range(limit):
         step = stepper.step(state, torch.tensor([last]))
         state, last = step.state, int(step.log_probs[0].argmax())
@@ -298,6 +299,14 @@ def test_neighbours_change_nothing_and_terms_add_up(mode: PeerMode, seed: int, a
         assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-9)
     for found in together:
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["joeynmt", "fairseq", "ctranslate2"])
+def test_a_sentence_that_can_only_end_too_early_is_an_error(mode: PeerMode) -> None:
+    stepper = grammar({"<s>": {"</s>": 1.0}})
+    with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 1 every symbol"):
+        search(stepper, mode=mode, limit=4)
+    assert search(stepper, mode=mode, limit=4, min_length=0)[0].symbols == ()
 
 
 def test_no_sentences_give_no_lists() -> None:

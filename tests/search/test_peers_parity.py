@@ -140,7 +140,7 @@ def exported() -> Transformer:
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:
-                weight *= 2  # as they are at first, all symbols are about equally likely
+                weight.mul_(2)  # as they are at first, all symbols are about equally likely
         model.output.weight[END] *= 3
     return model
 

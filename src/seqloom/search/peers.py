@@ -112,7 +112,8 @@ class _Offers:
         if rules.free_end:
             log_probs = log_probs.masked_fill(must_end & ends, 0.0)
         if rules.renormalises:
-            log_probs = log_probs.log_softmax(1)
+            is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
+            log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
         return replace(step, log_probs=log_probs)
 
 
