@@ -32,6 +32,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("train_throughput.py", "Training speed of the Transformer"),
     Benchmark("recurrent.py", "Recurrent layers, and the training speed of an LSTM with attention"),
+    Benchmark("alignment.py", "Word alignment"),
 )
 """All of them. A new script is a line here."""
 
