@@ -182,12 +182,53 @@ def test_without_gradients_nothing_is_kept() -> None:
     torch.testing.assert_close(list(final), case.by_hand()[1:3])
 
 
-def test_a_second_derivative_is_refused_and_not_wrong() -> None:
-    case = Case(shaken(CoupledCell(WIDTH, WIDTH)))
+@every_form
+@with_and_without_norm
+def test_a_second_derivative_is_refused_and_not_wrong(form: str, norm: bool) -> None:
+    case = Case(shaken(FORMS[form](norm)), rows=2, time=2)
+    leaves = [case.inputs, *case.state, *case.cell.parameters()]
     outputs, _ = run_by_hand(case.cell, case.inputs, case.state)
-    (gradient,) = torch.autograd.grad(outputs.square().sum(), case.inputs, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    for loss in (outputs.sum(), outputs.square().sum()):  # the gradient of the first comes from nowhere
+        gradients = torch.autograd.grad(loss, leaves, create_graph=True)
+        for gradient in gradients:
+            with pytest.raises(UsageError, match=r"no second derivative; run the cell by .*unroll"):
+                gradient.square().sum().backward(retain_graph=True)
+        for leaf in leaves:  # each of them alone, with another way to it
+            again = gradients[0].square().sum() + leaf.sum()
+            with pytest.raises(UsageError, match="unroll"):
+                torch.autograd.grad(again, leaf, retain_graph=True, allow_unused=True)
+
+
+def test_a_gradient_with_a_graph_is_the_same_gradient() -> None:
+    case = Case(shaken(CoupledCell(WIDTH, WIDTH)), RAGGED)
+    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    leaves = [case.inputs, *case.state, *case.cell.parameters()]
+    found, expected = (
+        torch.autograd.grad(outputs.square().sum(), leaves, create_graph=create, retain_graph=True)
+        for create in (True, False)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_a_second_derivative_that_does_not_pass_through_the_cell_is_had() -> None:
+    case = Case(shaken(CoupledCell(WIDTH, WIDTH)))
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    outputs, _ = run_by_hand(case.cell, case.inputs.detach(), case.state)
+    (first,) = torch.autograd.grad(outputs.detach().sum() * scale**3, scale, create_graph=True)
+    (second,) = torch.autograd.grad(first, scale)
+    torch.testing.assert_close(second, outputs.detach().sum() * 12)
+
+
+@every_form
+def test_weights_that_do_not_learn_get_no_gradient_and_change_no_other(form: str) -> None:
+    case = Case(shaken(FORMS[form](norm=True)), RAGGED)
+    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    expected = torch.autograd.grad(outputs.square().sum(), [case.inputs, *case.state])
+    case.cell.requires_grad_(False)
+    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    outputs.square().sum().backward()
+    assert all(parameter.grad is None for parameter in case.cell.parameters())
+    torch.testing.assert_close([each.grad for each in (case.inputs, *case.state)], list(expected))
 
 
 def row_by_row(case: Case, learn: Callable[[Case, int], Tensor]) -> list[Tensor]:

@@ -17,6 +17,7 @@ bring the state to where learning begins.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,10 +25,9 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from seqloom.core.errors import ConfigError, DataError, UsageError
-from seqloom.nn.cell_base import Cell, CellState
+from seqloom.core.errors import ConfigError, UsageError
+from seqloom.nn.cell_base import Cell, CellState, check_run, length_range
 from seqloom.nn.packing import Packing, pack_features
 from seqloom.nn.passes import ByHand, Pass, Steps
 
@@ -82,7 +82,21 @@ def run_by_hand(
 
     Padding costs nothing, and outputs are zero there. Random truncation draws from `generator`, for every step of every
     row by itself. The gradient has no gradient of its own: for second derivatives there is `unroll`.
+
+    Autocast is switched off: all is done in the precision of the weights.
     """
+    check_run(cell, inputs, state, lengths=None)
+    device, dtype = inputs.device.type, cell.from_state.weight.dtype
+    if torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            return run_by_hand(
+                cell,
+                inputs.to(dtype),
+                tuple(part.to(dtype) for part in state),
+                lengths=lengths,
+                truncation=truncation,
+                generator=generator,
+            )
     layout = _layout_of(lengths, batch=inputs.shape[0], time=inputs.shape[1])
     chances = None
     if truncation.kind == "random":
@@ -92,8 +106,11 @@ def run_by_hand(
         chances = (drawn < truncation.keep_rate).to(inputs) / truncation.keep_rate
     by_hand = cell.by_hand()
     projected = cell.project(layout.pack(inputs))
+    # Copies, so that they keep no memory alive.
+    origins = tuple(each[:0].clone() for each in (projected, *state) if each.requires_grad)
+    task = _Task(by_hand, layout, truncation, len(state), origins)
     outputs, *final = _Run.apply(  # type: ignore[no-untyped-call]
-        _Task(by_hand, layout, truncation, len(state)), chances, projected, *state, *by_hand.parameters
+        task, chances, projected, *state, *by_hand.parameters
     )
     return outputs, tuple(final)
 
@@ -110,6 +127,7 @@ def trace_back(
     h_T is the hidden state after the last step and g the `gradient` given; at lag 0 stands g itself, and zeros for the
     memory.
     """
+    check_run(cell, inputs, state, lengths=None)
     layout = _layout_of(None, batch=inputs.shape[0], time=inputs.shape[1])
     with torch.no_grad():
         opened = _opened(cell.by_hand(), layout.steps, cell.project(layout.pack(inputs)), state)
@@ -172,7 +190,11 @@ class _Layout:
         """The states after all steps, rows first."""
         if self.spread is None:
             return self.steps.after_all(states).view(self.time, self.batch, states.shape[1]).transpose(0, 1)
-        return states.index_select(0, self.spread).view(self.batch, self.time, states.shape[1])
+        padded = states.new_empty(
+            self.batch, self.time, states.shape[1]
+        )  # no view, which could not be changed in place
+        torch.index_select(states, 0, self.spread, out=padded.view(self.batch * self.time, states.shape[1]))
+        return padded
 
     def last(self, states: Tensor) -> Tensor:
         if self.ends is None:
@@ -201,12 +223,9 @@ class _Layout:
 
 
 def _layout_of(lengths: Tensor | None, *, batch: int, time: int) -> _Layout:
-    if lengths is None or not batch or bool((lengths == time).all()):
+    shortest, longest = (time, time) if lengths is None else length_range(lengths, rows=batch, time=time)
+    if lengths is None or shortest == time:
         return _Layout(batch, time, Steps(batch, (batch,) * time if batch else (), None))
-    longest, shortest = int(lengths.max()), int(lengths.min())
-    if longest > time or shortest < 0:
-        wrong = longest if longest > time else shortest
-        raise DataError(f"a row cannot have {wrong} positions in a batch of {time}; check the lengths given with it")
     device = lengths.device
     order = torch.argsort(lengths, descending=True, stable=True)
     counts = batch - torch.bincount(lengths, minlength=longest + 1).cumsum(0)[:longest]  # rows longer than t
@@ -230,6 +249,8 @@ class _Task:
     layout: _Layout
     truncation: Truncation
     parts: int
+    origins: tuple[Tensor, ...]
+    """Without a number in them; autograd knows that they come from `projected` and the first state."""
 
 
 class _Run(torch.autograd.Function):
@@ -246,37 +267,73 @@ class _Run(torch.autograd.Function):
         return layout.padded(states[0]), *(layout.last(part) for part in states)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_outputs: Tensor | None, *of_last: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *of_results: Tensor | None) -> tuple[Tensor | None, ...]:
         task: _Task = ctx.task
-        layout, truncation = task.layout, task.truncation
         parts, taped = ctx.counts
-        saved = ctx.saved_tensors
+        saved, learns = ctx.saved_tensors, any(ctx.needs_input_grad[3 + parts :])
         states, tape, (chances, *parameters) = saved[:parts], saved[parts : parts + taped], saved[parts + taped :]
-        hidden = layout.gathered(states[0], outputs=of_outputs, last=of_last[0])
-        memory = [
-            states[0].new_zeros(layout.batch, states[0].shape[1])
-            if last is None
-            else layout.sort(last).clone(memory_format=torch.contiguous_format)
-            for last in of_last[1:]
-        ]
-        opened = task.by_hand.make(tuple(parameters))
-        opened.open(layout.steps, states, tape=tape, gradients=[hidden, *memory])
-        first = min(truncation.burn_in, len(layout.steps.sizes))
-        if truncation.kind in ("full", "chunked"):
-            for low, high in reversed(list(pairwise(_borders(truncation, first, len(layout.steps.sizes))))):
-                opened.sweep(low, high, is_cut=low > 0)
-        else:
-            _pull_all(opened, layout.steps, [hidden, *memory], truncation=truncation, chances=chances)
-        if first:
-            unlearnt = sum(layout.steps.sizes[:first])
-            opened.slopes[:unlearnt] = 0
-            hidden[: layout.batch + unlearnt] = 0
-            for part in memory:
-                part.zero_()
-        of_projected, of_parameters = opened.close()
-        of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
-        return None, None, of_projected, *of_first, *of_parameters
+        device = states[0].device.type
+        is_cast = torch.is_autocast_enabled(device)
+        with torch.no_grad(), torch.autocast(device, enabled=False) if is_cast else nullcontext():
+            opened = task.by_hand.make(tuple(parameters))
+            found = _way_back(task, opened, states, tape=tape, chances=chances, of_results=of_results, learns=learns)
+        if torch.is_grad_enabled():  # with create_graph alone
+            origins = (*task.origins, *parameters, *of_results)
+            found = tuple(each if each is None else _Final.apply(each, *origins) for each in found)  # type: ignore[no-untyped-call]
+        return None, None, *found
+
+
+class _Final(torch.autograd.Function):
+    """A gradient, as it is, that has no gradient of its own with respect to whatever it came from."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *origins: Tensor | None) -> Tensor:  # noqa: ARG004
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ARG004
+        raise UsageError(
+            "a hand-derived backward pass has no second derivative; run the cell by seqloom.nn.cells.unroll, which "
+            "has derivatives of any order"
+        )
+
+
+def _way_back(
+    task: _Task,
+    opened: Pass,
+    states: Sequence[Tensor],
+    *,
+    tape: Sequence[Tensor],
+    chances: Tensor | None,
+    of_results: Sequence[Tensor | None],
+    learns: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `projected`, of each part of the first state and of each parameter."""
+    layout, truncation, steps = task.layout, task.truncation, task.layout.steps
+    of_outputs, *of_last = of_results
+    hidden = layout.gathered(states[0], outputs=of_outputs, last=of_last[0])
+    memory = [
+        states[0].new_zeros(layout.batch, states[0].shape[1])
+        if last is None
+        else layout.sort(last).clone(memory_format=torch.contiguous_format)
+        for last in of_last[1:]
+    ]
+    opened.open(steps, states, tape=tape, gradients=[hidden, *memory])
+    first = min(truncation.burn_in, len(steps.sizes))
+    if truncation.kind in ("full", "chunked"):
+        for low, high in reversed(list(pairwise(_borders(truncation, first, len(steps.sizes))))):
+            opened.sweep(low, high, is_cut=low > 0)
+    else:
+        _pull_all(opened, steps, [hidden, *memory], truncation=truncation, chances=chances)
+    if first:
+        unlearnt = sum(steps.sizes[:first])
+        opened.slopes[:unlearnt] = 0
+        hidden[: layout.batch + unlearnt] = 0
+        for part in memory:
+            part.zero_()
+    of_parameters = opened.learn() if learns else (None,) * len(task.by_hand.parameters)
+    of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
+    return opened.close(), *of_first, *of_parameters
 
 
 def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqloom.core.errors import DataError, UsageError
 from seqloom.nn.passes import EPSILON, ByHand
 
 CellState = tuple[Float[Tensor, "rows width"], ...]
@@ -70,6 +71,9 @@ class Cell(nn.Module, ABC):
 
         Without `lengths` every row is taken to be full. Real positions never see the padding after them, so lengths
         matter to the last state alone; positions in the padding may hold anything finite.
+
+        Outputs that gradients are wanted of are not to be changed in place: the way back reads the states in them, and
+        torch refuses where that would go wrong. Under autocast, processors run all in the precision of the weights.
         """
 
     def outputs(
@@ -91,6 +95,7 @@ def unroll(
     lengths: Int[Tensor, " batch"] | None = None,
 ) -> tuple[Float[Tensor, "batch time width"], CellState]:
     """The cell's `run` as a loop over its one-step form; a row past its length keeps its state."""
+    check_run(cell, inputs, state, lengths=lengths)
     outputs = []
     for time, projected in enumerate(cell.project(inputs).unbind(1)):
         stepped = cell.advance(projected, state)
@@ -100,6 +105,58 @@ def unroll(
             stepped = tuple(torch.where(goes_on, new, old) for new, old in zip(stepped, state, strict=True))
         state = stepped
     return torch.stack(outputs, 1) if outputs else inputs.new_zeros(len(inputs), 0, cell.width), state
+
+
+def check_run(cell: Cell, inputs: Tensor, state: tuple[Tensor, ...], *, lengths: Tensor | None) -> None:
+    """Refuse what does not fit the cell: torch's kernels would read past the end of it."""
+    rows, name = len(inputs), type(cell).__name__
+    if inputs.shape[2] != cell.input_width:
+        raise UsageError(f"the inputs have width {inputs.shape[2]}, but this {name} reads width {cell.input_width}")
+    if len(state) != cell.parts:
+        raise UsageError(
+            f"a state of {name} has {cell.parts} parts, but {len(state)} were given; its method begin makes all of "
+            "them from the first"
+        )
+    for number, part in enumerate(state, start=1):
+        if part.shape != (rows, cell.width):
+            raise UsageError(
+                f"part {number} of the state has the shape {list(part.shape)}, but the inputs have {rows} rows and "
+                f"this {name} width {cell.width}: give [{rows}, {cell.width}]"
+            )
+    dtype = cell.from_state.weight.dtype
+    for each in (inputs, *state):
+        if each.dtype != dtype and not torch.is_autocast_enabled(inputs.device.type):
+            given = "inputs" if each is inputs else "a state"
+            raise UsageError(f"the weights of this {name} are {dtype}, but {given} of {each.dtype} came; use one type")
+    if lengths is not None:
+        check_lengths(lengths, rows=rows, time=inputs.shape[1])
+
+
+def check_lengths(lengths: Tensor, *, rows: int, time: int) -> None:
+    """Refuse lengths that these rows cannot have. Of another device than the processor the numbers are not fetched."""
+    if lengths.device.type == "cpu":
+        length_range(lengths, rows=rows, time=time)
+    else:
+        _check_form(lengths, rows)
+
+
+def length_range(lengths: Tensor, *, rows: int, time: int) -> tuple[int, int]:
+    """The shortest and the longest, once it is sure that these rows can have such lengths."""
+    _check_form(lengths, rows)
+    if not rows:
+        return time, time
+    shortest, longest = torch.stack(torch.aminmax(lengths)).tolist()
+    if longest > time or shortest < 0:
+        wrong = longest if longest > time else shortest
+        raise DataError(f"a row cannot have {wrong} positions in a batch of {time}; check the lengths given with it")
+    return shortest, longest
+
+
+def _check_form(lengths: Tensor, rows: int) -> None:
+    if lengths.shape != (rows,):
+        raise DataError(f"lengths of the shape {list(lengths.shape)} do not fit {rows} rows: give one for each")
+    if lengths.dtype not in (torch.int64, torch.int32):  # torch takes bytes as indices for a mask
+        raise DataError(f"lengths are {lengths.dtype}, but they count positions: give torch.int64 or torch.int32")
 
 
 class NormedLinear(nn.Linear):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn.bptt import run_by_hand
-from seqloom.nn.cell_base import Cell, CellState, NormedLinear, of_rows, unroll
+from seqloom.nn.cell_base import Cell, CellState, NormedLinear, check_lengths, check_run, of_rows, unroll
 from seqloom.nn.init import Start, state_matrices, xavier_uniform
 from seqloom.nn.passes import ByHand, ElmanPass
 from seqloom.nn.passes_fused import lstm_pass
@@ -95,6 +95,7 @@ class ElmanCell(Cell):
         if self.norm or self.activation == "identity" or not _has_kernel(inputs):
             return run_by_hand(self, inputs, state, lengths=lengths)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
+        check_run(self, inputs, state, lengths=lengths)
         return _run_fused(kernel, inputs, state, weights=_weights(self.from_input, self.from_state), lengths=lengths)
 
 
@@ -156,9 +157,11 @@ class LSTMCell(Cell):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         # Of rows of several lengths torch tells the last memory only by its kernel for packed sequences, which takes
-        # twice the time of the hand-derived pass.
-        if self.norm or lengths is not None or not inputs.shape[1]:
+        # twice the time of the hand-derived pass. Not every processor has its kernel for what autocast makes of it.
+        is_cast = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        if self.norm or lengths is not None or not inputs.shape[1] or is_cast:
             return run_by_hand(self, inputs, state, lengths=lengths)
+        check_run(self, inputs, state, lengths=None)
         weights, begin = _weights(self.from_input, self.from_state), [part[None] for part in state]
         # The kernel for CPUs keeps what its backward pass needs only when told that it trains.
         trains = torch.is_grad_enabled()
@@ -172,7 +175,10 @@ class LSTMCell(Cell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch time width"]:
-        return self.run(inputs, state, lengths=lengths if self.norm else None)[0]
+        if lengths is not None and not self.norm:
+            check_lengths(lengths, rows=len(inputs), time=inputs.shape[1])
+            lengths = None
+        return self.run(inputs, state, lengths=lengths)[0]
 
 
 class PeepholeCell(Cell):
@@ -291,7 +297,7 @@ class CoupledCell(Cell):
     def advance(self, projected: Float[Tensor, "rows gates"], state: CellState) -> CellState:
         hidden, memory = state
         o, i, g = (projected + self.from_state(hidden)).chunk(3, dim=1)
-        memory = torch.lerp(memory, g.tanh(), i.sigmoid())
+        memory = _mixed(memory, g.tanh(), i.sigmoid())
         return o.sigmoid() * _shown(memory, self.memory_norm), memory
 
     def by_hand(self) -> ByHand:
@@ -379,7 +385,7 @@ class GRUCell(Cell):
             n = (input_n + of_rows(self.from_state, r * hidden, begin=2 * width, end=3 * width)).tanh()
         else:
             n = (of_rows(self.from_input, r * input_n, begin=2 * width, end=3 * width) + state_n).tanh()
-        return (torch.lerp(n, hidden, z) if self.update == "keep" else torch.lerp(hidden, n, z),)
+        return (_mixed(n, hidden, z) if self.update == "keep" else _mixed(hidden, n, z),)
 
     def by_hand(self) -> ByHand:
         weight, gain, inner = self.from_state.weight, _gain(self.from_state), slice(2 * self.width, None)
@@ -401,6 +407,7 @@ class GRUCell(Cell):
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
         if self.norm or self.reset != "after" or not _has_kernel(inputs):
             return run_by_hand(self, inputs, state, lengths=lengths)
+        check_run(self, inputs, state, lengths=lengths)
         weights = _weights(self.from_input, self.from_state)
         if self.update == "new":  # 1 − σ(a) = σ(−a)
             signs = weights[0].new_ones(3, self.width)
@@ -435,6 +442,14 @@ def _run_fused(
     # A row of no positions stays where it began.
     steps = torch.cat([state[0][:, None], outputs], 1)
     return outputs, (steps[torch.arange(len(lengths), device=lengths.device), lengths],)
+
+
+def _mixed(
+    begin: Float[Tensor, "rows width"], end: Float[Tensor, "rows width"], gate: Float[Tensor, "rows width"]
+) -> Float[Tensor, "rows width"]:
+    """begin + gate ⊙ (end − begin), also where autocast has left some of them in half precision."""
+    dtype = torch.promote_types(begin.dtype, end.dtype)
+    return torch.lerp(begin.to(dtype), end.to(dtype), gate.to(dtype))
 
 
 def _shown(memory: Float[Tensor, "rows width"], norm: nn.LayerNorm | None) -> Float[Tensor, "rows width"]:

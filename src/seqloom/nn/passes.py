@@ -62,7 +62,7 @@ class Pass(ABC):
     """The steps of one cell over one batch, forwards, and backwards in one of two ways.
 
     Forwards: `forward`. Backwards: `open`, then every step from the last to the first by `sweep`, the fast way, or by
-    `pull`, which takes several gradients at once and hands them back; then `close`.
+    `pull`, which takes several gradients at once and hands them back; then `learn`, where weights learn, and `close`.
     """
 
     slopes: Tensor
@@ -95,8 +95,12 @@ class Pass(ABC):
         """
 
     @abstractmethod
-    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        """The gradients of `projected` and of each parameter, from all steps at once."""
+    def learn(self) -> tuple[Tensor | None, ...]:
+        """The gradient of each parameter, from all steps at once."""
+
+    def close(self) -> Tensor:
+        """The gradient of `projected`; what the pass knew may be overwritten."""
+        return self.slopes
 
 
 @dataclass(frozen=True)
@@ -324,5 +328,5 @@ class ElmanPass(Pass):
         torch.sum(slopes, 0, out=self._after[step])
         return [self._link.pull(step, slopes)]
 
-    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        return self.slopes, self._link.gradients(self.slopes, self._steps.before_all(self._hidden))
+    def learn(self) -> tuple[Tensor | None, ...]:
+        return self._link.gradients(self.slopes, self._steps.before_all(self._hidden))

@@ -89,12 +89,14 @@ class ResetAfterPass(Pass):
         torch.sum(slopes, 0, out=self._slopes_at[step])
         return [torch.addcmul(self._link.pull(step, slopes), hidden, self._kept_at[step])]
 
-    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    def learn(self) -> tuple[Tensor | None, ...]:
         of_weight, of_gain = self._link.gradients(self.slopes, self._old)
-        of_bias = None if self._bias is None else self.slopes.sum(0)
+        return of_weight, None if self._bias is None else self.slopes.sum(0), of_gain
+
+    def close(self) -> Tensor:
         # Of the sum that the input goes into, the candidate's gradient is not reset.
         torch.mul(self._steps.after_all(self._gradient), self._candidate, out=self.slopes[:, 2 * self._width :])
-        return self.slopes, (of_weight, of_bias, of_gain)
+        return self.slopes
 
 
 class ResetBeforePass(Pass):
@@ -189,16 +191,19 @@ class ResetBeforePass(Pass):
         self._by_hidden[step].copy_(by_hidden.sum(0).unflatten(1, (2, -1)))
         return [before]
 
-    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    def learn(self) -> tuple[Tensor | None, ...]:
         of_candidate = self.slopes[:, 2 * self._width :]
         of_weight, of_gain = self._link.gradients(self.slopes[:, : self._reach], self._old)
         of_inner, of_inner_gain = self._inner.gradients(of_candidate, self._reset)
         if not self._has_inner:
             joined = None if of_gain is None or of_inner_gain is None else torch.cat([of_gain, of_inner_gain])
-            return self.slopes, (torch.cat([of_weight, of_inner]), joined)
-        of_bias = None if self._bias is None else of_candidate.sum(0)
-        torch.mul(self._of_reset, self._r, out=of_candidate)  # of the input, which stands there in `projected`
-        return self.slopes, (of_weight, of_gain, of_inner, of_bias, of_inner_gain)
+            return torch.cat([of_weight, of_inner]), joined
+        return of_weight, of_gain, of_inner, None if self._bias is None else of_candidate.sum(0), of_inner_gain
+
+    def close(self) -> Tensor:
+        if self._has_inner:  # the input stands in the place of the candidate's sum in `projected`
+            torch.mul(self._of_reset, self._r, out=self.slopes[:, 2 * self._width :])
+        return self.slopes
 
 
 def _mix(update: Update, candidate: Tensor, hidden: Tensor, *, gate: Tensor, out: Tensor) -> None:

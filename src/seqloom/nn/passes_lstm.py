@@ -185,7 +185,7 @@ class LSTMPass(Pass):
         torch.sum(slopes, 0, out=self._slopes_at[step])
         return [self._link.pull(step, slopes), before]
 
-    def close(self) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    def learn(self) -> tuple[Tensor | None, ...]:
         slopes = self.slopes
         of_weight, of_gain = self._link.gradients(slopes, self._steps.before_all(self._hidden))
         of_bias = None if self._bias is None else slopes.sum(0)
@@ -208,4 +208,4 @@ class LSTMPass(Pass):
                 self._shift,
                 [False, True, True],
             )[1:]
-        return slopes, (of_weight, of_bias, of_gain, of_peepholes, *of_norm)
+        return of_weight, of_bias, of_gain, of_peepholes, *of_norm

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cell_base import Cell, CellState
+from seqloom.nn.cell_base import Cell, CellState, check_lengths
 from seqloom.nn.masks import length_mask
 from seqloom.nn.skips import Climb, DropoutKind, Masks, Skip
 
@@ -233,6 +233,7 @@ def ends(
 
 def turning(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, " positions"]:
     """Indices into `batch · longest` that turn every sequence round within its length and leave the padding."""
+    check_lengths(lengths, rows=len(lengths), time=longest)
     at = torch.arange(longest, device=lengths.device)
     turned = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     rows = torch.arange(len(lengths), device=lengths.device)[:, None]
