@@ -1,4 +1,4 @@
-"""Peer modes against the peers themselves, on models that share their weights: n-best lists, token for token."""
+"""Peer modes against the peers themselves: n-best lists, token for token, from one trained model that all share."""
 
 import copy
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from models.test_marian_parity import theirs as marian  # noqa: F401 (a fixture)
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import write_ctranslate2
-from seqloom.models.transformer import Transformer, TransformerConfig
-from seqloom.nn.embeddings import Symbols
+from seqloom.models.transformer import Transformer
+from seqloom.nn.positions import sinusoids
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.peer_rules import PeerMode, PeerOptions
 from seqloom.search.peers import peer_search
@@ -22,6 +22,7 @@ from seqloom.search.peers import peer_search
 pytestmark = pytest.mark.parity
 
 SENTENCES, BEAM, LIMIT = 500, 4, 12
+STEPS = 150
 NEAR = 1e-5
 PLAIN = PeerOptions()
 PIECES = [*RESERVED, *(f"s{symbol}" for symbol in range(len(RESERVED), SYMBOLS))]
@@ -35,9 +36,9 @@ class Found(NamedTuple):
     score: float
 
 
-def inputs(count: int = SENTENCES) -> Source:
+def inputs(count: int = SENTENCES, *, seed: int = 11) -> Source:
     """Random sentences of 1 to 8 symbols and their end."""
-    generator = torch.Generator().manual_seed(11)
+    generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 10, (count,), generator=generator)
     ids = torch.randint(4, SYMBOLS, (count, 9), generator=generator)
     positions = torch.arange(9)
@@ -96,11 +97,28 @@ def _said(row: Sequence[int]) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module")
 def theirs(marian: Any) -> Any:  # noqa: F811
-    """A model whose ends are likely in some places and unlikely in others, so that outputs have many lengths."""
+    """A model that has learned to copy, with some symbols left out: what comes next, and when to end, is uncertain."""
     model = copy.deepcopy(marian)
     with torch.no_grad():
-        model.model.shared.weight[END] *= -6
+        for stack in (model.model.encoder, model.model.decoder):  # so that the one model is shared by all three
+            stack.embed_positions.weight.copy_(sinusoids(*stack.embed_positions.weight.shape))
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for step in range(STEPS):
+        source = inputs(32, seed=100 + step)
+        mask = (source.ids != PAD).long()
+        loss = model(input_ids=source.ids, attention_mask=mask, labels=_thinned(source, seed=step)).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
     return model
+
+
+def _thinned(source: Source, *, seed: int) -> torch.Tensor:
+    """The same symbols, each left out with probability 0.2, and the end; −100 where there is nothing to learn."""
+    generator = torch.Generator().manual_seed(seed)
+    is_kept = (torch.rand(source.ids.shape, generator=generator) < 0.8) & (source.ids != PAD) | (source.ids == END)
+    rows = [ids[kept] for ids, kept in zip(source.ids, is_kept, strict=True)]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-100)
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +151,8 @@ def test_no_other_mode_is_huggingface(theirs: Any, stepper: Stepper, mode: PeerM
 
 
 @pytest.fixture(scope="module")
-def exported() -> Transformer:
-    """A small model of our own, with ends as above."""
-    config = TransformerConfig(width=16, heads=4, encoder_layers=1, decoder_layers=2, feed_forward=24, dropout_rate=0.0)
-    model = config.build(Symbols(SYMBOLS, SYMBOLS, is_shared=True), seed=2).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.mul_(2)  # as they are at first, all symbols are about equally likely
-        model.output.weight[END] *= 3
-    return model
+def exported(theirs: Any) -> Transformer:
+    return copied(theirs).float()
 
 
 @pytest.fixture(scope="module")
