@@ -49,6 +49,21 @@ def test_wishes_that_do_not_fit_are_refused_with_a_sentence(translator: Translat
         translator.search(["a"], wishes=[None, None])
 
 
+def test_wishes_for_a_line_in_parts(translator: Translator) -> None:
+    sentences = translator.config.search.model_copy(update={"split": "sentences"})
+    line, glossary = f"{LINE} The dog sleeps.", Glossary((("dog", "Hund"),))
+    (found,) = translator.search([line], search=sentences, wishes=[Wish(prefix="der", forbidden=("das",))])
+    first, second = (translator.loaded.tokenizers.target.decode(each.symbols) for each in found[0].hypotheses)
+    assert first.startswith("der")
+    assert "das" not in first + second
+    (found,) = translator.search([line], search=sentences, glossary=glossary)
+    first, second = (translator.loaded.tokenizers.target.decode(each.symbols) for each in found[0].hypotheses)
+    assert "Hund" in second
+    assert "Hund" not in first
+    with pytest.raises(UsageError, match=r"line 1 has .* 2 parts; which of them is to hold a phrase"):
+        translator.search([line], search=sentences, wishes=[Wish(phrases=("Hund",))])
+
+
 def test_two_models_translate_together_if_they_share_a_vocabulary(tiny: Trained, translator: Translator) -> None:
     twice = Translator(translator.loaded, [translator.loaded])
     assert twice.translate([LINE]) == translator.translate([LINE])

@@ -16,6 +16,7 @@ from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
+from seqloom.recipes.parts import Part, join, make_parts
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
@@ -24,6 +25,7 @@ from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
+from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer
 
@@ -69,17 +71,6 @@ class Watched:
     pieces: Callable[[int], str]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A line, or a part of a line that is too long for the model."""
-
-    line: int
-    ids: list[int]
-    key: int
-    """Tells its random draws from those of others, whatever is translated with it."""
-    wish: Wish | None = None
-
-
 class Translator:
     """Translates lines of text.
 
@@ -121,13 +112,15 @@ class Translator:
         search: SearchConfig | None = None,
         attention: bool = False,
         wishes: Sequence[Wish | None] | None = None,
+        glossary: Glossary | None = None,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: "Watch | None" = None,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
 
         Of translations that read the same, the best is kept. `wishes` say for each line what its translation must
-        hold. `progress` is told how many more lines are done, `watch` of lines that are cut into parts.
+        hold, and terms of the `glossary` must come where they are in a line. `progress` is told how many more lines
+        are done, `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
         given = listed(lines, "translate")
@@ -136,7 +129,8 @@ class Translator:
         results: list[list[Translation]] = []
         for begin in range(0, len(given), AT_ONCE):
             some = given[begin : begin + AT_ONCE]
-            parts = self._parts(some, first=begin, wishes=wishes)
+            asked = None if wishes is None else wishes[begin : begin + AT_ONCE]
+            parts = self._parts(some, settings, first=begin, wishes=asked, glossary=glossary)
             if watch is not None:
                 counts = Counter(part.line for part in parts)
                 for line, count in counts.items():
@@ -186,7 +180,7 @@ class Translator:
     @torch.inference_mode()
     def _search_some(
         self,
-        parts: Sequence[_Part],
+        parts: Sequence[Part],
         lines: int,
         settings: SearchConfig,
         *,
@@ -236,7 +230,7 @@ class Translator:
     def watch(self, line: str, *, search: SearchConfig | None = None, wish: Wish | None = None) -> Watched:
         """Translate a line by beam search and tell of every candidate. It must not be longer than the model takes."""
         settings = search or self.config.search
-        parts = self._parts([line], first=0, wishes=[wish])
+        parts = self._parts([line], settings, wishes=[wish])
         if len(parts) != 1:
             raise UsageError(
                 f"a search can be watched for one sentence, but this line has {len(parts)} parts of at most "
@@ -251,35 +245,28 @@ class Translator:
         translations = self._translations(parts, [found], [0], pieces=False)
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
 
-    def _parts(self, lines: Sequence[str], *, first: int, wishes: Sequence[Wish | None] | None) -> list[_Part]:
-        """The ids of each line that is not blank, END after each part; longer than the limit gives several parts."""
-        limit = self.config.data.longest - 1
-        visible = [number for number, line in enumerate(lines) if not is_blank(line)]
-        encoded = self._source.encode_many([lines[number] for number in visible])
-        asked = {number: wish for number in visible if wishes is not None and (wish := wishes[first + number])}
-        for number, ids in zip(visible, encoded, strict=True):
-            if number in asked and len(ids) > limit:
-                raise UsageError(
-                    f"line {first + number + 1} has {len(ids)} tokens and is translated in parts of {limit}, which of "
-                    "them a wish is for cannot be told; split the line"
-                )
-        return [
-            _Part(
-                number, [*ids[begin : begin + limit], END], key=(first + number) * 2**32 + begin, wish=asked.get(number)
-            )
-            for number, ids in zip(visible, encoded, strict=True)
-            for begin in range(0, max(1, len(ids)), limit)
-        ]
+    def _parts(
+        self,
+        lines: Sequence[str],
+        settings: SearchConfig,
+        *,
+        first: int = 0,
+        wishes: Sequence[Wish | None] | None,
+        glossary: Glossary | None = None,
+    ) -> list[Part]:
+        limit, split = self.config.data.longest, settings.split
+        return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
 
     def _translations(
-        self, parts: Sequence[_Part], found: Sequence[list[Hypothesis]], numbers: Sequence[int], *, pieces: bool
+        self, parts: Sequence[Part], found: Sequence[list[Hypothesis]], numbers: Sequence[int], *, pieces: bool
     ) -> list[Translation]:
         if not numbers:
             return [Translation("", None)]
         if len(numbers) > 1:
             best = [found[at][0] for at in numbers]
-            text = " ".join(self._target.decode(each.symbols) for each in best)
-            return [Translation(text, sum(each.score for each in best), tuple(best))]
+            texts = [self._target.decode(each.symbols) for each in best]
+            joined = join(texts, inside_word=[parts[at].is_inside_word for at in numbers])
+            return [Translation(joined.text, sum(each.score for each in best), tuple(best))]
         (at,) = numbers
         source = tuple(self._source.piece(id) for id in parts[at].ids) if pieces else ()
         return [

@@ -12,6 +12,7 @@ from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, Leng
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
 Rerank = Literal["none", "agreement"]
+Split = Literal["long", "sentences"]
 
 
 def _at_most(most: int) -> AfterValidator:
@@ -112,6 +113,10 @@ class SearchConfig(Config):
 
     length_constant: Annotated[int, _at_most(10_000)] = 10
     """Symbols that the maximum output length has beyond its share of the source length."""
+
+    split: Split = "long"
+    """Which lines are cut at the ends of their sentences, translated in parts and joined: `long` those that are longer
+    than the model takes, `sentences` all."""
 
     tokens_per_batch: Annotated[int, _at_most(10_000_000)] = 4096
     """Source tokens decoded together: sentences × longest sentence, each sentence counted once however wide the beam.
