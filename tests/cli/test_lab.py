@@ -1,5 +1,6 @@
 """`seqloom lab` and `seqloom look gradients`: what is printed, what is written, what is refused."""
 
+import errno
 import json
 import shlex
 import subprocess
@@ -73,7 +74,9 @@ def test_with_json_each_finding_is_a_record(tmp_path: Path) -> None:
         (["qqqq"], "'qqqq' is no experiment; there are vanishing, "),
         (["--quick"], "--quick belongs to an experiment, and none was named"),
         (["--out", "x"], "--out x belongs to an experiment, and none was named"),
+        (["--seed", "3"], "--seed 3 belongs to an experiment, and none was named"),
         (["gates", "--seed", "-1"], "--seed"),
+        (["gates", "--out", ""], "--out '' names no folder; give one"),
     ],
 )
 def test_odd_words_are_usage_errors(words: list[str], part: str) -> None:
@@ -86,6 +89,27 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_the_experiment(tmp_
     (tmp_path / "taken").write_text("mine")
     called = call("lab", "gates", "--out", tmp_path / "taken")
     assert (called.code, called.err) == (2, f"error: {tmp_path / 'taken'} is a file; --out names a folder\n")
+
+
+@pytest.mark.parametrize("ending", ["json", "png", "svg"])
+def test_a_folder_in_the_place_of_a_file_is_refused_before_the_experiment(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"step-bound.{ending}").mkdir()
+    called = call("lab", "step-bound", "--out", tmp_path)
+    assert (called.code, called.out) == (2, "")
+    assert f"step-bound.{ending} is a folder where a file may have to go; name another folder" in called.err
+
+
+def test_a_folder_that_takes_no_file_is_refused_before_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*, dir: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(dir))
+
+    monkeypatch.setattr("seqloom.cli.lab.TemporaryFile", refuse)
+    called = call("lab", "step-bound", "--out", tmp_path)
+    assert (called.code, called.out) == (2, "")
+    assert f"cannot write into {tmp_path}: Permission denied; name another folder with --out" in called.err
+    assert not list(tmp_path.iterdir())
 
 
 # --- look gradients --------------------------------------------------------------------------------------------------

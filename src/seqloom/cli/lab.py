@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,13 @@ EXAMPLES = examples(
 )
 
 
+def _folder(text: str) -> Path:
+    """A path that was really given: an empty one would be the current folder."""
+    if not text.strip():
+        raise UsageError("--out '' names no folder; give one, or leave --out away for lab/EXPERIMENT")
+    return Path(text)
+
+
 def lab(
     name: Annotated[
         str | None, typer.Argument(metavar="EXPERIMENT", help="Which one; without a name, all are listed.")
@@ -33,10 +41,16 @@ def lab(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Folder for numbers and pictures; lab/EXPERIMENT, or lab/EXPERIMENT-quick."
+            "--out",
+            metavar="DIR",
+            parser=_folder,
+            help="Folder for numbers and pictures; lab/EXPERIMENT, or lab/EXPERIMENT-quick.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Where all random numbers come from.")] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="Where all random numbers come from.", show_default="1"),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Smaller and shorter: a first look in seconds, no results.")
     ] = False,
@@ -51,17 +65,15 @@ def lab(
     from seqloom.recipes.lab.catalogue import EXPERIMENTS
 
     if name is None:
-        _refuse_settings(out, is_quick=quick)
+        _refuse_settings(out, seed=seed, is_quick=quick)
         _list(EXPERIMENTS, as_json=json)
         return
     experiment = _find(name, EXPERIMENTS)
     folder = out or Path("lab") / (f"{experiment.name}-quick" if quick else experiment.name)
-    # Before the experiment, which may take minutes.
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; --out names a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_ready(folder)  # before the experiment, which may take minutes
     tell = ignore if json else Surviving(_write)
-    findings = experiment.run(seed=seed, quick=quick, say=lambda line: tell(Event("progress", {"line": line})))
+    given = 1 if seed is None else seed
+    findings = experiment.run(seed=given, quick=quick, say=lambda line: tell(Event("progress", {"line": line})))
     for finding in findings:
         marked = replace(finding, data={"quick": quick, **finding.data})
         _report(marked, folder, as_json=json)
@@ -79,9 +91,26 @@ def _find(name: str, experiments: "Sequence[Experiment]") -> "Experiment":
     raise UsageError(f"{name!r} is no experiment; {hint} `seqloom lab` lists them all")
 
 
-def _refuse_settings(out: Path | None, *, is_quick: bool) -> None:
-    if out is not None or is_quick:
-        given = f"--out {out}" if out is not None else "--quick"
+def _make_ready(folder: Path) -> None:
+    """Make the folder and refuse one that cannot take the files of a finding."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; --out names a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+        inside = list(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}; name another folder with --out") from error
+    # Which names an experiment will give its findings is known when they are measured.
+    taken = [path for path in inside if path.suffix in (".json", ".png", ".svg") and path.is_dir()]
+    if taken:
+        raise UsageError(f"{taken[0]} is a folder where a file may have to go; name another folder with --out")
+
+
+def _refuse_settings(out: Path | None, *, seed: int | None, is_quick: bool) -> None:
+    if out is not None or seed is not None or is_quick:
+        given = f"--out {out}" if out is not None else f"--seed {seed}" if seed is not None else "--quick"
         raise UsageError(f"{given} belongs to an experiment, and none was named; `seqloom lab` lists them")
 
 
