@@ -230,6 +230,13 @@ def test_an_unknown_kind_lists_the_known_ones(write: Write) -> None:
     )
 
 
+def test_a_word_that_is_a_setting_of_some_kind_is_sent_there() -> None:
+    assert refusal("model.kind=gru").endswith(
+        "model.kind = gru: no such kind; set model.kind=recurrent model.cell=gru (known kinds: transformer, recurrent)"
+    )
+    assert refusal("model.kind=zzz").endswith("no such kind (known kinds: transformer, recurrent)")
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

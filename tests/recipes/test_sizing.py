@@ -1,5 +1,6 @@
 """Zero-config: what is chosen, in which order settings hold, and that reasons are given."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Event
+from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.prepare import choose_config
 from seqloom.recipes.sizing import DataFacts, choose_sizes
@@ -37,6 +39,58 @@ def test_every_size_is_a_valid_config_and_its_reasons_name_its_numbers(pairs: in
     assert f"width {config.model.width}" in text
 
 
+@pytest.mark.parametrize("pairs", [20, 500, 5_000, 29_000, 300_000, 10**6, 10**8])
+def test_a_recurrent_model_has_sizes_of_its_own(pairs: int) -> None:
+    sizing = choose_sizes(facts(pairs), kind="seq2seq")
+    config = resolve(RunConfig, defaults=sizing.defaults)
+    assert isinstance(config.model, Seq2SeqConfig)
+    text = " ".join(sizing.reasons_in(config))
+    sizes = f"width {config.model.width}, {config.model.encoder_layers}+{config.model.decoder_layers} layers"
+    assert f"a recurrent model of {sizes}, symbols of width {config.model.embedding_width}" in text
+    assert "Transformer" not in text
+    plain = choose_sizes(facts(pairs)).defaults
+    assert {**sizing.defaults, "model": plain["model"]} == plain, "all but the model is as for a Transformer"
+
+
+def test_more_data_never_gets_a_smaller_recurrent_model() -> None:
+    sizes = [choose_sizes(facts(pairs), kind="seq2seq").defaults["model"] for pairs in (500, 5_000, 50_000, 10**6)]
+    for before, after in pairwise(sizes):
+        for name in ("width", "embedding_width", "encoder_layers"):
+            assert before[name] <= after[name]
+        assert before["dropout_rate"] >= after["dropout_rate"]
+
+
+def test_symbols_are_as_wide_as_a_width_that_was_given(corpus: Corpus) -> None:
+    def chosen(*overrides: str) -> tuple[Seq2SeqConfig, str]:
+        events: list[Event] = []
+        config = choose_config(
+            None, ["model.kind=seq2seq", *overrides], train=corpus[0], dev=corpus[1], listener=events.append
+        )
+        assert isinstance(config.model, Seq2SeqConfig)
+        (sizing,) = [event for event in events if event.kind == "sizing"]
+        return config.model, " ".join(sizing["reasons"])
+
+    model, text = chosen()
+    assert (model.width, model.embedding_width, model.encoder_layers, model.dropout_rate) == (64, 64, 1, 0.3)
+    assert "a recurrent model of width 64, 1+1 layers" in text
+    model, text = chosen("model.width=24")
+    assert (model.width, model.embedding_width) == (24, 24)
+    assert "symbols of width 24, as wide as the states" in text
+    model, text = chosen("model.width=24", "model.embedding_width=32")
+    assert (model.width, model.embedding_width) == (24, 32)
+    assert "symbols of width" not in text
+
+
+def test_a_run_of_one_step_promises_no_passes_and_no_ten_checkpoints() -> None:
+    sizing = choose_sizes(facts(5_000), steps=1)
+    text = " ".join(sizing.reasons_in(resolve(RunConfig, defaults=sizing.defaults)))
+    assert "1 step: less than one pass over the data" in text
+    assert "ten" not in text
+    usual = " ".join(reason.text for reason in choose_sizes(facts(5_000)).reasons)
+    assert re.search(r"\d steps: about 1[12]\d passes over the data", usual)
+    assert "the last ten checkpoints" in usual
+
+
 def test_the_file_beats_the_chosen_size_and_an_override_beats_the_file(tmp_path: Path, corpus: Corpus) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("model: {width: 32, heads: 2}\ntraining: {steps: 11}\n")
@@ -49,6 +103,12 @@ def test_the_file_beats_the_chosen_size_and_an_override_beats_the_file(tmp_path:
     text = " ".join(sizing["reasons"])
     assert "dropout 0.3" in text
     assert "of width" not in text, "what the user chose needs no reason"
+
+
+@pytest.mark.parametrize(("name", "score"), [("bahdanau", "additive"), ("Luong", "bilinear")])
+def test_an_attention_by_the_name_of_its_paper_is_told_its_score(name: str, score: str) -> None:
+    with pytest.raises(ConfigError, match=rf"one of none, dot, bilinear, additive; {name} is model\.attention={score}"):
+        resolve(RunConfig, overrides=["model.kind=seq2seq", f"model.attention={name}"])
 
 
 def test_tables_that_cannot_be_one_are_refused_with_the_ways_out() -> None:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -25,6 +25,9 @@ SHOWN = 5
 """Problems written out; the rest is counted."""
 
 _FALSE_FRIENDS = ("yes", "no", "on", "off", "y", "n")
+
+_OTHER_NAMES = {"bahdanau": "additive", "luong": "bilinear"}
+"""What some values are called by the papers they come from."""
 
 
 def problems_error(section: Section, tree: Tree, error: ValidationError, *, name: str) -> ConfigError:
@@ -112,6 +115,9 @@ class _Spot:
             return f"; write {int(value)}"
         if expected.startswith(("int", "float")) and isinstance(value, str) and value.replace(".", "", 1).isdecimal():
             return "; write it without quotes and without leading zeros"
+        other = _OTHER_NAMES.get(str(value).lower())
+        if other is not None and self.field is not None and other in get_args(self.field.annotation):
+            return f"; {value} is {self.path}={other}"
         return ""
 
     def _about_kind(self, name: str, value: Any) -> str:
@@ -122,8 +128,16 @@ class _Spot:
             return f"{self.place(name)}: {self.path} needs a kind; {known}"
         place = self.tree.places.get((*self.keys, "kind"), self.place(name))
         near = difflib.get_close_matches(str(value["kind"]), kinds, n=1)
-        question = f"; did you mean {near[0]}?" if near else ""
+        question = f"; did you mean {near[0]}?" if near else self._belongs_elsewhere(str(value["kind"]), sections)
         return f"{place}: {self.path}.kind = {_short(value['kind'])}: no such kind{question} ({known})"
+
+    def _belongs_elsewhere(self, word: str, sections: Sequence[Section]) -> str:
+        """The setting of some kind that takes this word, if one does: an LSTM is no model, but the cell of one."""
+        for section in sections:
+            for key, field in section.model_fields.items():
+                if key != "kind" and word in get_args(field.annotation):
+                    return f"; set {self.path}.kind={kinds_of(section)[0]} {self.path}.{key}={word}"
+        return ""
 
     def _suggestion(self) -> str:
         *before, wrong = self.keys

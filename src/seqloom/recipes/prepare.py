@@ -90,7 +90,13 @@ def choose_config(
     corpus = open_corpus(paths, encoding=first.data.encoding)
     _held_out(first, len(corpus))
     steps = first.training.steps
-    sizing = choose_sizes(facts_of(corpus, languages), steps=None if steps == UNASKED else steps)
+    model = first.model
+    sizing = choose_sizes(
+        facts_of(corpus, languages),
+        steps=None if steps == UNASKED else steps,
+        kind=model.kind,
+        width=model.width if "width" in model.model_fields_set else None,
+    )
     defaults, inherited = sizing.defaults, {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)

@@ -1,7 +1,7 @@
 """Zero-config: sizes chosen from the data, each with its reason."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +99,34 @@ LADDER = (
 """Sizes that published systems use for so much data, from captions (29,000 pairs) to newspapers (millions)."""
 
 
-def choose_sizes(facts: DataFacts, *, steps: int | None = None) -> Sizing:
-    """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given."""
+@dataclass(frozen=True)
+class RecurrentRung:
+    """What suits up to so many pairs, if the model is recurrent; all else is as for any model."""
+
+    pairs: int
+    width: int
+    embedding_width: int
+    layers: int
+
+
+RECURRENT_LADDER = (
+    RecurrentRung(2_000, 64, 64, 1),
+    RecurrentRung(10_000, 128, 128, 1),
+    RecurrentRung(100_000, 256, 256, 1),
+    RecurrentRung(500_000, 384, 384, 2),
+    RecurrentRung(2_000_000, 512, 512, 2),
+    RecurrentRung(sys.maxsize, 1024, 512, 2),
+)
+"""From the examples for captions and small corpora to the thousand units that the papers of 2015 give to millions."""
+
+
+def choose_sizes(
+    facts: DataFacts, *, steps: int | None = None, kind: str = "transformer", width: int | None = None
+) -> Sizing:
+    """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
+
+    `kind` is that of the model, and `width` its width if that was chosen already: what belongs to it follows.
+    """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     # A subword is about four letters; Chinese and its like have more to say in one.
     per_token = 2.0 if facts.are_unspaced else 4.0
@@ -108,18 +134,11 @@ def choose_sizes(facts: DataFacts, *, steps: int | None = None) -> Sizing:
     if steps is None:
         steps = _round(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(1, min(1000, _round(steps / 40)))
+    model, model_reasons = _recurrent(facts, rung, width) if kind == "seq2seq" else _transformer(rung)
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": rung.tokens_per_batch},
         "text": {"kind": "bpe", "size": rung.vocabulary, "shared": True},
-        "model": {
-            "kind": "transformer",
-            "width": rung.width,
-            "feed_forward": rung.feed_forward,
-            "encoder_layers": rung.layers,
-            "decoder_layers": rung.layers,
-            "heads": rung.heads,
-            "dropout_rate": rung.dropout_rate,
-        },
+        "model": model,
         "training": {
             "steps": steps,
             "learning_rate": rung.learning_rate,
@@ -134,34 +153,80 @@ def choose_sizes(facts: DataFacts, *, steps: int | None = None) -> Sizing:
     }
     summary = f"{facts.pairs:,} pairs, about {_round(tokens):,} tokens on the longer side, so:"
     passes = steps * rung.tokens_per_batch / max(1.0, tokens)
-    reasons = _reasons(rung, steps=steps, warmup=defaults["training"]["warmup"], passes=passes)
-    return Sizing(defaults, summary, reasons)
-
-
-def _reasons(rung: Rung, *, steps: int, warmup: int, passes: float) -> tuple[Reason, ...]:
-    amount, asks, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
-    return (
-        Reason(
-            ("text.size", "text.kind"),
-            f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
+    return Sizing(
+        defaults,
+        summary,
+        (
+            Reason(
+                ("text.size", "text.kind"),
+                f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
+            ),
+            *model_reasons,
+            Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
+            *_training_reasons(defaults["training"], passes=passes),
         ),
-        Reason(
-            ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
-            f"a Transformer of width {rung.width}, {rung.layers}+{rung.layers} layers, {rung.heads} heads: a larger "
-            "one learns this data by heart",
-        ),
-        Reason(
-            ("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} data {asks} {strength} regularisation"
-        ),
-        Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
-        Reason(("training.steps",), f"{steps:,} steps: about {passes:.0f} passes over the data"),
-        Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations"),
-        Reason(
-            ("training.learning_rate", "training.warmup"),
-            f"a learning rate up to {rung.learning_rate:g} over {warmup:,} steps, then falling as 1/√step",
-        ),
-        Reason(("training.average",), "the mean of the last ten checkpoints as the model, if it beats the best one"),
     )
+
+
+def _transformer(rung: Rung) -> tuple[dict[str, Any], tuple[Reason, ...]]:
+    """The section of a Transformer and its reasons."""
+    section = {
+        "kind": "transformer",
+        "width": rung.width,
+        "feed_forward": rung.feed_forward,
+        "encoder_layers": rung.layers,
+        "decoder_layers": rung.layers,
+        "heads": rung.heads,
+        "dropout_rate": rung.dropout_rate,
+    }
+    size = Reason(
+        ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
+        f"a Transformer of width {rung.width}, {rung.layers}+{rung.layers} layers, {rung.heads} heads: a larger "
+        "one learns this data by heart",
+    )
+    return section, (size, _dropout_reason(rung.dropout_rate))
+
+
+def _recurrent(facts: DataFacts, rung: Rung, width: int | None) -> tuple[dict[str, Any], tuple[Reason, ...]]:
+    """The section of a recurrent model and its reasons. Where its width is given, the symbols' vectors have it too."""
+    own = next(own for own in RECURRENT_LADDER if facts.pairs <= own.pairs)
+    section = {
+        "kind": "seq2seq",
+        "width": own.width,
+        "embedding_width": own.embedding_width if width is None else width,
+        "encoder_layers": own.layers,
+        "decoder_layers": own.layers,
+        "dropout_rate": rung.dropout_rate,
+    }
+    size = Reason(
+        ("model.kind", "model.width", "model.embedding_width", "model.encoder_layers", "model.decoder_layers"),
+        f"a recurrent model of width {own.width}, {own.layers}+{own.layers} layers, symbols of width "
+        f"{own.embedding_width}: a larger one learns this data by heart",
+    )
+    follows = Reason(("model.kind", "model.embedding_width"), f"symbols of width {width}, as wide as the states")
+    return section, (size if width is None else follows, _dropout_reason(rung.dropout_rate))
+
+
+def _dropout_reason(rate: float) -> Reason:
+    amount, asks, strength = ("little", "needs", "strong") if rate >= 0.3 else ("much", "allows", "light")
+    return Reason(("model.dropout_rate",), f"dropout {rate:g}: {amount} data {asks} {strength} regularisation")
+
+
+def _training_reasons(training: Mapping[str, Any], *, passes: float) -> Iterator[Reason]:
+    steps, checks = training["steps"], training["steps"] // training["validate_every"]
+    over = "less than one pass" if passes < 0.95 else "about one pass" if passes < 1.5 else f"about {passes:.0f} passes"
+    yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the data")
+    if checks > training["patience"]:
+        yield Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations")
+    yield Reason(
+        ("training.learning_rate", "training.warmup"),
+        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling as "
+        "1/√step",
+    )
+    if checks >= training["average"]:
+        yield Reason(
+            ("training.average",), "the mean of the last ten checkpoints as the model, if it beats the best one"
+        )
 
 
 def _at(settings: Mapping[str, Any], path: str) -> Any:

@@ -42,6 +42,7 @@ from seqloom.recipes.prepare import (
 from seqloom.recipes.translate import Translator
 from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.training.averaging import average_weights, final_weights
+from seqloom.training.checkpoint import final_folders
 from seqloom.training.distributed import World, join
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
@@ -282,20 +283,22 @@ def _choose_weights(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The mean of the last checkpoints or the best one alone, whichever has the lower dev loss; left in the model."""
     settings = config.training
-    names = {settings.average: f"the mean of the last {settings.average} checkpoints", 0: "the best checkpoint"}
     found = {}
-    for average in names:
+    for average in dict.fromkeys((settings.average, 0)):
         weights = final_weights(run, settings.model_copy(update={"average": average}), listener=listener)
+        # A short run has fewer checkpoints than were asked for.
+        count = len(final_folders(run, average=average, save_every=settings.save_every, listener=ignore))
+        last = f"the mean of the last {count} checkpoints" if count > 1 else "the last checkpoint"
         with torch.no_grad():
             load_weights(model, weights, origin=str(run))
-            found[average] = (task.dev_loss(model.eval()), weights)
-    chosen = min(found, key=lambda average: found[average][0])
+            found[last if average else "the best checkpoint"] = (task.dev_loss(model.eval()), weights)
+    chosen = min(found, key=lambda name: found[name][0])
     loss, weights = found[chosen]
     with torch.no_grad():
         load_weights(model, weights, origin=str(run))
-    others = [f"; {names[other]} has {found[other][0]:.4f}" for other in found if other != chosen]
-    notice(listener, f"the model is {names[chosen]}, with a dev loss of {loss:.4f}{''.join(others)}")
-    return weights, {"weights": names[chosen], "dev_loss": loss}
+    others = [f"; {other} has {found[other][0]:.4f}" for other in found if other != chosen]
+    notice(listener, f"the model is {chosen}, with a dev loss of {loss:.4f}{''.join(others)}")
+    return weights, {"weights": chosen, "dev_loss": loss}
 
 
 def _finish(
