@@ -2,12 +2,12 @@
 
     J_t = ∂s_t/∂s_{t−1}                             s is all that a cell remembers: h, or h and c one above the other
     P_ℓ = ∂s_T/∂s_{T−ℓ} = J_T J_{T−1} … J_{T−ℓ+1}   in this order, for matrices do not commute
-    J_t = diag(φ'(z_t)) W                           for a simple network, z the sum that goes into φ
+    J_t = diag(φ'(z_t)) U                           for a simple network, z the sum that goes into φ
 
-A gradient that goes back ℓ steps is multiplied by P_ℓ. For a linear network P_ℓ = W^ℓ, whose size is ruled by the
-spectral radius ρ(W) = max |λ| in the long run and by the largest singular value σ(W) from one step to the next:
+A gradient that goes back ℓ steps is multiplied by P_ℓ. For a linear network P_ℓ = U^ℓ, whose size is ruled by the
+spectral radius ρ(U) = max |λ| in the long run and by the largest singular value σ_max(U) from one step to the next:
 
-    ρ(W)^ℓ ≤ ‖W^ℓ‖ ≤ σ(W)^ℓ                         equal if W is normal (W Wᵀ = Wᵀ W)
+    ρ(U)^ℓ ≤ ‖U^ℓ‖ ≤ σ_max(U)^ℓ                     equal if U is normal (U Uᵀ = Uᵀ U)
 
 The modulus counts: an eigenvalue of −1.1 lets a gradient grow, though −1.1 < 1.
 """
@@ -55,7 +55,7 @@ def ordered_products(jacobians: Float[Tensor, "time joint joint"]) -> Float[Tens
 def pulled_out_products(
     slopes: Float[Tensor, "time width"], weight: Float[Tensor, "width width"]
 ) -> Float[Tensor, "lags width width"]:
-    """The shortcut of some lecture notes: all slopes in front of all weights, ∏ diag(φ'(z_t)) · W^ℓ.
+    """The shortcut of some lecture notes: all slopes in front of all matrices, ∏ diag(φ'(z_t)) · U^ℓ.
 
     It equals the ordered product only where the slopes are the same for all units, as in a linear network.
     """
@@ -77,14 +77,14 @@ def relative_errors(
 
 
 def largest_gain(weight: Float[Tensor, "rows columns"]) -> float:
-    """σ(W): by how much the longest image of a unit vector has grown."""
+    """σ_max: by how much the longest image of a unit vector has grown."""
     return float(torch.linalg.matrix_norm(weight, ord=2))
 
 
 def closed_form_states(
     weight: Float[Tensor, "width width"], driven: Float[Tensor, "time width"], begin: Float[Tensor, " width"]
 ) -> Float[Tensor, "time width"]:
-    """The states of a linear network without its loop, h_t = W^t h_0 + Σ_{i ≤ t} W^{t−i} u_i, u_i what input i adds."""
+    """The states of a linear network without its loop, h_t = U^t h_0 + Σ_{i ≤ t} U^{t−i} v_i, v_i what input i adds."""
     powers = [torch.eye(len(weight), dtype=weight.dtype, device=weight.device)]
     for _ in driven:
         powers.append(weight @ powers[-1])

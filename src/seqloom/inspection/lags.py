@@ -3,7 +3,7 @@
     n(ℓ) = √ mean ‖∂(g·h_T)/∂s_{T−ℓ}‖²       over sequences, each with its own direction g of length 1; n(0) = 1
 
 Where a network decays at a steady rate, log n(ℓ) falls along a line: its slope is given in nats per step. For a linear
-network that slope is log ρ(W).
+network that slope is log ρ(U), U being the matrix from state to state.
 """
 
 import math

@@ -35,7 +35,7 @@ class Spectrum:
 
     @property
     def gain(self) -> float:
-        """σ, the largest singular value."""
+        """σ_max, the largest singular value."""
         return float(self.singular_values[0])
 
     def as_data(self) -> dict[str, object]:
@@ -77,16 +77,15 @@ def draw_spectra(groups: Mapping[str, Sequence[Spectrum]], *, columns: int = 3) 
     across = min(columns, len(groups))
     blocks = -(-len(groups) // across)
     heights = [1.5, 1.0] * blocks
-    figure = Figure(figsize=(0.6 + 3.1 * across, 5.4 * blocks), layout="constrained")
+    figure = Figure(figsize=(0.3 + 3.4 * across, 5.4 * blocks), layout="constrained")
     grid = figure.subplots(2 * blocks, across, squeeze=False, height_ratios=heights)
     for number, (name, spectra) in enumerate(groups.items()):
         row, column = 2 * (number // across), number % across
         draw_plane(grid[row, column], spectra)
         grid[row, column].set_title(name, fontsize=10, color=INK)
         draw_singular_values(grid[row + 1, column], spectra)
-        if column == 0:
-            grid[row, column].set_ylabel("imaginary part of λ")
-            grid[row + 1, column].set_ylabel("singular value")
+        grid[row, column].set_ylabel("imaginary part of λ")
+        grid[row + 1, column].set_ylabel("singular value")
     for unused in range(len(groups), blocks * across):
         for row in (2 * (unused // across), 2 * (unused // across) + 1):
             grid[row, unused % across].set_axis_off()

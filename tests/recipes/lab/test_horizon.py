@@ -1,6 +1,6 @@
 """The horizon experiment gives what it promises, and says no more than was measured."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from seqloom.inspection.delayed_recall import Attempt, Horizon, RecallBudget
@@ -35,17 +35,45 @@ def test_the_sentence_tells_medians_ranges_and_bounds() -> None:
     budget = RecallBudget(longest=64)
     found = [measured("RNN", "growing", 9, 30, 7), measured("LSTM", "growing", 64, 64, 64)]
     sentence = horizon_finding(found, budget, seed=1).sentence
-    told = "One network whose lags grow, 3 seeds: RNN 9 (7 to 30), LSTM at least 64; the RNN stays below the LSTM"
+    told = "One network whose lags grow, 3 seeds: 9 [7 to 30] (RNN), at least 64 (LSTM); the RNN stays below the LSTM"
     assert f"{told}, whatever their seeds." in sentence
+    assert "as the median over seeds [lowest to highest]." in sentence
     assert "new network" not in sentence
-    single = horizon_finding([measured("RNN", "growing", 9), measured("LSTM", "growing", 9)], budget, seed=1).sentence
-    assert "1 seed: RNN 9, LSTM 9; RNN and LSTM come equally far." in single
+
+
+def test_one_seed_tells_no_order_and_no_median() -> None:
+    found = [measured("RNN", "growing", 9), measured("LSTM", "growing", 40)]
+    sentence = horizon_finding(found, RecallBudget(longest=64), seed=1).sentence
+    assert "1 seed: 9 (RNN), 40 (LSTM); one seed tells no order." in sentence
+    assert "median" not in sentence
+    assert "below" not in sentence
+
+
+def test_tasks_that_differ_are_named_and_only_equal_ones_are_compared() -> None:
+    found = [
+        replace(measured("RNN", "growing", 9, 10), symbols=16),
+        replace(measured("RNN", "growing", 60, 61), symbols=8),
+        replace(measured("LSTM", "growing", 20, 30), symbols=16),
+    ]
+    finding = horizon_finding(found, RecallBudget(symbols=16), seed=1)
+    assert "60.5 [60 to 61] (RNN, 8 symbols)" in finding.sentence
+    assert "the RNN stays below the LSTM, whatever their seeds" in finding.sentence
+    (axes,) = finding.draw().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "RNN, 16 symbols",
+        "RNN, 8 symbols",
+        "LSTM, 16 symbols",
+    ]
+    assert axes.get_ylabel() == "cell, symbols to tell apart"
+    assert [each["symbols"] for each in finding.data["cells"]] == [16, 8, 16]
 
 
 def test_the_sentence_claims_no_order_where_ranges_overlap() -> None:
     found = [measured("RNN", "at once", 9, 30), measured("LSTM", "at once", 12, 40)]
     sentence = horizon_finding(found, RecallBudget(), seed=1).sentence
-    assert "A new network for each lag, 2 seeds: RNN 19.5 (9 to 30), LSTM 26 (12 to 40); the ranges of RNN" in sentence
+    assert (
+        "A new network for each lag, 2 seeds: 19.5 [9 to 30] (RNN), 26 [12 to 40] (LSTM); the ranges of RNN" in sentence
+    )
     assert "below" not in sentence
     turned = [measured("RNN", "at once", 20, 30), measured("LSTM", "at once", 2, 4)]
     assert "the LSTM stays below the RNN, whatever" in horizon_finding(turned, RecallBudget(), seed=1).sentence

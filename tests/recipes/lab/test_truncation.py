@@ -29,12 +29,13 @@ def test_random_windows_last_as_long_on_average_as_fixed_ones() -> None:
 def test_the_sentence_follows_the_seeds() -> None:
     estimate = Estimate(bias=0.1, bias_error=0.1, spread=1.0, along=1.0, along_error=0.1, draws=100)
     losses = {"full": (0.1, 0.1), "chunked, 4 steps": (0.5, 0.6), "sliding, 4 steps": (0.4, 0.5)}
-    for drawn, words in (((0.2, 0.3), "all seeds below"), ((0.6, 0.7), "all seeds above"), ((0.3, 0.45), "overlap")):
+    for drawn, words in (((0.2, 0.3), "are below all"), ((0.6, 0.7), "are above all"), ((0.3, 0.45), "overlap")):
         rows = [
             Row(name, truncation, window, estimate, losses.get(name, drawn))
             for name, (truncation, window) in truncations([4]).items()
         ]
         sentence = truncation_finding(rows, EchoTask(), early_updates=5, early_loss=1.0, seed=1).sentence
         assert words in sentence
-        assert "0.450 with sliding, 4 steps" in sentence
+        assert "against 0.450 (sliding, 4 steps)" in sentence
+        assert all(len(part.split()) < 45 for part in sentence.split(". ")), "it can be read aloud"
         assert sentence.endswith("The notes say that random truncation is no better in practice.")

@@ -31,6 +31,7 @@ class Bench:
     steps: int = 100
     """Of the measurement: the largest lag."""
     loudness: float = 1.0
+    """The standard deviation of the inputs: louder ones drive tanh and the gates further from the middle."""
 
     def cell(self, make: MakeCell, *, seed: int) -> Cell:
         """A cell with weights from the seed."""

@@ -4,6 +4,7 @@ See `seqloom.inspection.sensitivity`. What grows here is a difference of states.
 tanh network, whatever its matrix: a state that explodes and a gradient that explodes are two things.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from seqloom.inspection.sensitivity import NOISE, divergence, growth_rate, typic
 from seqloom.nn.cell_kinds import cell_maker
 from seqloom.nn.recurrent import MakeCell
 from seqloom.recipes.lab.bench import Bench, rounded
-from seqloom.recipes.lab.pictures import frames, note_left, shades, signed
+from seqloom.recipes.lab.pictures import frames, note_left, shades
 from seqloom.recipes.lab.progress import Countdown, Say, silent
 
 SIZE = 1e-8
@@ -55,24 +56,27 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
 
 def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: dict[str, float]) -> Finding:
     rates = {name: growth_rate(each) for name, each in distances.items()}
+    factors = {name: math.exp(rate) for name, rate in rates.items()}
     wild, calm = f"tanh RNN, ρ = {RADII[-1]:g}", f"tanh RNN, ρ = {RADII[0]:g}"
     met = next((step for step, each in enumerate(distances[wild]) if each > 0.1), None)
     when = f"is above 0.1 after {met} steps" if met is not None else f"is {distances[wild][-1]:.0e} in the end"
     sentence = (
-        f"Two states {SIZE:.0e} apart: in a tanh RNN with ρ = {RADII[-1]:g} their distance grows by {rates[wild]:.2f} "
-        f"(nats) per step and {when}, while the state itself keeps a norm of {sizes[wild]:.1f}; with ρ = {RADII[0]:g} "
-        f"it shrinks by {-rates[calm]:.2f} per step and the start is forgotten. An LSTM with forget bias 1 has a rate "
-        f"of {signed(round(rates['LSTM, forget bias 1'], 3))}, with 4 {signed(round(rates['LSTM, forget bias 4'], 3))}."
+        f"Two states begin {SIZE:.0e} apart. In a tanh RNN with ρ = {RADII[-1]:g} their distance changes by a factor "
+        f"of {factors[wild]:.2f} per step and {when}, while the state itself keeps a norm of {sizes[wild]:.1f}. With "
+        f"ρ = {RADII[0]:g} the factor is {factors[calm]:.2f}, and the start is forgotten. In an LSTM it is "
+        f"{factors['LSTM, forget bias 1']:.2f} with forget bias 1 and {factors['LSTM, forget bias 4']:.2f} with forget "
+        "bias 4."
     )
     data: dict[str, Any] = {
         "seed": seed,
         "bench": bench.as_data(),
         "size": SIZE,
         "cells": [
-            {"name": name, "distances": rounded(each), "rate": rates[name], "state_norm": sizes[name]}
+            {"name": name, "distances": rounded(each), "rate": rates[name], "factor": factors[name],
+             "state_norm": sizes[name]}
             for name, each in distances.items()
         ],
-    }
+    }  # fmt: skip
 
     def draw() -> Figure:
         figure, (left, right) = frames(2, shares_y=True)
@@ -81,7 +85,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
                 _above_noise(distances[f"tanh RNN, ρ = {radius:g}"]),
                 color=colour,
                 linewidth=1.8,
-                label=f"ρ(W) = {radius:g}",
+                label=f"ρ(U) = {radius:g}",
             )
         for name, (_, colour) in CELLS.items():
             right.plot(_above_noise(distances[name]), color=colour, linewidth=1.8, label=name)

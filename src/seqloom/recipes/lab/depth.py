@@ -128,7 +128,7 @@ def feed_forward_finding(ratios: By, losses: By, *, sizes: DeepSizes, seed: int)
     trained = ", ".join(f"{median(found[deepest]):.2g} ({name})" for name, found in losses.items())
     sentence = (
         f"Before training, the gradient at the first of {deepest} layers is {kept} times that at the last; after "
-        f"{sizes.updates} updates the loss is {trained} nats (medians over seeds)."
+        f"{sizes.updates} updates the loss is {trained} nats ({_over(ratios)}, and {_over(losses)} for the losses)."
     )
     data: dict[str, Any] = {
         "seed": seed,
@@ -190,7 +190,7 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
     single = median(losses["plain"][min(losses["plain"])])
     sentence = (
         f"After {training.updates} updates {deepest} LSTM layers reach a test loss of {told} nats per character "
-        f"(medians over seeds); {min(losses['plain'])} plain layer reaches {single:.2f}, and the frequencies of the "
+        f"({_over(losses)}); {min(losses['plain'])} plain layer reaches {single:.2f}, and the frequencies of the "
         f"characters alone give {frequency:.2f}. The notes say that ways past are needed at about 8 layers."
     )
     data: dict[str, Any] = {
@@ -274,6 +274,11 @@ def two_layers_finding(
         return figure
 
     return Finding("two-layers", "Two LSTM layers against one", sentence, data, draw)
+
+
+def _over(values: By) -> str:
+    seeds = len(next(iter(next(iter(values.values())).values())))
+    return f"medians over {seeds} seeds" if seeds > 1 else "one seed"
 
 
 def _plot(axes: Axes, values: By, *, has_labels: bool = True) -> None:

@@ -37,11 +37,14 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
     slopes = {bias: fit_slope(norms, first=first) for bias, norms in curves.items()}
     predicted = {bias: -math.log1p(math.exp(-bias)) for bias in curves}
     highest = max(slopes, key=lambda bias: slopes[bias])
-    told = ", ".join(f"{math.exp(slopes[bias]):.2f} at {signed(bias)}" for bias in (-2.0, 0.0, 1.0, 4.0))
-    alone = ", ".join(f"{math.exp(predicted[bias]):.2f}" for bias in (-2.0, 0.0, 1.0, 4.0))
+    listed = sorted({-2.0, 0.0, 1.0, 4.0, highest})
+    told, alone = (
+        ", ".join(f"{math.exp(values[bias]):.2f} at {signed(bias)}" for bias in listed)
+        for values in (slopes, predicted)
+    )
     sentence = (
         f"The factor by which the gradient of an LSTM changes per step, by forget bias: {told}. A gate of σ(bias) "
-        f"alone would give {alone}. It is no promise: {_warning(slopes, highest)}"
+        f"alone would give {alone}. An open gate is no promise: {_warning(slopes, highest)}"
     )
     data: dict[str, Any] = {
         "seed": seed,
@@ -74,5 +77,5 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
 
 def _warning(slopes: dict[float, float], highest: float) -> str:
     if slopes[highest] > 0:
-        return f"at {signed(highest)} it even grows, by {math.expm1(slopes[highest]):.1%} per step."
-    return f"even at {signed(highest)} it fades, to half in {-math.log(2) / slopes[highest]:.0f} steps."
+        return f"at {signed(highest)} the gradient even grows, by {math.expm1(slopes[highest]):.1%} per step."
+    return f"even at {signed(highest)} the gradient fades, to half in {-math.log(2) / slopes[highest]:.0f} steps."

@@ -40,6 +40,12 @@ class Measured:
     cell: str
     teaching: Teaching
     horizons: tuple[Horizon, ...]
+    symbols: int | None = None
+    """How many there were to tell apart, where that is not the same for all."""
+
+    @property
+    def name(self) -> str:
+        return self.cell if self.symbols is None else f"{self.cell}, {self.symbols} symbols"
 
     @property
     def lags(self) -> list[int]:
@@ -53,7 +59,7 @@ class Measured:
         """The median and, where there is one, the range; the largest lag that was tried is only a lower bound."""
         low, high = self.lags[0], self.lags[-1]
         bound = "at least " if self.middle >= longest else ""
-        return f"{bound}{self.middle:g}" + ("" if low == high else f" ({low} to {high})")
+        return f"{bound}{self.middle:g}" + ("" if low == high else f" [{low} to {high}]")
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
@@ -83,6 +89,7 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
         "cells": [
             {
                 "cell": one.cell,
+                "symbols": one.symbols or budget.symbols,
                 "teaching": one.teaching,
                 "lags": [horizon.lag for horizon in one.horizons],
                 "median": one.middle,
@@ -102,17 +109,19 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
 
 
 def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
+    counts = {len(one.horizons) for one in measured}
+    form = ", as the median over seeds [lowest to highest]" if counts != {1} else ""
     told = [
-        f"The longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates are given as "
-        "median (lowest to highest seed)."
+        f"Given are the longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates{form}."
     ]
     ways = {"growing": "One network whose lags grow", "at once": "A new network for each lag"}
     for teaching in TEACHINGS:
-        found = {one.cell: one for one in measured if one.teaching == teaching}
+        found = [one for one in measured if one.teaching == teaching]
         if found:
-            seeds = len(next(iter(found.values())).horizons)
-            lags = ", ".join(f"{cell} {one.in_words(budget.longest)}" for cell, one in found.items())
-            told.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(found)}.")
+            seeds = len(found[0].horizons)
+            lags = ", ".join(f"{one.in_words(budget.longest)} ({one.name})" for one in found)
+            alike = {one.cell: one for one in found if one.symbols in (None, budget.symbols)}
+            told.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(alike)}.")
     notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
     return f"{' '.join(told)} The notes say {notes}."
 
@@ -122,24 +131,25 @@ def _comparison(found: Mapping[str, Measured]) -> str:
     if not {"RNN", "LSTM"} <= set(found):
         return ""
     rnn, lstm = found["RNN"], found["LSTM"]
-    seeds = "" if len(rnn.horizons) == 1 else ", whatever their seeds"
+    if len(rnn.horizons) == 1:
+        return "; one seed tells no order"
     if rnn.lags[-1] < lstm.lags[0]:
-        return f"; the RNN stays below the LSTM{seeds}"
+        return "; the RNN stays below the LSTM, whatever their seeds"
     if lstm.lags[-1] < rnn.lags[0]:
-        return f"; the LSTM stays below the RNN{seeds}"
+        return "; the LSTM stays below the RNN, whatever their seeds"
     if rnn.lags == lstm.lags:
         return "; RNN and LSTM come equally far"
     return "; the ranges of RNN and LSTM overlap"
 
 
 def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
-    names = list(dict.fromkeys(one.cell for one in measured))
+    names = list(dict.fromkeys(one.name for one in measured))
     figure, axes = new_axes(height=1.6 + 0.55 * len(names))
     labels = {"growing": "one network, growing lags", "at once": "a new network for each lag"}
     looks = {"growing": (FIRST, FIRST, -0.14), "at once": (SECOND, "white", 0.14)}
     for one in measured:
         colour, fill, shift = looks[one.teaching]
-        y = names.index(one.cell) + shift
+        y = names.index(one.name) + shift
         lags = [max(lag, 0.7) for lag in one.lags]  # a horizon of 0 has no place on a logarithmic axis
         axes.plot([lags[0], lags[-1]], [y, y], color=colour, linewidth=1.2, alpha=0.6)
         axes.scatter(lags, [y] * len(lags), s=16, color=colour, alpha=0.5, linewidths=0)
@@ -158,6 +168,7 @@ def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylabel("cell" if measured[0].symbols is None else "cell, symbols to tell apart")
     axes.set_xlabel(
         f"longest lag solved (steps)\nlarge: median, small: seeds; ▶ {budget.longest}, the largest tried, or more"
     )

@@ -84,7 +84,7 @@ def _shortcut(tried: dict[int, list[_Tried]], steps: int, seed: int) -> Finding:
     wide = tried[WIDTHS[1]]
     sizes = {name: _by_lag([getattr(each, name) for each in wide]) for name in ("exact", "shortcut")}
     sentence = (
-        f"To pull W^ℓ out in front of the slopes is wrong from two steps on: by {small[2]:.0%} after two steps and "
+        f"To gather all slopes in front of U^ℓ is wrong from two steps on: by {small[2]:.0%} after two steps and "
         f"{small[5]:.0%} after five in tanh networks of width {WIDTHS[0]}, by {large[2]:.0%} and {large[5]:.0%} at "
         f"width {WIDTHS[1]} (medians over {len(wide)} networks); after one step both are the same. Its size may be "
         f"about right ({sizes['shortcut'][5] / sizes['exact'][5]:.2f} times the exact one after five steps, at width "
@@ -103,13 +103,13 @@ def _shortcut(tried: dict[int, list[_Tried]], steps: int, seed: int) -> Finding:
     def draw() -> Figure:
         figure, (left, right) = frames(2)
         plot_by_lag(left, sizes["exact"], colour=FIRST, label="ordered product, exact")
-        plot_by_lag(left, sizes["shortcut"], colour=SECOND, label=r"shortcut, slopes $\cdot\; W^\ell$")
-        plot_by_lag(left, [1.0] * (steps + 1), colour=INK, label=r"eigenvalues, $\rho(W)^\ell$", dashed=True)
+        plot_by_lag(left, sizes["shortcut"], colour=SECOND, label=r"shortcut, all slopes in front of $U^\ell$")
+        plot_by_lag(left, [1.0] * (steps + 1), colour=INK, label=r"eigenvalues, $\rho(U)^\ell$", dashed=True)
         bound = [gain**lag for lag in range(steps + 1)]
-        plot_by_lag(left, bound[:10], colour=QUIET, label=r"singular values, $\sigma(W)^\ell$", dashed=True)
+        plot_by_lag(left, bound[:10], colour=QUIET, label=r"singular values, $\sigma_{max}(U)^\ell$", dashed=True)
         name_lags(left, has_norms=False)
         left.set_ylabel("largest singular value of the product")
-        left.set_title(f"width {WIDTHS[1]}, ρ(W) = 1", fontsize=11, color=INK)
+        left.set_title(f"width {WIDTHS[1]}, ρ(U) = 1", fontsize=11, color=INK)
         left.legend(frameon=False, fontsize=8.5, loc="upper right")
         for (width, values), colour in zip(errors.items(), (THIRD, FOURTH), strict=True):
             shares = [100 * value for value in values[1:13]]  # later, the exact product is too small to be a measure
@@ -124,7 +124,7 @@ def _shortcut(tried: dict[int, list[_Tried]], steps: int, seed: int) -> Finding:
 
 
 def _moduli(seed: int, quick: bool) -> Finding:
-    """Linear networks whose matrices are normal, not normal, or have a negative eigenvalue: P_ℓ = W^ℓ."""
+    """Linear networks whose matrices are normal, not normal, or have a negative eigenvalue: P_ℓ = U^ℓ."""
     width, steps = (12, 60) if quick else (32, 120)
     matrices = _matrices(width, seed=seed_for(seed, "matrices"))
     norms = {name: _norms(ordered_products(each.expand(steps, *each.shape))) for name, each in matrices.items()}
@@ -144,7 +144,7 @@ def _moduli(seed: int, quick: bool) -> Finding:
     peak = max(norms["not normal, ρ = 0.9"])
     error = _closed_form_error(matrices["normal, ρ = 0.9"], seed=seed)
     sentence = (
-        f"A matrix with ρ = 0.9 that is not normal (σ = {sheared['gain']:.1f}) first lets the gradient grow to "
+        f"A matrix with ρ = 0.9 that is not normal (σ_max = {sheared['gain']:.1f}) first lets the gradient grow to "
         f"{peak:.1f} times its size and then fade by {-slopes['not normal, ρ = 0.9']:.3f} per step (log ρ predicts "
         f"{-sheared['predicted_slope']:.3f}). The modulus counts: all λ = −1.05 are below 1, yet the gradient grows by "
         f"{slopes['all λ = −1.05']:.3f} per step (log |λ| = {turned['predicted_slope']:.3f}). The closed form of a "
@@ -155,12 +155,12 @@ def _moduli(seed: int, quick: bool) -> Finding:
     def draw() -> Figure:
         figure, (axes,) = frames(1, width=6.8, height=4.2)
         for fact, colour in zip(facts, (FIRST, SECOND, THIRD), strict=True):
-            plot_by_lag(axes, norms[fact["name"]], colour=colour, label=f"{fact['name']} (σ = {fact['gain']:.2f})")
+            plot_by_lag(axes, norms[fact["name"]], colour=colour, label=f"{fact['name']} (σ_max = {fact['gain']:.2f})")
         for radius, label in ((0.9, r"$|\lambda|^\ell$"), (1.05, None)):
             predicted = [radius**lag for lag in range(steps + 1)]
             plot_by_lag(axes, predicted, colour=INK, label=label, dashed=True)
         name_lags(axes, has_norms=False)
-        axes.set_ylabel(r"largest singular value of $W^\ell$")
+        axes.set_ylabel(r"largest singular value of $U^\ell$")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 
@@ -182,7 +182,7 @@ def _matrices(width: int, *, seed: int) -> dict[str, Float[Tensor, "width width"
 
 
 def _closed_form_error(weight: Float[Tensor, "width width"], *, seed: int) -> float:
-    """The largest difference between the loop h ← W h + u and its closed form."""
+    """The largest difference between the loop h ← U h + v and its closed form."""
     width = len(weight)
     bench = Bench(width=width, input_width=width, sequences=1, burn_in=0, steps=50)
     cell = bench.cell(cell_maker("rnn", activation="identity"), seed=seed)

@@ -43,7 +43,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     starts = {}
     for start, title in STARTS.items():
         cell = bench.cell(cell_maker("rnn", start=start), seed=seed)
-        starts[title] = [spectrum_of("W", cell.from_state.weight)]
+        starts[title] = [spectrum_of("U", cell.from_state.weight)]
     countdown.done("matrices as they begin")
     steps = {}
     for name, make in CELLS.items():
@@ -58,8 +58,8 @@ def _starts(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Find
     rotation, normal, uniform = (each[0] for each in spectra.values())
     sentence = (
         f"A rotation has all |λ| and all singular values at {rotation.gain:.2f}; normal numbers scaled to ρ = "
-        f"{normal.radius:.2f} fill the circle and stretch by up to {normal.gain:.2f} in a step; Glorot's bounds give "
-        f"ρ = {uniform.radius:.2f} and {uniform.gain:.2f}."
+        f"{normal.radius:.2f} fill the circle and stretch by up to σ_max = {normal.gain:.2f} in a step; Glorot's "
+        f"bounds give ρ = {uniform.radius:.2f} and σ_max = {uniform.gain:.2f}."
     )
     return _finding("starts", "Eigenvalues of a state matrix by how it begins", sentence, bench, seed, spectra)
 
@@ -68,10 +68,10 @@ def _steps(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Findi
     simple, forgets, keeps = (spectra[name][0] for name in ("tanh RNN", "LSTM, forget bias −2", "LSTM, forget bias 4"))
     near = {name: float((abs(abs(each[0].eigenvalues) - 1) < 0.1).mean()) for name, each in spectra.items()}
     sentence = (
-        f"One step of a settled tanh RNN has ρ = {simple.radius:.2f}, though its matrix has 1; of an LSTM with forget "
-        f"bias −2 {forgets.radius:.2f}, with 4 {keeps.radius:.2f}. Of the eigenvalues of that last one "
-        f"{near['LSTM, forget bias 4']:.0%} lie within 0.1 of the unit circle (the memory is half of its state), of "
-        f"the RNN's {near['tanh RNN']:.0%}."
+        f"One step of a settled tanh RNN has ρ = {simple.radius:.2f}, though its matrix has 1. A step of an LSTM has "
+        f"ρ = {forgets.radius:.2f} with forget bias −2 and ρ = {keeps.radius:.2f} with forget bias 4. Of the "
+        f"eigenvalues of that last one {near['LSTM, forget bias 4']:.0%} lie within 0.1 of the unit circle (the memory "
+        f"is half of its state), and {near['tanh RNN']:.0%} of the RNN's."
     )
     return _finding("steps", "Eigenvalues of one step of each cell", sentence, bench, seed, spectra)
 

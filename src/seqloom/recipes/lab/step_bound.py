@@ -3,7 +3,9 @@
 A function with |f(x) − f(y)| ≤ L ‖x − y‖ changes in a step x − η g by at most L η ‖g‖, whatever g is. With the norm of
 g clipped at θ, that is L η θ: a wrong gradient, or one that has exploded, can do no more harm than that.
 
-Here f(x) = −log softmax(A x)_k, whose gradient Aᵀ(p − e_k) is never longer than √2 σ(A): so L = √2 σ(A) is known.
+Here f(x) = −log softmax(A x)_k, whose gradient Aᵀ(p − e_k) is never longer than √2 σ_max(A): so L = √2 σ_max(A) is
+known. The g of a step is not bound by that: what comes out of a deep network may have any length. So here directions
+are scaled at will.
 """
 
 import math
@@ -66,16 +68,17 @@ def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: d
     worst, kept = float(changes["plain"].max()), float(changes["clipped"].max())
     limit = bound * RATE * THRESHOLD
     sentence = (
-        f"Of {len(sizes)} steps none changes the loss by more than L η ‖g‖ (the nearest reaches {ratios.max():.0%} of "
-        f"it). Gradients with norms up to {sizes.max():.0f} change it by up to {worst:.1f}; clipped at θ = "
-        f"{THRESHOLD:g} by {kept:.2f} at most, below L η θ = {limit:.2f}."
+        f"Of {len(sizes)} steps η g none changes the loss by more than L η ‖g‖ (the nearest reaches "
+        f"{ratios.max():.0%} of it). Their directions g were scaled at will, to lengths up to {sizes.max():.0f}: such "
+        f"steps change the loss by up to {worst:.1f}, and with g clipped at θ = {THRESHOLD:g} by {kept:.2f} at most, "
+        f"below L η θ = {limit:.2f}."
     )
     data: dict[str, Any] = {
         "seed": seed,
         "lipschitz_constant": bound,
         "rate": RATE,
         "threshold": THRESHOLD,
-        "norms": rounded(sizes.tolist()),
+        "lengths": rounded(sizes.tolist()),
         "changes": {name: rounded(each.tolist()) for name, each in changes.items()},
     }
 
@@ -88,7 +91,7 @@ def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: d
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_ylim(bottom=1e-6)
-        axes.set_xlabel("norm of the gradient ‖g‖")
+        axes.set_xlabel("length of g")
         axes.set_ylabel("|f(x) − f(x − η g)| (nats)")
         axes.legend(frameon=False, fontsize=9, loc="upper left")
         return figure

@@ -1,6 +1,6 @@
 """Full, chunked, sliding and random truncation side by side: what each does to the gradient and to learning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
@@ -100,30 +100,37 @@ def truncation_finding(
 def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
     fixed = [row for row in rows if row.truncation.kind in ("chunked", "sliding")]
     drawn = [row for row in rows if row.truncation.kind == "random"]
-    biases = ", ".join(f"{row.estimate.bias:.2f} ({row.name})" for row in fixed)
-    means = ", ".join(
-        f"{row.estimate.along:.3f} ± {row.estimate.along_error:.3f} ({row.name}, spread {row.estimate.spread:.2f})"
-        for row in drawn
-    )
+    biases = _listed(f"{row.estimate.bias:.2f} ({row.name})" for row in fixed)
+    means = _listed(f"{row.estimate.along:.3f} ± {row.estimate.along_error:.3f} ({row.name})" for row in drawn)
+    spreads = _listed(f"{row.estimate.spread:.2f}" for row in drawn)
     verdicts = "; ".join(_verdict(row, [other for other in fixed if other.window == row.window]) for row in drawn)
+    seeds = len(rows[0].losses)
     return (
-        f"For an echo over {task.distance} steps, fixed windows leave the gradient with a bias, relative to its norm, "
-        f"of {biases}; random ones give, along the exact gradient, {means}, where 1 is unbiased. After {task.updates} "
-        f"updates the median loss is {median(rows[0].losses):.3f} nats with the {rows[0].name} gradient; {verdicts}. "
-        f"The notes say that {CLAIM}."
+        f"The task is an echo over {task.distance} steps. Fixed windows give the gradient a bias, in multiples of its "
+        f"norm, of {biases}. Along the exact gradient, where 1 is unbiased, the means of random windows are {means}; "
+        f"single draws spread by {spreads}. After {task.updates} updates the full gradient leaves a loss of "
+        f"{median(rows[0].losses):.3f} nats{f' (losses are medians over {seeds} seeds)' if seeds > 1 else ''}. Random "
+        f"windows beside the better fixed ones of their length leave {verdicts}. The notes say that {CLAIM}."
     )
+
+
+def _listed(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _verdict(row: Row, fixed: Sequence[Row]) -> str:
     """How a random truncation does against the better of the fixed ones of the same length, as far as seeds tell."""
     best = min(fixed, key=lambda other: median(other.losses))
-    if max(row.losses) < min(best.losses):
-        how = "all seeds below"
+    if len(row.losses) == 1:
+        how = "one seed tells no order"
+    elif max(row.losses) < min(best.losses):
+        how = "all seeds of the first are below all of the second"
     elif min(row.losses) > max(best.losses):
-        how = "all seeds above"
+        how = "all seeds of the first are above all of the second"
     else:
-        how = "in ranges that overlap, against"
-    return f"{median(row.losses):.3f} with {row.name}, {how} {median(best.losses):.3f} with {best.name}"
+        how = "the ranges of their seeds overlap"
+    return f"{median(row.losses):.3f} ({row.name}) against {median(best.losses):.3f} ({best.name}), where {how}"
 
 
 def _draw(rows: Sequence[Row], task: EchoTask) -> Figure:
@@ -144,6 +151,7 @@ def _draw(rows: Sequence[Row], task: EchoTask) -> Figure:
     left.set_xlabel("relative to the norm of the exact gradient")
     left.set_yticks(places, [row.name for row in rows])
     left.set_ylim(len(rows) - 0.5, -0.5)
+    left.set_ylabel("truncation")
     left.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.2)
     losses = [loss for row in rows for loss in row.losses]
     for place, row in zip(places, rows, strict=True):

@@ -1,7 +1,7 @@
 """Why gradients vanish: the norm of a gradient by the steps it has gone back, for simple and for gated cells.
 
-A linear network multiplies the gradient by W at every step, so its norm follows ρ(W)^ℓ. A tanh network multiplies by
-diag(tanh'(z)) W and loses more. Gates let a part of the memory, and of its gradient, pass untouched.
+A linear network multiplies the gradient by U at every step, so its norm follows ρ(U)^ℓ. A tanh network multiplies by
+diag(tanh'(z)) U and loses more. Gates let a part of the memory, and of its gradient, pass untouched.
 """
 
 import math
@@ -35,12 +35,14 @@ GATED: dict[str, tuple[MakeCell, str]] = {
     "LSTM, forget bias 1": (cell_maker("lstm", forget_bias=1.0), FIRST),
     "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
 }
-TAUGHT = (("RNN", "RNN", 16), ("RNN, 8 symbols", "RNN", 8), ("LSTM", "LSTM", 16))
-"""Whose memory is measured: a name, the cell of the experiment `horizon`, and how many symbols it has to tell apart.
+TAUGHT = (("RNN", 16), ("RNN", 8), ("LSTM", 16))
+"""Whose memory is measured: the cell of the experiment `horizon`, and how many symbols it has to tell apart.
 
 Sixteen were chosen after a look at three settings, because they tell the cells apart most clearly: with 8 symbols the
 horizons of RNNs go from a tenth of the largest lag to all of it. So the easier task is shown beside the harder one.
 """
+
+NAMES: dict[Activation, str] = {"identity": "linear RNN", "tanh": "tanh RNN"}
 
 Simple = dict[Activation, dict[float, list[list[float]]]]
 """Norms by lag of each network of each radius and activation."""
@@ -60,7 +62,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
             for number in range(networks):
                 drawn = seed_for(seed, "network", number)
                 by_radius[radius].append(bench.gradient_by_lag(bench.cell(make, seed=drawn), seed=drawn))
-                countdown.done(f"{activation} network of radius {radius}")
+                countdown.done(f"{NAMES[activation]} of radius {radius}")
     gated = {}
     for name, (make, _) in GATED.items():
         gated[name] = bench.gradient_by_lag(bench.cell(make, seed=seed), seed=seed)
@@ -93,10 +95,10 @@ def _curves(bench: Bench, seed: int, linear: dict[float, list[float]], gated: di
         figure, (left, right) = frames(2, shares_y=True)
         for radius, norms in linear.items():
             if radius in DRAWN:
-                plot_by_lag(left, norms, colour=DRAWN[radius], label=f"ρ(W) = {radius:g}")
+                plot_by_lag(left, norms, colour=DRAWN[radius], label=f"ρ(U) = {radius:g}")
                 predicted = [radius**lag for lag in range(len(norms))]
                 plot_by_lag(left, predicted, colour=QUIET, dashed=True)
-        left.plot([], [], color=QUIET, linestyle=(0, (4, 3)), linewidth=1, label=r"predicted, $\rho(W)^\ell$")
+        left.plot([], [], color=QUIET, linestyle=(0, (4, 3)), linewidth=1, label=r"predicted, $\rho(U)^\ell$")
         for name, norms in gated.items():
             plot_by_lag(right, norms, colour=GATED[name][1], label=name)
         left.set_title("linear RNN", fontsize=11, color=INK)
@@ -122,10 +124,10 @@ def _slopes(bench: Bench, seed: int, simple: Simple) -> Finding:
     losses = [predicted[radius] - slope for radius, slopes in tanh.items() for slope in slopes]
     networks = sum(map(len, linear.values()))
     sentence = (
-        f"In a linear RNN the log of the gradient changes by log ρ(W) per step: the slopes of {networks} networks "
+        f"In a linear RNN the log of the gradient changes by log ρ(U) per step: the slopes of {networks} networks "
         f"with radii from {min(linear):g} to {max(linear):g} are within {off:.4f} of the prediction (lags {first} to "
         f"{bench.steps}). A tanh RNN loses {min(losses):.2f} to {max(losses):.2f} more per step, since tanh' is below "
-        "1; ρ(W) = 1 does not save it."
+        "1; ρ(U) = 1 does not save it."
     )
     data: dict[str, Any] = {
         "seed": seed,
@@ -149,7 +151,7 @@ def _slopes(bench: Bench, seed: int, simple: Simple) -> Finding:
             note_left(axes, f"ρ = {radius:g}", (slope, linear[radius][0]), colour=INK)
         axes.margins(x=0.13)
         axes.axhline(0, color=QUIET, linewidth=0.8)
-        axes.set_xlabel("predicted slope, log ρ(W) (nats per step)")
+        axes.set_xlabel("predicted slope, log ρ(U) (nats per step)")
         axes.set_ylabel("measured slope (nats per step)")
         axes.legend(frameon=False, fontsize=9, loc="lower right")
         return figure
@@ -161,19 +163,20 @@ def _horizons(seed: int, quick: bool, networks: int, countdown: Countdown) -> Fi
     """What the gradients mean for learning, in short: how far back an RNN and an LSTM can be taught to remember."""
     budget = RecallBudget(updates=60, longest=24) if quick else RecallBudget(updates=200, longest=150)
     measured = []
-    for name, cell, symbols in TAUGHT:
+    for cell, symbols in TAUGHT:
         found = []
         for number in range(networks):
             task = replace(budget, symbols=symbols)
             found.append(horizon_growing(HORIZON_CELLS[cell], task, seed=seed_for(seed, "horizon", number)))
-            countdown.done(f"{name}, taught to remember {found[-1].lag} steps")
-        measured.append(Measured(name, "growing", tuple(found)))
-    finding = horizon_finding(measured, replace(budget, symbols=TAUGHT[0][2]), seed=seed)
+            countdown.done(f"{cell}, taught to remember one of {symbols} symbols for {found[-1].lag} steps")
+        measured.append(Measured(cell, "growing", tuple(found), symbols=symbols))
+    finding = horizon_finding(measured, replace(budget, symbols=TAUGHT[0][1]), seed=seed)
     easier = measured[1].lags[-1]
     reached = f"at least {easier}" if easier >= budget.longest else f"{easier}"
     sentence = (
-        f"One of {TAUGHT[0][2]} symbols is to be remembered. {finding.sentence} These lags belong to the task: with "
-        f"{TAUGHT[1][2]} symbols the best RNN reaches {reached}, and other tasks and budgets give other horizons."
+        f"One of {TAUGHT[0][1]} symbols, or one of {TAUGHT[1][1]}, is to be remembered. {finding.sentence} These lags "
+        f"belong to the task: with {TAUGHT[1][1]} symbols the best RNN reaches {reached}, and other tasks and budgets "
+        "give other horizons."
     )
     return replace(finding, sentence=sentence)
 
