@@ -7,6 +7,8 @@ import typer
 
 from seqloom.cli.console import show_events
 from seqloom.cli.loading import open_translator
+from seqloom.cli.look_beam import EXAMPLES as BEAM_EXAMPLES
+from seqloom.cli.look_beam import beam
 from seqloom.cli.output import clean, examples, json_line
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
@@ -23,6 +25,7 @@ GRADIENT_EXAMPLES = examples(
 )
 
 app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
+app.command(epilog=BEAM_EXAMPLES)(beam)
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
 

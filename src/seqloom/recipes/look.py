@@ -7,9 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 from seqloom.core.errors import DataError, UsageError
+from seqloom.core.files import write_atomically
 from seqloom.core.symbols import END, RESERVED
+from seqloom.inspection.beam_page import beam_page
+from seqloom.inspection.beam_picture import draw_beam
+from seqloom.inspection.beam_tree import BeamTree, lay_out
 from seqloom.inspection.plots import plot_attention
 from seqloom.recipes.translate import Translator
+from seqloom.search.settings import SearchConfig
 from seqloom.text.normalise import is_blank
 
 
@@ -45,3 +50,51 @@ def draw_attention(translator: Translator, line: str, picture: Path) -> Attentio
     found = attention_of(translator, line)
     plot_attention(found.weights, picture, source=found.source, target=found.target, title=found.text)
     return found
+
+
+BEAM_ENDINGS = (".html", ".svg", ".png")
+
+MOST_PIXELS = 60_000
+"""On a side of a PNG; what draws it takes no more than 65,536."""
+
+
+def beam_of(translator: Translator, line: str, *, pruned: int = 2) -> BeamTree:
+    """Translate a sentence by beam search and lay out all that was looked at, with the `pruned` best of each node."""
+    search = translator.config.search
+    if is_blank(line):
+        raise DataError("there is nothing to look at: the sentence is blank")
+    if search.method != "beam" or search.groups > 1 or search.mode != "seqloom":
+        raise UsageError(
+            f"only our own beam search can be looked at, but search.method={search.method}, search.groups="
+            f"{search.groups}, search.mode={search.mode}; set search.method=beam search.groups=1 search.mode=seqloom"
+        )
+    watched = translator.watch(line)
+    return lay_out(
+        watched.trace,
+        [translation.hypotheses[0] for translation in watched.translations],
+        piece=watched.pieces,
+        text=translator.loaded.tokenizers.target.decode,
+        pruned=pruned,
+    )
+
+
+def draw_beam_search(translator: Translator, line: str, picture: Path, *, pruned: int = 2) -> BeamTree:
+    """The same as a page to play with (HTML) or a picture (SVG, PNG), by the ending."""
+    if picture.suffix not in BEAM_ENDINGS:
+        raise UsageError(f"{picture} is neither .html nor .svg nor .png; name it with one of these endings")
+    tree = beam_of(translator, line, pruned=pruned)
+    if picture.suffix == ".html":
+        write_atomically(picture, beam_page(tree, source=line, settings=_in_words(translator.config.search)))
+        return tree
+    figure = draw_beam(tree, source=line, target=tree.leaves[0].text)
+    dots = min(144.0, MOST_PIXELS / max(figure.get_size_inches()))
+    figure.savefig(picture, dpi=dots, metadata={"Date": None} if picture.suffix == ".svg" else None)
+    return tree
+
+
+def _in_words(search: SearchConfig) -> str:
+    """The settings that make the tree what it is."""
+    strength = f" (alpha {search.alpha:g})" if search.length_normalisation in ("gnmt", "power") else ""
+    parts = [f"beam {search.beam}", f"stop {search.stop}", f"length {search.length_normalisation}{strength}"]
+    further = {"coverage": search.coverage, "reward": search.reward, "end": search.end_normalisation}
+    return ", ".join([*parts, *(f"{name} {weight:g}" for name, weight in further.items() if weight)])

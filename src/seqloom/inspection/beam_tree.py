@@ -1,0 +1,330 @@
+"""The tree of a beam search, laid out: which candidates are shown, where each of them stands, and what is seen in it.
+
+Steps are columns from left to right. In a column children stand in the order of their parents, the better above the
+worse, so no two lines cross; they are at least a line apart, and as near to their parents as that lets them be:
+
+    minimise Σ_i w_i (y_i − y_parent(i))²    so that y_{i+1} − y_i ≥ 1        least squares under an order
+
+The winning path weighs so much that it is straight. Lengths are in lines of text (y) and characters (x), which whoever
+draws turns into inches or pixels.
+"""
+
+import math
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seqloom.core.errors import UsageError
+from seqloom.core.symbols import END
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.trace import Node, Trace
+
+LONGEST_LABEL = 14
+"""Characters of a symbol that are shown; more are cut, and told where there is room."""
+
+MARKER, GAP = 2.0, 4.0
+"""Characters that a node's mark takes before its text, and the room for lines between two columns."""
+
+WEIGHTS = {"winner": 1e9, "going on": 4.0, "pruned": 1.0}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A candidate that is shown, and where."""
+
+    node: Node
+    symbol: str
+    """The symbol as it is written, with whatever cannot be seen as an escape."""
+    label: str
+    note: str
+    """What stands after the label: the probability, the score of what has ended, the number of siblings not shown."""
+    rank: int
+    """1 for the candidate of its step that the search likes best."""
+    others: int
+    """Pruned siblings, all worse than this one, that are not shown."""
+    is_winner: bool
+    """Whether it is on the path of the best hypothesis."""
+    x: float
+    y: float
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.node.token_log_prob)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.node.fate in ("finished", "cut")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A hypothesis that has ended: at END, at a stop string, or at the maximum length."""
+
+    node: Node
+    text: str
+    path: tuple[int, ...]
+    """The numbers of its nodes, first symbol first."""
+    is_returned: bool
+    is_complete: bool
+
+
+@dataclass(frozen=True)
+class BeamTree:
+    """A beam search as it is shown."""
+
+    places: tuple[Place, ...]
+    """By step, then from above."""
+    columns: tuple[float, ...]
+    """Where each step begins, the root (step 0) first, and after the last one the right edge."""
+    root: float
+    """How high the root stands."""
+    leaves: tuple[Leaf, ...]
+    """What has ended, best first; the first of them are the hypotheses that the search returned."""
+    fates: Mapping[str, int] = field(hash=False)
+    """How many of all candidates, shown or not, had each fate."""
+
+    @property
+    def steps(self) -> int:
+        return len(self.columns) - 2
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The highest and the lowest line."""
+        heights = [place.y for place in self.places]
+        return min(heights), max(heights)
+
+
+def lay_out(
+    trace: Trace,
+    hypotheses: Sequence[Hypothesis],
+    *,
+    piece: Callable[[int], str],
+    text: Callable[[Sequence[int]], str],
+    pruned: int = 2,
+    end: int = END,
+) -> BeamTree:
+    """The tree of a search that returned these hypotheses.
+
+    Of the children of a node that were pruned, the `pruned` best are shown; the last of them tells how many more there
+    are. `piece` writes a symbol, `text` an output without `end`.
+    """
+    if not trace.nodes:
+        raise UsageError(
+            "this search told of no candidates: only beam search does "
+            "(search.method=beam, search.groups=1, search.mode=seqloom)"
+        )
+    if pruned < 1:
+        raise UsageError(f"{pruned} pruned candidates per node are too few to tell of the others; give 1 or more")
+    leaves = _leaves(trace, hypotheses, text=text, end=end)
+    winner = set(leaves[0].path)
+    ranks = _ranks(trace)
+    shown, others = _shown(trace, ranks, pruned=pruned)
+    steps = 1 + max(node.step for node in trace.nodes)
+    heights = _heights([_of_step(shown, step) for step in range(1, steps)], winner)
+    columns, places = [0.0, MARKER + GAP], []
+    for step in range(1, steps):
+        column = [
+            _place(node, piece(node.symbol), columns[-1], heights[node.number], ranks, others, winner)
+            for node in sorted(_of_step(shown, step), key=lambda node: heights[node.number])
+        ]
+        places += column
+        widest = max(cells(place.label) + 1 + cells(place.note) for place in column)
+        columns.append(columns[-1] + MARKER + widest + GAP)
+    return BeamTree(tuple(places), tuple(columns), 0.0, leaves, dict(Counter(node.fate for node in trace.nodes)))
+
+
+def standing(node: Node) -> float:
+    """What candidates of a step are ranked by: log P, with what the score does to the end symbol."""
+    return node.terms["log_prob"] + node.terms.get("end", 0.0)
+
+
+def visible(text: str) -> str:
+    """Text with whatever cannot be seen, or would turn the text round, written as an escape."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
+    )
+
+
+def cells(text: str) -> int:
+    """The width of a text in columns of a fixed-width font, in which characters of East Asia take two."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def percent(probability: float) -> str:
+    """A probability in so many characters as there is room for."""
+    return "<1%" if 0 < probability < 0.005 else f"{100 * probability:.0f}%"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with a minus sign as long as its digits are wide."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def describe(tree: BeamTree) -> str:
+    """What is seen: how many candidates there were, whether the best is proven, where it was not ahead."""
+    fates, best = tree.fates, tree.leaves[0]
+    parts = [f"{fates.get('kept', 0)} kept", f"{fates.get('pruned', 0)} pruned", f"{fates.get('finished', 0)} finished"]
+    parts += [f"{fates[fate]} {words}" for fate, words in _RARE.items() if fate in fates]
+    looked = f"{sum(fates.values())} candidates were looked at in {tree.steps} steps: {_listed(parts)}."
+    if best.is_complete:
+        proof = "it is proven that no wider beam finds a better one"
+    elif best.node.fate == "cut":
+        proof = "it reached the maximum length without an end"
+    else:
+        proof = "there is no proof that a wider beam finds none better"
+    return f"{looked} The best has score {number(best.node.score)}; {proof}. {_describe_way(tree)}"
+
+
+_RARE = {"cut": "cut at the maximum length", "left": "left when the sentence was decided"}
+
+
+def _describe_way(tree: BeamTree) -> str:
+    path = [place for place in tree.places if place.is_winner]
+    behind = [place for place in path if place.rank > 1]
+    if not behind:
+        return "The winner led at every step, so greedy search finds it as well."
+    last = max(behind, key=lambda place: place.rank)
+    steps = _listed([str(place.node.step) for place in behind])
+    where = f"The winner was not the best at step{'s' if len(behind) > 1 else ''} {steps}"
+    furthest = f" (place {last.rank} at step {last.node.step})" if len(behind) > 1 else f" (place {last.rank})"
+    first = next((place for place in path if _has_better_sibling(tree, place)), None)
+    if first is None:
+        return (
+            f"{where}{furthest}, but each of its symbols is the most probable after those before it: greedy finds it."
+        )
+    return f"{where}{furthest}; greedy search leaves its way at step {first.node.step}."
+
+
+def _has_better_sibling(tree: BeamTree, place: Place) -> bool:
+    """The best child of a node is always shown: it goes on, or it is the best of the pruned."""
+    siblings = [other for other in tree.places if other.node.parent == place.node.parent]
+    return any(other.rank < place.rank for other in siblings)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- which are shown --------------------------------------------------------------------------------------------------
+
+
+def _leaves(
+    trace: Trace, hypotheses: Sequence[Hypothesis], *, text: Callable[[Sequence[int]], str], end: int
+) -> tuple[Leaf, ...]:
+    """What has ended, in the order in which a search returns it."""
+    finished = sorted((node for node in trace.nodes if node.fate == "finished"), key=lambda node: -node.score)
+    leaves = []
+    for place, node in enumerate([*finished, *(node for node in trace.nodes if node.fate == "cut")]):
+        path = trace.path(node)
+        symbols = [each.symbol for each in path]
+        without_end = symbols[:-1] if node.symbol == end else symbols
+        found = hypotheses[place] if place < len(hypotheses) else None
+        assert found is None or found.symbols == tuple(without_end), "the trace belongs to another search"
+        leaves.append(
+            Leaf(
+                node,
+                text=text(without_end),
+                path=tuple(each.number for each in path),
+                is_returned=found is not None,
+                is_complete=found is not None and found.is_complete,
+            )
+        )
+    return tuple(leaves)
+
+
+def _ranks(trace: Trace) -> dict[int, int]:
+    """The place of each candidate in its step. Of equal ones that which was not pruned was better."""
+    ranks: dict[int, int] = {}
+    by_step: dict[int, list[Node]] = defaultdict(list)
+    for node in trace.nodes:
+        by_step[node.step].append(node)
+    for nodes in by_step.values():
+        nodes.sort(key=lambda node: (-standing(node), node.fate == "pruned", node.number))
+        ranks.update({node.number: place for place, node in enumerate(nodes, start=1)})
+    return ranks
+
+
+def _shown(trace: Trace, ranks: Mapping[int, int], *, pruned: int) -> tuple[list[Node], dict[int, int]]:
+    """The nodes that are shown, best first, and behind which of them how many siblings are not."""
+    shown = [node for node in trace.nodes if node.fate != "pruned"]
+    others: dict[int, int] = {}
+    by_parent: dict[int | None, list[Node]] = defaultdict(list)
+    for node in trace.nodes:
+        if node.fate == "pruned":
+            by_parent[node.parent].append(node)
+    for nodes in by_parent.values():
+        best = sorted(nodes, key=lambda node: ranks[node.number])[:pruned]
+        shown += best
+        others[best[-1].number] = len(nodes) - len(best)
+    return sorted(shown, key=lambda node: ranks[node.number]), others
+
+
+def _of_step(nodes: Sequence[Node], step: int) -> list[Node]:
+    return [node for node in nodes if node.step == step]
+
+
+# --- where they stand -------------------------------------------------------------------------------------------------
+
+
+def _place(
+    node: Node,
+    symbol: str,
+    x: float,
+    y: float,
+    ranks: Mapping[int, int],
+    others: Mapping[int, int],
+    winner: set[int],
+) -> Place:
+    seen, more = visible(symbol), others.get(node.number, 0)
+    note = percent(math.exp(node.token_log_prob))
+    if node.fate in ("finished", "cut"):
+        note += f" {number(node.score)}"
+    if more:
+        note += f" +{more}"
+    return Place(
+        node=node,
+        symbol=seen,
+        label=seen if len(seen) <= LONGEST_LABEL else f"{seen[: LONGEST_LABEL - 1]}…",
+        note=note,
+        rank=ranks[node.number],
+        others=more,
+        is_winner=node.number in winner,
+        x=x,
+        y=y,
+    )
+
+
+def _heights(columns: Sequence[Sequence[Node]], winner: set[int]) -> dict[int, float]:
+    """How high each node stands; nodes of a column come best first."""
+    heights: dict[int | None, float] = {None: 0.0}
+    for column in columns:
+        # Sorting keeps the order of what compares equal: children of one parent stay best first.
+        ordered = sorted(column, key=lambda node: heights[node.parent])
+        weights = [
+            WEIGHTS["winner" if node.number in winner else "pruned" if node.fate == "pruned" else "going on"]
+            for node in ordered
+        ]
+        found = spread([heights[node.parent] for node in ordered], weights)
+        heights.update({node.number: height for node, height in zip(ordered, found, strict=True)})
+    return {number: height for number, height in heights.items() if number is not None}
+
+
+def spread(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Places in this order and at least 1 apart, by weighted least squares as near as can be to those wanted.
+
+    With z_i = y_i − i the distance is an order, z_i ≤ z_{i+1}; where neighbours want it otherwise they share their
+    mean, and so does the block that they make with its neighbours (pool adjacent violators).
+    """
+    blocks: list[tuple[float, float, int]] = []  # weight, weighted mean of z, members
+    for place, (want, weight) in enumerate(zip(wanted, weights, strict=True)):
+        block = (weight, want - place, 1)
+        while blocks and blocks[-1][1] > block[1]:
+            before = blocks.pop()
+            total = before[0] + block[0]
+            block = (total, (before[0] * before[1] + block[0] * block[1]) / total, before[2] + block[2])
+        blocks.append(block)
+    means = [mean for _, mean, members in blocks for _ in range(members)]
+    return [mean + place for place, mean in enumerate(means)]

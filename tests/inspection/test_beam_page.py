@@ -1,0 +1,108 @@
+"""The page of a beam search: one file that needs nothing else, and believes nothing it is told."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from inspection.beams import long_search, searched, tree_of
+from seqloom.inspection.beam_page import DIGITS, beam_page
+from seqloom.inspection.beam_tree import BeamTree, lay_out
+
+VOID = {"meta", "input", "br"}
+
+
+class Page(HTMLParser):
+    """A page, read: that its elements close in the order in which they open, and what they hold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+        elif tag == "script":
+            self.scripts.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        elif {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+def hostile() -> BeamTree:
+    trace, found = searched(seed=2, beam=3, nbest=3)
+    return lay_out(
+        trace,
+        found,
+        piece=lambda symbol: f"</script><script>alert({symbol})</script>"[-30:] + "{{DATA}}",
+        text=lambda ids: f"<img src=x onerror=alert({len(ids)})> {{{{TREE}}}}",
+    )
+
+
+def test_the_page_is_well_formed_and_shows_every_node_once() -> None:
+    tree = long_search()
+    page = Page(beam_page(tree, source="a sentence", settings="beam 4"))
+    shown = [int(found["data-number"] or "") for _, found in page.elements if "data-number" in found]
+    assert sorted(shown) == sorted(place.node.number for place in tree.places)
+    ids = [found["id"] for _, found in page.elements if "id" in found]
+    assert len(ids) == len(set(ids))
+    for wanted in re.findall(r'find\("(\w+)"\)', page.scripts[1]):
+        assert wanted in ids
+    assert ("input", str(tree.steps)) in [(tag, found.get("max")) for tag, found in page.elements]
+
+
+def test_the_page_names_no_outside_address() -> None:
+    page = beam_page(long_search(), source="a sentence")
+    assert not re.search(r"https?:|//\w|\burl\(|@import|\bsrc=|<link", page)
+    assert "default-src 'none'" in page
+
+
+def test_what_a_model_says_is_text_and_never_markup() -> None:
+    page = Page(beam_page(hostile(), source="<script>alert(1)</script> {{SCRIPT}}", settings="<b>"))
+    assert [tag for tag, _ in page.elements].count("script") == 2  # the data and our own
+    assert not any(tag == "img" for tag, _ in page.elements)
+    assert not any(name.startswith("on") for _, found in page.elements for name in found)
+    assert "<img src=x onerror=alert(" in page.rows[1][1]
+
+
+def test_the_terms_of_the_table_add_up_to_its_scores() -> None:
+    trace, found = searched(seed=3, beam=4, nbest=3, coverage=0.4, reward=0.1, end_normalisation=1.1)
+    page = Page(beam_page(tree_of(trace, found), source="x"))
+    head, *rows = page.rows
+    assert head == ["", "hypothesis", "symbols", "score", "log_prob", "end", "length", "coverage", "reward", ""]
+    assert [row[1] for row in rows[: len(found)]] == [" ".join(map(str, each.symbols)) for each in found]
+    for row in rows:
+        score, *terms = (float(figure.replace("−", "-")) for figure in row[3:-1])
+        assert sum(terms) == pytest.approx(score, abs=6 * 0.5 * 10**-DIGITS)
+    assert [row[-1].startswith("returned") for row in rows[:4]] == [True, True, True, False][: len(rows)]
+
+
+def test_the_data_of_the_script_are_those_of_the_search() -> None:
+    tree = hostile()
+    values = json.loads(Page(beam_page(tree, source="x")).scripts[0])
+    for place in tree.places:
+        told = values[str(place.node.number)]
+        assert (told["symbol"], told["parent"], told["rank"]) == (place.symbol, place.node.parent, place.rank)
+        assert sum(told["terms"].values()) == pytest.approx(told["score"], abs=1e-12)
+        assert all(values[str(child)]["parent"] == place.node.number for child in told["children"])
