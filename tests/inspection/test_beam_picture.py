@@ -27,7 +27,8 @@ def test_no_text_stands_on_another_at_beam_four_and_twelve_steps() -> None:
     assert (tree.steps, tree.fates["kept"]) == (12, 44)
     figure = draw_beam(tree, source="a sentence", target="another")
     assert _overlaps(figure) == 0
-    figure.set_size_inches(figure.get_size_inches() * 0.6)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(0.6 * width, 0.6 * height)
     assert _overlaps(figure) > 0  # the same in less room
 
 

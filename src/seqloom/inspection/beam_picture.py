@@ -1,6 +1,7 @@
 """The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band."""
 
 import textwrap
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
     for place in tree.places:
         _draw_node(axes, place, families)
     axes.plot([0.6], [tree.root], marker="o", ms=6, mfc="white", mec=INK, zorder=3)
-    handles = [mark for mark, _ in legend]
+    handles: list[Any] = [mark for mark, _ in legend]  # whose types know nothing of the tuples that a handler takes
     figure.legend(
         handles,
         [name for _, name in legend],
@@ -111,7 +112,13 @@ def _draw_node(axes: Axes, place: Place, families: list[str]) -> None:
     colour, shape, _ = LOOKS[place.node.fate]
     is_pruned = place.node.fate == "pruned"
     axes.plot([place.x + 0.6], [place.y], marker=shape, ms=4 if is_pruned else 6, color=colour, zorder=3, ls="")
-    label = {"fontsize": SIZE, "va": "center_baseline", "family": families, "parse_math": False, "zorder": 4}
+    label: dict[str, Any] = {
+        "fontsize": SIZE,
+        "va": "center_baseline",
+        "family": families,
+        "parse_math": False,
+        "zorder": 4,
+    }
     weight = "bold" if place.is_winner else "normal"
     if place.is_winner:
         ends = place.x, place.x + MARKER + cells(place.label) + 1 + cells(place.note) + 0.3
