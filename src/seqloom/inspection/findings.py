@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,15 @@ class Finding:
 
 
 def save_finding(finding: Finding, folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.png and NAME.svg into a folder that exists; return what was written."""
+    """Write NAME.json, NAME.png and NAME.svg into a folder that exists, each of them whole; return what was written."""
     values = {"name": finding.name, "title": finding.title, "sentence": finding.sentence, **finding.data}
     data = folder / f"{finding.name}.json"
     write_atomically(data, json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     figure = finding.draw()
     pictures = [folder / f"{finding.name}.{suffix}" for suffix in FORMATS]
     for picture in pictures:
-        figure.savefig(picture, dpi=144, metadata={"Date": None} if picture.suffix == ".svg" else None)
+        drawn = BytesIO()
+        date = {"Date": None} if picture.suffix == ".svg" else None
+        figure.savefig(drawn, format=picture.suffix[1:], dpi=144, metadata=date)
+        write_atomically(picture, drawn.getvalue())
     return [data, *pictures]
