@@ -83,6 +83,37 @@ def test_without_attention_distances_are_counted_from_where_the_state_comes_from
     assert "diagonal" in look_at_gradients(loaded, text_pairs(loaded, LINES[:1]))[0].sentence
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_no_gradient_arrives_a_picture_is_drawn_and_the_sentence_says_so(tmp_path: Path) -> None:
+    settings = ["model.cell=rnn", "model.activation=relu", "model.spectral_radius=0", "model.start=spectral"]
+    loaded = loaded_model("seq2seq", tmp_path, *settings, "model.attention=none")
+    findings = look_at_gradients(loaded, text_pairs(loaded, LINES))
+    means = findings[0].data["target"]["means"]
+    assert means[0] > 0
+    assert not any(means[1:])
+    assert f"is seen at lag 0 alone: nothing of it reaches the {len(means) - 1} steps back" in findings[0].sentence
+    with torch.no_grad():
+        for parameter in loaded.model.parameters():
+            parameter.zero_()
+    dead = look_at_gradients(loaded, text_pairs(loaded, LINES))
+    assert "the gradient of a loss reaches no lag at all, and reaches no distance at all." in dead[0].sentence
+    assert dead[0].data["source_share"] is None
+    for finding in (*findings, *dead):
+        assert json.dumps(finding.data, allow_nan=False)
+        finding.draw()
+
+
+def test_lags_without_a_gradient_are_said_to_get_none() -> None:
+    def said(*means: float) -> str:
+        profile = Profile(means, (1,) * len(means))
+        return _words(profile, "steps", "lag") + _pace(profile)
+
+    assert said(0.0, 0.0, 0.0) == "reaches no lag at all"
+    assert said(1.0, 0.0, 0.0) == "is seen at lag 0 alone: nothing of it reaches the 2 steps"
+    assert said(1.0, 0.1, 0.0) == "halves within 0.3 steps (nothing of it reaches lag 2 and beyond)"
+    assert said(0.0, 0.0, 0.5) == "is 0 up to lag 1"
+
+
 def test_what_grows_is_not_said_to_be_left() -> None:
     def words(*means: float) -> str:
         return _words(Profile(means, tuple(1 for _ in means)), "steps", "lag")

@@ -88,7 +88,9 @@ def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
 
 def _scale_norms(axes: Axes, norms: Sequence[float]) -> None:
     """A logarithmic scale of a factor of ten at least: a narrower one would make hills of chance."""
-    seen = [norm for norm in norms if norm > 0] or [1.0]
+    seen = [norm for norm in norms if norm > 0]
+    if not seen:  # no logarithm of nothing
+        return
     low, high = 0.8 * min(seen), 1.25 * max(seen)
     missing = max(1.0, 10 * low / high) ** 0.5
     axes.set_yscale("log")

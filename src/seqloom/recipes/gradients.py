@@ -113,7 +113,8 @@ def _on_source(loaded: LoadedModel, maps: Sequence[Connectivity]) -> _OnSource:
 
 def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
     on_target, on_source = by_lag(maps), _on_source(loaded, maps)
-    squares = [float(sum((side**2).sum() for side in sides)) for sides in _sides(maps)]
+    of_source, of_target = (float(sum((side**2).sum() for side in sides)) for sides in _sides(maps))
+    share = of_source / (of_source + of_target) if of_source + of_target else None
     shown = _readable(pairs)
     source = [loaded.tokenizers.source.piece(id) for id in pairs[shown].source]
     target = [loaded.tokenizers.target.piece(id) for id in pairs[shown].target]
@@ -123,7 +124,7 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
         "pairs": len(pairs),
         "target": _profile_data(on_target),
         "source": {"distance": on_source.unit, **_profile_data(on_source.profile)},
-        "source_share": squares[0] / (squares[0] + squares[1]),
+        "source_share": share,
         "shown": {
             "source": source,
             "target": target,
@@ -134,9 +135,10 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
     many = f"{len(pairs)} pairs" if len(pairs) > 1 else "one pair"
     sentence = (
         f"Over {many}, the gradient of a loss {_words(on_target, 'steps back in the target', 'lag')}, and "
-        f"{_words(on_source.profile, on_source.unit, 'distance')}.{_pace(on_target)} The source gets "
-        f"{data['source_share']:.0%} of the squared gradient."
+        f"{_words(on_source.profile, on_source.unit, 'distance')}.{_pace(on_target)}"
     )
+    if share is not None:
+        sentence += f" The source gets {share:.0%} of the squared gradient."
 
     def draw() -> Figure:
         return draw_connectivity(
@@ -210,17 +212,29 @@ def _half_life(profile: Profile) -> float | None:
 
     At distance 0 stands the direct effect of an input, which is no part of the decay.
     """
-    if len(profile.means) < 3:
+    slope = _slope(profile)
+    return -math.log(2) / slope if slope is not None and slope < 0 else None
+
+
+def _slope(profile: Profile) -> float | None:
+    """In nats per step, from distance 1 on; None where fewer than two distances get any gradient."""
+    if sum(mean > 0 for mean in profile.means[1:]) < 2:
         return None
-    slope = fit_slope(profile.means, first=1)
-    return -math.log(2) / slope if slope < 0 else None
+    return fit_slope(profile.means, first=1)
 
 
 def _words(profile: Profile, unit: str, name: str) -> str:
     half, last = lag_below(profile.means, 0.5), len(profile.means) - 1
-    if last == 0:
-        return f"is seen at {name} 0 alone"
-    ratio = profile.means[last] / profile.means[0] if profile.means[0] > 0 else 0.0
+    reached = [distance for distance, mean in enumerate(profile.means) if mean > 0]
+    if not reached:
+        return f"reaches no {name} at all"
+    if reached == [0]:
+        return f"is seen at {name} 0 alone" + (f": nothing of it reaches the {last} {unit}" if last else "")
+    if reached[0] > 0:
+        return f"is 0 up to {name} {reached[0] - 1}"
+    ratio = profile.means[last] / profile.means[0]
+    if half is not None and reached[-1] < last:
+        return f"halves within {half:.1f} {unit} (nothing of it reaches {name} {reached[-1] + 1} and beyond)"
     if half is not None:
         then = f"{ratio:.1%} left" if ratio <= 1 else f"{ratio:.1f} times as much as at 0"
         return f"halves within {half:.1f} {unit} ({then} at {name} {last})"
@@ -231,9 +245,9 @@ def _words(profile: Profile, unit: str, name: str) -> str:
 
 def _pace(profile: Profile) -> str:
     """A sentence on the slope from lag 1 on, where there are lags enough."""
-    if len(profile.means) < 3:
+    slope, half_life = _slope(profile), _half_life(profile)
+    if slope is None:
         return ""
-    half_life = _half_life(profile)
     if half_life is None:
-        return f" From lag 1 on it grows by {math.expm1(fit_slope(profile.means, first=1)):.1%} per step."
+        return f" From lag 1 on it grows by {math.expm1(slope):.1%} per step."
     return f" From lag 1 on it halves every {half_life:.1f} steps."
