@@ -237,6 +237,7 @@ def test_tying_everything_needs_one_vocabulary() -> None:
     ("overrides", "message"),
     [
         ("encoder_width=7", r"width of 7 cannot be halved .* 6 or 8"),
+        ("width=1", r"width of 1 cannot be halved .* set model.encoder_width to 2, or model.is_bidirectional=false"),
         ("width=6 encoder_width=8 attention=dot", "decoder states of width 6 with a memory of width 8"),
         ("reset=before", r"model\.reset=before is for a cell of kind gru, but model\.cell is lstm"),
         ("update=new cell=coupled", r"model\.update=new is for .* gru, but model\.cell is coupled"),

@@ -183,7 +183,7 @@ class Seq2SeqConfig(Config):
         if width % directions:
             raise ConfigError(
                 f"an encoder width of {width} cannot be halved between two directions; set model.encoder_width to "
-                f"{width - 1 or 2} or {width + 1}, or model.is_bidirectional=false"
+                f"{f'{width - 1} or ' if width > 1 else ''}{width + 1}, or model.is_bidirectional=false"
             )
         if self.attention == "dot":
             DotScore(self.width, width)
