@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli import align, average, config, demo, evaluate, export, info, lab, look, score, train, translate
+from seqloom.cli import (
+    align,
+    average,
+    config,
+    demo,
+    evaluate,
+    export,
+    info,
+    lab,
+    look,
+    score,
+    shortlist,
+    train,
+    translate,
+)
 from seqloom.cli.failures import report
 from seqloom.cli.output import require_open, stand_in_for_closed, use_utf8
 from seqloom.version import __version__
@@ -27,6 +41,7 @@ app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
+app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
 app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
@@ -72,7 +87,7 @@ def execute(arguments: Sequence[str]) -> int:
         return _invoke([*words, "--help"] if words in ([], ["look"]) else words)
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
-        is_streaming = not {"train", "demo", "average", "export", "lab"} & set(words[:1])
+        is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab"} & set(words[:1])
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming)
 
 

@@ -105,12 +105,16 @@ def split_heads(
     Padding holds copies of some token, finite numbers which a mask has to hide. Only where a sentence has nothing
     else to be looked at, padding holds zeros: a token of its neighbours must not be seen there.
     """
+    if not torch.is_grad_enabled():
+        return _split(packed, packing, parts, heads)
     split: Tensor = _SplitHeads.apply(packed, packing, parts, heads)  # type: ignore[no-untyped-call]
     return split
 
 
 def join_heads(split: Float[Tensor, "batch heads longest size"], packing: Packing) -> Float[Tensor, "tokens joined"]:
     """`[batch, heads, longest, size]` to `[tokens, heads · size]`; padding is left out."""
+    if not torch.is_grad_enabled():
+        return _join(split, packing)
     joined: Tensor = _JoinHeads.apply(split, packing)  # type: ignore[no-untyped-call]
     return joined
 
@@ -132,17 +136,25 @@ def _gathers(packing: Packing, parts: int, heads: int) -> Gathers:
     return Gathers(there=there.flatten(), back=back.flatten())
 
 
+def _split(packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
+    size = packed.shape[1] // (parts * heads)
+    shape = (parts, packing.batch, heads, packing.longest, size)
+    if not len(packed):
+        return packed.new_zeros(shape)
+    split = packed.reshape(-1, size).index_select(0, packing.gathers(parts, heads).there).view(shape)
+    return split.mul_(packing.mask()[:, None, :, None]) if packing.has_empty else split
+
+
+def _join(split: Tensor, packing: Packing) -> Tensor:
+    rows = split.reshape(-1, split.shape[-1]).index_select(0, packing.gathers(1, split.shape[1]).back)
+    return rows.view(len(packing.flat), split.shape[1] * split.shape[3])
+
+
 class _SplitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
-        gathers = packing.gathers(parts, heads)
-        ctx.back, ctx.shape = gathers.back, packed.shape  # type: ignore[attr-defined]
-        size = packed.shape[1] // (parts * heads)
-        shape = (parts, packing.batch, heads, packing.longest, size)
-        if not len(packed):
-            return packed.new_zeros(shape)
-        split = packed.reshape(-1, size).index_select(0, gathers.there).view(shape)
-        return split.mul_(packing.mask()[:, None, :, None]) if packing.has_empty else split
+        ctx.back, ctx.shape = packing.gathers(parts, heads).back, packed.shape  # type: ignore[attr-defined]
+        return _split(packed, packing, parts, heads)
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
@@ -155,8 +167,7 @@ class _JoinHeads(torch.autograd.Function):
     def forward(ctx: FunctionCtx, split: Tensor, packing: Packing) -> Tensor:
         gathers = packing.gathers(1, split.shape[1])
         ctx.packing, ctx.there, ctx.shape = packing, gathers.there, split.shape  # type: ignore[attr-defined]
-        rows = split.reshape(-1, split.shape[-1]).index_select(0, gathers.back)
-        return rows.view(len(packing.flat), split.shape[1] * split.shape[3])
+        return _join(split, packing)
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:

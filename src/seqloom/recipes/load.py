@@ -4,7 +4,8 @@
     model.safetensors      its weights
     text/                  its tokenisers
     model.json             format number, languages, sizes, what it was trained on, its scores
-    manifest.json          size and SHA-256 of every file above
+    manifest.json          size and SHA-256 of every file
+    lexicon.safetensors    what source symbols translate to, where that was asked for
 
 It is written under a temporary name and renamed, and every file is checked on load.
 """
@@ -12,7 +13,7 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, write_atomically
+from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
@@ -92,12 +93,30 @@ def save_model(
         write_atomically(partial / "model.json", json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
         save_file({name: for_disk(tensor) for name, tensor in weights.items()}, partial / "model.safetensors")
         tokenizers.save(partial / "text")
-        manifest = {"format": FORMAT, "files": directory_manifest(partial)}
-        write_atomically(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+        _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def add_file(folder: Path, name: str, *, write: Callable[[Path], None]) -> None:
+    """Add a file to a model directory, or replace it. A crash in between leaves a whole model without that file."""
+    path, manifest = folder / name, _read_json(folder / "manifest.json")
+    if manifest["files"].pop(name, None) is not None:
+        _write_manifest(folder, manifest)
+    write(path)
+    manifest["files"][name] = {"size": path.stat().st_size, "sha256": sha256_of(path)}
+    _write_manifest(folder, manifest)
+
+
+def has_file(folder: Path, name: str) -> bool:
+    """Whether a model directory lists this file, which `load` has then checked."""
+    return name in _read_json(folder / "manifest.json")["files"]
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_atomically(folder / "manifest.json", json.dumps(manifest, indent=2) + "\n")
 
 
 def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:

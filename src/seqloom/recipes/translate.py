@@ -10,16 +10,17 @@ import numpy as np
 import torch
 
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.stepping import Source, Stepper
+from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
+from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.recipes.parts import Part, join, make_parts
+from seqloom.recipes.stepping import Steppers
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.decode import decode
-from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig
@@ -89,7 +90,7 @@ class Translator:
         self.loaded = loaded
         self.config = loaded.config
         self._model = cast("TranslationModel", loaded.model)
-        self._models = [self._model, *(cast("TranslationModel", each.model) for each in companions)]
+        self._steppers = Steppers([loaded, *companions])
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
@@ -190,15 +191,17 @@ class Translator:
     ) -> list[list[Translation]]:
         """The translations of so many lines, of which `parts` are those that are not blank."""
         found: list[list[Hypothesis]] = [[] for _ in parts]
-        stepper = self._stepper(attention=attention or settings.coverage > 0)
         by_line: list[list[int]] = [[] for _ in range(lines)]
         for at, part in enumerate(parts):
             by_line[part.line].append(at)
         missing = [len(numbers) for numbers in by_line]  # parts still to be translated
         progress(missing.count(0))
         done = 0
-        for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch):
+        most = self._steppers.sentences_at_once(settings)
+        for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch, most=most):
             source = self._source_batch([parts[at].ids for at in batch])
+            needed = [wished_symbols(parts[at].wish, self._target) for at in batch]
+            stepper = self._steppers.stepper(settings, attention=attention or settings.coverage > 0, needed=needed)
             constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
             searched = decode(stepper, source, settings, constraints=constraints, keys=[parts[at].key for at in batch])
             for at, hypotheses in zip(batch, searched, strict=True):
@@ -209,10 +212,6 @@ class Translator:
             if watch is not None:
                 watch.parts_done(done, len(parts))
         return [self._translations(parts, found, numbers, pieces=attention) for numbers in by_line]
-
-    def _stepper(self, *, attention: bool) -> Stepper:
-        steppers = [model.stepper(attention=attention) for model in self._models]
-        return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
 
     def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
         """Those that read differently, in the order in which they are returned."""
@@ -240,7 +239,8 @@ class Translator:
         with torch.inference_mode():
             constraint = constraint_of(wish, self._target)
             source = self._source_batch([parts[0].ids])
-            stepper = self._stepper(attention=settings.coverage > 0)
+            needed = [wished_symbols(wish, self._target)]
+            stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
             (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder)
         translations = self._translations(parts, [found], [0], pieces=False)
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
@@ -343,11 +343,12 @@ def _padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return ids, lengths
 
 
-def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Places of items in batches of similar length, rows × longest within `tokens`, longest first."""
+def _batches(lengths: Sequence[int], tokens: int, *, most: int | None = None) -> Iterator[list[int]]:
+    """Places of items in batches of similar length, rows × longest within `tokens`, longest first; at most `most`."""
     order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
     begin = 0
     while begin < len(order):
         rows = max(1, tokens // max(1, lengths[order[begin]]))
+        rows = rows if most is None else min(rows, most)
         yield order[begin : begin + rows]
         begin += rows

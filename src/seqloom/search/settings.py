@@ -12,6 +12,7 @@ from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, Leng
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
 Rerank = Literal["none", "agreement"]
+Precision = Literal["float32", "int8"]
 Split = Literal["long", "sentences"]
 
 
@@ -26,7 +27,16 @@ def _at_most(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-_AT_LEAST_ZERO = ("shortest_factor", "shortest_constant", "no_repeat", "diversity", "temperature", "top_k", "min_p")
+_AT_LEAST_ZERO = (
+    "shortest_factor",
+    "shortest_constant",
+    "no_repeat",
+    "diversity",
+    "temperature",
+    "top_k",
+    "min_p",
+    "shortlist",
+)
 
 
 class SearchConfig(Config):
@@ -117,6 +127,13 @@ class SearchConfig(Config):
     split: Split = "long"
     """Which lines are cut at the ends of their sentences, translated in parts and joined: `long` those that are longer
     than the model takes, `sentences` all."""
+
+    shortlist: Annotated[int, _at_most(100_000)] = 0
+    """How many translations of each source symbol are scored, besides the most frequent symbols; 0 scores everything.
+    It is faster, and needs a model with a lexicon (`seqloom shortlist`)."""
+
+    precision: Precision = "float32"
+    """`int8` multiplies large matrices in eight bits, on a processor: faster for wide models, scores are rounded."""
 
     tokens_per_batch: Annotated[int, _at_most(10_000_000)] = 4096
     """Source tokens decoded together: sentences × longest sentence, each sentence counted once however wide the beam.

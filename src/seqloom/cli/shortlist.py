@@ -1,0 +1,55 @@
+"""`seqloom shortlist`: a lexicon for a model, by which it translates faster."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.arguments import file_names
+from seqloom.cli.console import show_events
+from seqloom.cli.output import clean, examples, json_line
+
+if TYPE_CHECKING:
+    from seqloom.recipes.lexicon import Fitted
+
+EXAMPLES = examples(
+    "seqloom shortlist run",
+    "seqloom shortlist run/model --train corpus.de --train corpus.en",
+    "seqloom translate run/model news.de --out news.en search.shortlist=50",
+)
+
+
+def shortlist(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    train: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--train",
+            metavar="FILE",
+            help="Text to learn from: the source file, then the target file (or both with a comma between), or one "
+            ".tsv. Without it, what the run was trained on.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", min=1, help="All cores without it. They change no result.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+) -> None:
+    """Learn which symbols translate which, and put that into the model folder.
+
+    [bold]seqloom translate MODEL search.shortlist=50[/bold] then scores the 50 best translations of each source symbol
+    and the most frequent symbols only.
+    """
+    from seqloom.recipes.lexicon import fit_lexicon
+
+    paths = [Path(name) for name in file_names(train)]
+    with show_events(as_json=json, has_progress=True) as listener:
+        fitted = fit_lexicon(model, paths, threads=threads or os.cpu_count() or 1, listener=listener)
+    print(json_line(fitted) if json else "\n".join(_describe(fitted, model)))
+
+
+def _describe(fitted: "Fitted", model: Path) -> list[str]:
+    sizes = f"{fitted.words:,} source symbols, {fitted.entries:,} translations, from {fitted.pairs:,} sentence pairs"
+    lines = [f"Written  {fitted.path}  ({sizes})", f"Use it   seqloom translate {model} search.shortlist=50"]
+    return [clean(line) for line in lines]

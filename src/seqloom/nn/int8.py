@@ -1,0 +1,113 @@
+"""Products with weights in eight bits, for decoding on a processor.
+
+    s_r = max_k |x_rk| / 127                        one scale per row of x, so that neighbours change nothing
+    q_rk = round(x_rk / s_r)                        −127 … 127
+    t_o = max_k |W_ok| / 63                         one scale per row of W
+    Q_ok = round(W_ok / t_o)                        −63 … 63
+    y_ro = s_r t_o Σ_k q_rk Q_ok + b_o              the sum is of integers, hence exact
+
+Processors without a dot product of eight-bit numbers add two products of q + 128 and Q in sixteen bits, which holds
+2 · 255 · 64 and not 2 · 255 · 127. Weights of seven bits are what makes the same sum on all of them. A row of y depends
+on its row of x alone, to the last bit, which a product of floats does not promise.
+"""
+
+import copy
+
+import torch
+from jaxtyping import Float, Int8, UInt8
+from torch import Tensor, nn
+
+from seqloom.core.errors import UsageError
+from seqloom.nn.outputs import Output
+
+LEAST_WEIGHTS = 100_000
+"""Weights of a matrix from which on the product in eight bits saves more than rounding its input costs."""
+
+SHIFT = 128
+"""What is added to an input of eight bits, because the kernel wants numbers from 0 on."""
+
+
+class Int8Weight:
+    """A matrix in seven bits with a scale per row, packed for the kernel."""
+
+    def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None) -> None:
+        weight = weight.detach().float()
+        scales = (weight.abs().amax(1) / 63).clamp(min=torch.finfo(torch.float32).tiny)
+        self.rounded: Int8[Tensor, "outputs inputs"] = (weight / scales[:, None]).round().to(torch.int8)
+        self.scales: Float[Tensor, " outputs"] = scales
+        self.bias = None if bias is None else bias.detach().float()
+        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self._packed = torch.ops.onednn.qlinear_prepack(self.rounded, None)
+
+    def product(self, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
+        """W x + b of each row."""
+        rows = x.reshape(-1, x.shape[-1])
+        rounded, scales = round_rows(rows)
+        if not len(rows):
+            return x.new_zeros(*x.shape[:-1], len(self.scales))
+        sums: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, SHIFT, self._packed, self.scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        result = sums.mul_(scales) if self.bias is None else torch.addcmul(self.bias, sums, scales)
+        return result.view(*x.shape[:-1], len(self.scales))
+
+    def plain_product(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
+        """The same by exact sums in float64: what the kernel is compared with."""
+        rounded, scales = round_rows(x)
+        sums = (rounded.double() - SHIFT) @ self.rounded.double().t()
+        result = (sums * self.scales.double()).float() * scales
+        return result if self.bias is None else result + self.bias
+
+
+def round_rows(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
+    """Each row in eight bits from 1 to 255, where 128 stands for 0, and its scale. A row of zeros stays one."""
+    scales = torch.linalg.vector_norm(x, float("inf"), 1, keepdim=True).mul_(1 / 127)
+    scales.clamp_(min=torch.finfo(torch.float32).tiny)
+    return (x / scales).round_().add_(SHIFT).to(torch.uint8), scales
+
+
+class Int8Linear(nn.Linear):
+    """A linear layer that multiplies in eight bits; it keeps its weights for those who look at them."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self._int8 = Int8Weight(linear.weight, linear.bias)
+
+    def forward(self, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
+        return self._int8.product(x)
+
+
+class Int8Output(Output):
+    """An output layer that multiplies in eight bits. Shortlists take its rows as they are."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output.weight)
+        self.bias = output.bias
+        self._int8 = Int8Weight(output.weight, output.bias)
+
+    def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
+        return self._int8.product(features)
+
+
+def with_int8(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> nn.Module:
+    """A model that shares all parameters with this one and multiplies large matrices in eight bits; not to be trained.
+
+    What a cell or an attention does without a linear layer of its own stays as it is.
+    """
+    device = next(model.parameters()).device
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        raise UsageError(f"search.precision=int8 is for processors with oneDNN, not for {device}; use float32")
+    shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    twin = copy.deepcopy(model, shared)
+    for name, module in list(twin.named_modules()):
+        if type(module) is nn.Linear and module.weight.numel() >= least_weights:
+            _replace(twin, name, Int8Linear(module))
+        elif type(module) is Output and module.weight.numel() >= least_weights:
+            _replace(twin, name, Int8Output(module))
+    return twin.eval()
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, module)

@@ -1,0 +1,76 @@
+"""The models of a translator as a search sees them: in which precision, with which shortlists, so many at a time."""
+
+from collections.abc import Collection, Sequence
+from functools import cached_property, partial
+from typing import cast
+
+from torch import nn
+
+from seqloom.classical.lexicon import Lexicon
+from seqloom.core.errors import UsageError
+from seqloom.core.stepping import Stepper
+from seqloom.models.seq2seq import Seq2Seq
+from seqloom.models.transformer import Transformer
+from seqloom.nn.int8 import with_int8
+from seqloom.nn.shortlist import Shortlister
+from seqloom.recipes.lexicon import load_lexicon, offered_symbols, shortlist_of
+from seqloom.recipes.load import LoadedModel
+from seqloom.search.ensemble import Ensemble
+from seqloom.search.settings import SearchConfig
+from seqloom.tasks.translation import TranslationModel
+
+SCORES = 24 << 20
+"""Bytes that the scores of one step may take: from 32 MiB on, the C library asks the system for new memory each time
+and gives it back, which takes longer than filling it."""
+
+LISTED = 32 << 20
+"""Bytes that the rows of the output that are picked for shortlists may take: more would not stay in a cache from
+one step to the next."""
+
+LIST = 10
+"""Symbols in the shortlist of a sentence, roughly, for each translation of a source symbol that is asked for."""
+
+
+class Steppers:
+    """Makes what a search steps through, of one model or of several that decide together.
+
+    All take the lexicon of the first: they share its vocabulary.
+    """
+
+    def __init__(self, loaded: Sequence[LoadedModel]) -> None:
+        self._loaded = loaded
+
+    def stepper(self, settings: SearchConfig, *, attention: bool, needed: Sequence[Collection[int]]) -> Stepper:
+        """For the next batch; `needed` are symbols that must be in the shortlists of its sentences."""
+        models = self._int8_models if settings.precision == "int8" else [each.model for each in self._loaded]
+        shortlist = None
+        if settings.shortlist:
+            lists = shortlist_of(self._lexicon, settings.shortlist)
+            shortlist = partial(offered_symbols, lists, needed=needed)
+        steppers = [_stepper(model, attention=attention, shortlist=shortlist) for model in models]
+        return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+
+    def sentences_at_once(self, settings: SearchConfig) -> int:
+        """The most sentences whose scores are cheap to hold, whatever their lengths."""
+        symbols = self._loaded[0].tokenizers.target.size
+        if settings.shortlist:
+            width = cast("TranslationModel", self._loaded[0].model).output.weight.shape[1]
+            return max(1, LISTED // (4 * width * min(symbols, LIST * settings.shortlist)))
+        rows = settings.beam if settings.method == "beam" else settings.nbest
+        return max(1, SCORES // (4 * symbols * rows))
+
+    @cached_property
+    def _int8_models(self) -> list[nn.Module]:
+        return [with_int8(each.model) for each in self._loaded]
+
+    @cached_property
+    def _lexicon(self) -> Lexicon:
+        return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
+
+
+def _stepper(model: nn.Module, *, attention: bool, shortlist: Shortlister | None) -> Stepper:
+    if shortlist is None:
+        return cast("TranslationModel", model).stepper(attention=attention)
+    if not isinstance(model, Transformer | Seq2Seq):
+        raise UsageError(f"a {type(model).__name__} scores all its symbols; set search.shortlist=0")
+    return model.stepper(attention=attention, shortlist=shortlist)
