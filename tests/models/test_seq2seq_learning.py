@@ -89,8 +89,12 @@ def named(settings: object) -> str | None:
     [
         ({"cell": "lstm"}, True),
         ({"cell": "gru", "attention": "additive"}, True),
-        ({"cell": "gru", "attention": "dot", "query": "previous", "input_feeding": True}, True),
-        ({"cell": "gru", "attention": "bilinear"}, False),
+        pytest.param(
+            {"cell": "gru", "attention": "dot", "query": "previous", "input_feeding": True},
+            True,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"cell": "gru", "attention": "bilinear"}, False, marks=pytest.mark.slow),
         ({"cell": "lstm", "attention": "dot", "context": "first"}, False),
     ],
     ids=named,
@@ -111,8 +115,17 @@ def test_with_attention_every_fresh_sentence_is_right_and_read_in_order(
     assert float((looked_at == due)[is_word].float().mean()) > 0.9
 
 
-@pytest.mark.parametrize("is_reversed", [False, True], ids=["copy", "reverse"])
-@pytest.mark.parametrize("context", ["state", "first", "every"])
+@pytest.mark.parametrize(
+    ("context", "is_reversed"),
+    [
+        pytest.param("state", True, id="state-reverse"),
+        pytest.param("first", False, id="first-copy", marks=pytest.mark.slow),
+        pytest.param("every", False, id="every-copy"),
+        pytest.param("state", False, id="state-copy", marks=pytest.mark.slow),
+        pytest.param("first", True, id="first-reverse", marks=pytest.mark.slow),
+        pytest.param("every", True, id="every-reverse", marks=pytest.mark.slow),
+    ],
+)
 def test_one_vector_is_enough_for_short_sentences(context: str, is_reversed: bool) -> None:
     """Without attention all that is known of the source passes through its context, whichever way that enters."""
     settings: dict[str, object] = {"cell": "gru", "attention": "none", "context": context}

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn import multihead
+from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.masks import additive, future, length_mask
-from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, attend, check_heads
-from seqloom.nn.packing import pack_features, packing_of
+from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, check_heads
+from seqloom.nn.packing import pack_features, packing_of, side_by_side
 from seqloom.nn.probe import Probe, listen
 
 WIDTH, HEADS = 12, 3
@@ -169,12 +170,37 @@ def test_stepping_through_a_cache_equals_all_at_once(is_relative: bool, has_bias
     x = torch.randn(rows, length, WIDTH, dtype=DOUBLE)
     bias = torch.randn(1, HEADS, length, length, dtype=DOUBLE) if has_bias else None
     at_once = attention(pack_features(x, packing), packing, mask=bias, is_causal=True).view(rows, length, WIDTH)
+    owners = torch.arange(rows)
+    queries = side_by_side(owners, rows)
     with torch.no_grad():
-        cache = KeyValues(*torch.full((2, rows, HEADS, length, WIDTH // HEADS), math.nan, dtype=DOUBLE).unbind(0))
+        cache = BeamCache.empty(1, rows, heads=HEADS, size=WIDTH // HEADS, like=x)
         for position in range(length):
             now = None if bias is None else bias[:, :, position : position + 1, : position + 1]
-            out = attention.step(x[:, position], cache, position, bias=now)
+            cache = cache.at(position, slots=1)
+            out = attention.step(x[:, position], cache, 0, queries=queries, position=position, mask=now)
             torch.testing.assert_close(out, at_once[:, position], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_rows_of_a_sentence_look_at_their_own_ways_through_a_shared_cache(is_relative: bool) -> None:
+    """Two hypotheses of one sentence: row 0 goes on from itself twice, row 1 from row 0 and then from itself."""
+    attention = self_attention(relative=ShawKeys(WIDTH // HEADS, farthest=2) if is_relative else None)
+    first, left, right, last = torch.randn(4, 1, WIDTH, dtype=DOUBLE).unbind(0)
+    ways = [torch.stack([first, left, last], 1), torch.stack([first, right, last], 1)]
+    packing = packing_of(torch.tensor([3]), 3)
+    alone = [attention(pack_features(way, packing), packing, mask=None, is_causal=True)[-1] for way in ways]
+    steps = [(first, [[0]], 1), (torch.cat([left, right]), [[0, 0], [0, 1]], 2), (last.expand(2, -1), None, 2)]
+    with torch.no_grad():
+        cache = BeamCache.empty(1, 1, heads=HEADS, size=WIDTH // HEADS, like=first)
+        for position, (x, ancestors, slots) in enumerate(steps):
+            table = torch.tensor([[0, 0, 0], [0, 1, 1]] if ancestors is None else ancestors)
+            owners = torch.zeros(len(x), dtype=torch.long)
+            lineage = Lineage(owners, side_by_side(owners, 1), table)
+            cache = cache.at(position, slots=slots)
+            mask = lineage.mask(cache.slots, dtype=DOUBLE)
+            out = attention.step(x, cache, 0, queries=lineage.queries, position=position, mask=mask)
+    torch.testing.assert_close(out, torch.stack(alone), rtol=0, atol=1e-12)
+    assert not torch.allclose(out[0], out[1])
 
 
 def test_shaw_keys_follow_the_formula_and_only_know_distances() -> None:

@@ -60,7 +60,7 @@ WORDS = (
     "ﬁ",
     "中文",
     "\ud7ff",
-    "a" * 300,
+    "a" * 60,
     ".",
     "<s>",
     "</s>",
@@ -88,7 +88,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def some_line(draw: random.Random) -> str:
-    return " ".join(draw.choice(WORDS) for _ in range(draw.choice((0, 1, 2, 3, 5, 40))))
+    return " ".join(draw.choice(WORDS) for _ in range(draw.choice((0, 1, 2, 3, 5, 15))))
 
 
 def some_words(draw: random.Random) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import sentencepiece
@@ -127,6 +128,7 @@ def require_codes(from_code: str | None, to_code: str | None) -> tuple[str, str]
 # --- the normalisation as a table ------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4)  # a walk through all characters
 def rules_of(normaliser: Normaliser) -> dict[str, str]:
     """What our normalisation does to each character and to each sequence that it composes, where it does anything."""
     rules: dict[str, str] = {}

@@ -3,11 +3,14 @@
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from seqloom.inspection.character_models import CharacterTraining
 from seqloom.inspection.findings import save_finding
 from seqloom.recipes.lab.depth import FORMS, SKIPS, run, two_layers_finding
 
 
+@pytest.mark.slow
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:
     gradients, stacks, pair = run(quick=True)
     forms = {one["form"]: one["by_depth"] for one in gradients.data["forms"]}
