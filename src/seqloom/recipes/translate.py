@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,7 @@ from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
+from seqloom.recipes.alignments import Alignment, align_parts, look_of
 from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.recipes.parts import Part, join, make_parts
@@ -28,7 +29,8 @@ from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.tags import Tagged, put_back, take_out
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 AT_ONCE = 2_000
 """Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
@@ -61,6 +63,8 @@ class Translation:
     source_pieces: tuple[str, ...] = ()
     """The source as the model saw it, END included, where attention was asked for."""
     target_pieces: tuple[str, ...] = ()
+    alignment: Alignment | None = None
+    """Which words go together, where that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,16 @@ class Translator:
         return Translator(load(folder, device=device, model=model))
 
     @property
+    def tokenizers(self) -> Tokenizers:
+        """How its text is cut into symbols."""
+        return self.loaded.tokenizers
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a source sentence, the end counted, up to which it is not cut."""
+        return self.config.data.longest
+
+    @property
     def card(self) -> Card:
         """What the model says of itself."""
         return self.loaded.card
@@ -112,6 +126,8 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         attention: bool = False,
+        align: bool = False,
+        tags: bool = False,
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
         progress: Callable[[int], None] = lambda _lines: None,
@@ -120,13 +136,17 @@ class Translator:
         """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
 
         Of translations that read the same, the best is kept. `wishes` say for each line what its translation must
-        hold, and terms of the `glossary` must come where they are in a line. `progress` is told how many more lines
-        are done, `watch` of lines that are cut into parts.
+        hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
+        of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
+        put back by that alignment, which is of the text without them. `progress` is told how many more lines are
+        done, `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
         given = listed(lines, "translate")
         if wishes is not None and len(wishes) != len(given):
             raise UsageError(f"{len(wishes)} wishes were given for {len(given)} lines; give each line one, or None")
+        bare = [take_out(line) for line in given] if tags else []
+        given = [each.plain for each in bare] if tags else given
         results: list[list[Translation]] = []
         for begin in range(0, len(given), AT_ONCE):
             some = given[begin : begin + AT_ONCE]
@@ -138,9 +158,9 @@ class Translator:
                     if count > 1:
                         watch.cut(begin + line, count)
             results += self._search_some(
-                parts, len(some), settings, attention=attention, progress=progress, watch=watch
+                parts, len(some), settings, attention=attention, align=align or tags, progress=progress, watch=watch
             )
-        return results
+        return self._with_tags(results, bare) if tags else results
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
@@ -186,6 +206,7 @@ class Translator:
         settings: SearchConfig,
         *,
         attention: bool,
+        align: bool,
         progress: Callable[[int], None],
         watch: "Watch | None",
     ) -> list[list[Translation]]:
@@ -201,7 +222,9 @@ class Translator:
         for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch, most=most):
             source = self._source_batch([parts[at].ids for at in batch])
             needed = [wished_symbols(parts[at].wish, self._target) for at in batch]
-            stepper = self._steppers.stepper(settings, attention=attention or settings.coverage > 0, needed=needed)
+            stepper = self._steppers.stepper(
+                settings, attention=attention or align or settings.coverage > 0, needed=needed
+            )
             constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
             searched = decode(stepper, source, settings, constraints=constraints, keys=[parts[at].key for at in batch])
             for at, hypotheses in zip(batch, searched, strict=True):
@@ -211,7 +234,7 @@ class Translator:
             done += len(batch)
             if watch is not None:
                 watch.parts_done(done, len(parts))
-        return [self._translations(parts, found, numbers, pieces=attention) for numbers in by_line]
+        return [self._translations(parts, found, numbers, pieces=attention, align=align) for numbers in by_line]
 
     def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
         """Those that read differently, in the order in which they are returned."""
@@ -242,7 +265,7 @@ class Translator:
             needed = [wished_symbols(wish, self._target)]
             stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
             (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder)
-        translations = self._translations(parts, [found], [0], pieces=False)
+        translations = self._translations(parts, [found], [0], pieces=False, align=False)
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
 
     def _parts(
@@ -258,27 +281,51 @@ class Translator:
         return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
 
     def _translations(
-        self, parts: Sequence[Part], found: Sequence[list[Hypothesis]], numbers: Sequence[int], *, pieces: bool
+        self,
+        parts: Sequence[Part],
+        found: Sequence[list[Hypothesis]],
+        numbers: Sequence[int],
+        *,
+        pieces: bool,
+        align: bool,
     ) -> list[Translation]:
+        """The translations of a line out of those of its parts: of several parts, the best of each."""
         if not numbers:
-            return [Translation("", None)]
-        if len(numbers) > 1:
-            best = [found[at][0] for at in numbers]
-            texts = [self._target.decode(each.symbols) for each in best]
-            joined = join(texts, inside_word=[parts[at].is_inside_word for at in numbers])
-            return [Translation(joined.text, sum(each.score for each in best), tuple(best))]
-        (at,) = numbers
-        source = tuple(self._source.piece(id) for id in parts[at].ids) if pieces else ()
-        return [
-            Translation(
-                text=self._target.decode(each.symbols),
-                score=each.score,
-                hypotheses=(each,),
-                source_pieces=source,
-                target_pieces=tuple(self._target.piece(id) for id in each.symbols) if pieces else (),
+            return [Translation("", None, alignment=Alignment.empty() if align else None)]
+        some = [parts[at] for at in numbers]
+        if len(some) > 1:
+            return [self._translation(some, [found[at][0] for at in numbers], pieces=False, align=align)]
+        return [self._translation(some, [each], pieces=pieces, align=align) for each in found[numbers[0]]]
+
+    def _translation(
+        self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis], *, pieces: bool, align: bool
+    ) -> Translation:
+        texts = [self._target.decode(each.symbols) for each in hypotheses]
+        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
+        tokenizers = self.loaded.tokenizers
+        looks = [look_of(*pair, tokenizers) for pair in zip(parts, hypotheses, strict=True)] if align else []
+        return Translation(
+            text=joined.text,
+            score=sum(each.score for each in hypotheses),
+            hypotheses=tuple(hypotheses),
+            source_pieces=tuple(self._source.piece(id) for id in parts[0].ids) if pieces else (),
+            target_pieces=tuple(self._target.piece(id) for id in hypotheses[0].symbols) if pieces else (),
+            alignment=align_parts(looks, joined.starts) if align else None,
+        )
+
+    def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
+        def tagged(translation: Translation, line: Tagged) -> Translation:
+            known = translation.alignment or Alignment.empty()
+            text = put_back(
+                line,
+                translation.text,
+                target_spans=known.target_spans,
+                links=known.links,
+                normalise=self._source.normaliser,
             )
-            for each in found[at]
-        ]
+            return replace(translation, text=text)
+
+        return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
 
     def _source_batch(self, sentences: Sequence[list[int]]) -> Source:
         ids, lengths = _padded(sentences)

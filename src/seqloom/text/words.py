@@ -1,0 +1,91 @@
+"""Words of a text and pieces of a tokeniser, each with its place: what alignments and tags are told in.
+
+A word is what `split_words` calls one, a mark among them; in scripts without spaces between words, each character with
+its combining marks is a word.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+
+from seqloom.core.symbols import UNKNOWN
+from seqloom.text.marks import BYTE_PIECES, JOINER, UNSPACED, mark_spaces, split_words
+from seqloom.text.tokenizer import Tokenizer
+
+Span = tuple[int, int]
+"""Where something begins in a text, and where it has ended."""
+
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
+_byte_of = {piece: byte for byte, piece in enumerate(BYTE_PIECES)}
+
+
+def word_spans(text: str) -> list[Span]:
+    """The places of the words of a normalised text."""
+    return [span for word in _spans(text, split_words(text)) for span in _characters_if_unspaced(text, word)]
+
+
+def piece_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
+    """The places of the pieces into which a normalised text is cut, spaces before them included."""
+    if tokenizer.kind == "word":
+        return _spans(text, split_words(text) if tokenizer.config.segmentation == "words" else text.split())
+    marked = mark_spaces(text, has_start=tokenizer.kind != "char")
+    shift = len(marked) - len(text)
+    spans: list[Span] = []
+    place = unknown = 0
+    for number in tokenizer.encode(text):
+        if number == UNKNOWN:
+            unknown += 1
+            continue
+        piece = tokenizer.piece(number)
+        if unknown:
+            # What is unknown holds no character of a known piece, so the next one found is the right one.
+            place = _fill(spans, place, marked.find(piece, place + unknown), unknown)
+            unknown = 0
+        byte = _byte_of.get(piece) if tokenizer.config.byte_fallback else None
+        if byte is not None and byte & 0xC0 == 0x80:  # goes on with the character before
+            spans.append((place - 1, place))
+            continue
+        length = 1 if byte is not None else len(piece)
+        spans.append((place, place + length))
+        place += length
+    _fill(spans, place, len(marked), unknown)
+    return [(max(0, begin - shift), max(0, end - shift)) for begin, end in spans]
+
+
+def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
+    """The places of symbols in the text that they are decoded to, whatever a model put together."""
+    whole, ends = len(tokenizer.decode(ids)), [0]
+    for count in range(1, len(ids) + 1):
+        ends.append(min(whole, max(ends[-1], len(tokenizer.decode(ids[:count])))))
+    # The later bytes of a character, and what cannot be seen, go with what stands before them.
+    return [(begin if begin < end else max(0, end - 1), end) for begin, end in pairwise(ends)]
+
+
+def _spans(text: str, words: Sequence[str]) -> list[Span]:
+    spans, place = [], 0
+    for word in words:
+        core = word.removeprefix(JOINER).removesuffix(JOINER).replace("\x1a", JOINER) if word != JOINER else word
+        begin = text.index(core, place)
+        place = begin + len(core)
+        spans.append((begin, place))
+    return spans
+
+
+def _fill(spans: list[Span], place: int, end: int, unknown: int) -> int:
+    """A character for each unknown piece, and the rest for the last; where they end."""
+    for left in range(unknown, 0, -1):
+        stop = end if left == 1 else place + 1
+        spans.append((place, stop))
+        place = stop
+    return place
+
+
+def _characters_if_unspaced(text: str, span: Span) -> list[Span]:
+    begin, end = span
+    borders = [
+        at
+        for at in range(begin + 1, end)
+        if (_is_unspaced(text[at - 1]) or _is_unspaced(text[at])) and unicodedata.category(text[at])[0] != "M"
+    ]
+    return list(zip([begin, *borders], [*borders, end], strict=True))

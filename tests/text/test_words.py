@@ -1,0 +1,59 @@
+"""Places of words and pieces."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.symbols import UNKNOWN
+from seqloom.text.tokenizer import TextConfig, Tokenizer
+from seqloom.text.training import train_tokenizer
+from seqloom.text.words import decoded_spans, piece_spans, word_spans
+
+TEXT = ["the dogs (and cats) run.", "dogs don't run", "the cat is 3.5 years old", "日本の犬"] * 3
+
+
+def shown(text: str, spans: list[tuple[int, int]]) -> list[str]:
+    return [text[begin:end] for begin, end in spans]
+
+
+@pytest.fixture(scope="module", params=["word", "char", "bpe", "unigram", "bytes"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    if request.param == "bytes":
+        return train_tokenizer(TEXT, TextConfig(kind="bpe", size=400, byte_fallback=True))
+    return train_tokenizer(TEXT, TextConfig(kind=request.param, size=60))
+
+
+def test_words_are_parted_from_marks_and_unspaced_scripts_into_characters() -> None:
+    text = "the dogs (don't) cost ￭ 3.5, 日本ไป."
+    assert shown(text, word_spans(text)) == [
+        "the", "dogs", "(", "don't", ")", "cost", "￭", "3.5", ",", "日", "本", "ไ", "ป", ".",
+    ]  # fmt: skip
+
+
+@given(st.text(alphabet="thedogscat 3.5()犬Ωé", max_size=30))
+def test_pieces_of_a_text_cover_it_in_order(tokenizer: Tokenizer, text: str) -> None:
+    text = tokenizer.normaliser(text)
+    spans = piece_spans(tokenizer, text)
+    assert len(spans) == len(tokenizer.encode(text))
+    covered = {at for begin, end in spans for at in range(begin, end)}
+    assert {at for at, character in enumerate(text) if character != " "} <= covered
+    assert spans == sorted(spans)
+    for (begin, end), number in zip(spans, tokenizer.encode(text), strict=True):
+        if number != UNKNOWN and not tokenizer.config.byte_fallback:
+            assert text[begin:end].strip() == tokenizer.decode([number]).strip()
+
+
+@given(st.lists(st.integers(0, 50), max_size=12))
+def test_decoded_symbols_lie_inside_their_text(tokenizer: Tokenizer, ids: list[int]) -> None:
+    ids = [number % tokenizer.size for number in ids]
+    text = tokenizer.decode(ids)
+    spans = decoded_spans(tokenizer, ids)
+    assert len(spans) == len(ids)
+    assert all(0 <= begin <= end <= len(text) for begin, end in spans)
+    assert {at for begin, end in spans for at in range(begin, end)} == set(range(len(text)))
+
+
+def test_an_unknown_word_keeps_its_place() -> None:
+    words = train_tokenizer(TEXT, TextConfig(kind="word", size=60))
+    text = "the zebra (run)."
+    assert shown(text, piece_spans(words, text)) == ["the", "zebra", "(", "run", ")", "."]
