@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -177,3 +178,79 @@ def test_a_damaged_model_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     called = call("translate", copy, stdin=b"Hm.\n")
     assert (called.code, called.out) == (4, "")
     assert "damaged: model.safetensors" in called.err
+
+
+# --- wishes, companions, alignments, tags, engines --------------------------------------------------------------------
+
+
+def test_wishes_come_from_files_and_flags(tiny: Tiny, tmp_path: Path) -> None:
+    glossary, prefixes = tmp_path / "terms.tsv", tmp_path / "prefixes"
+    glossary.write_text("dog\tKatze\n", encoding="utf-8")
+    prefixes.write_text("der\n\n", encoding="utf-8")
+    text = b"The dog sleeps.\nThe tree is old.\n"
+    flags = ["--glossary", glossary, "--prefix", prefixes, "--forbid", "das", "--forbid", "ist"]
+    called = call("translate", tiny.run, *flags, stdin=text)
+    assert called.code == 0, called.err
+    first, second = called.lines
+    assert first.startswith("der")
+    assert "Katze" in first
+    assert "Katze" not in second
+    assert not {"das", "ist"} & set(f"{first} {second}".split())
+
+
+def test_as_many_prefixes_as_lines_are_needed(tiny: Tiny, tmp_path: Path) -> None:
+    prefixes, text = tmp_path / "prefixes", tmp_path / "text"
+    prefixes.write_text("der\n", encoding="utf-8")
+    text.write_text("One.\nTwo.\n", encoding="utf-8")
+    called = call("translate", tiny.run, text, "--prefix", prefixes)
+    assert (called.code, called.out) == (3, "")
+    assert f"{prefixes}: 1 prefixes for 2 lines of text" in called.err
+    assert call("translate", tiny.run, "--prefix", prefixes, stdin=b"One.\nTwo.\n").code == 3
+
+
+def test_a_model_beside_itself_decides_as_it_does_alone(tiny: Tiny) -> None:
+    alone = call("translate", tiny.run, stdin=b"The dog sleeps.\n")
+    assert call("translate", tiny.run, "--with", tiny.run / "model", stdin=b"The dog sleeps.\n").out == alone.out
+
+
+def test_alignments_have_a_line_for_each_line_and_stand_in_the_records(tiny: Tiny, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    called = call("translate", tiny.run, "--align", links, "--json", stdin=b"The dog sleeps.\n\nYes.\n")
+    assert called.code == 0, called.err
+    lines = links.read_text(encoding="utf-8").split("\n")
+    assert len(lines) == 4
+    assert lines[1] == lines[3] == ""
+    best = called.records[0]["translations"][0]
+    assert best["source_words"] == ["The", "dog", "sleeps", "."]
+    assert lines[0] == " ".join(f"{source}-{target}" for source, target in best["alignment"])
+    assert {target for _, target in best["alignment"]} == set(range(len(best["target_words"])))
+    assert "".join(best["target_words"]) == best["text"].replace(" ", "")
+
+
+def test_tags_come_back_and_the_words_are_those_without_them(tiny: Tiny) -> None:
+    plain = call("translate", tiny.run, stdin=b"The old dog sleeps.\n").lines[0]
+    called = call("translate", tiny.run, "--tags", stdin=b"<p>The <b>old</b> dog{0} sleeps.</p>\n<br/>\n")
+    assert called.code == 0, called.err
+    tagged, alone = called.lines
+    assert tagged.startswith("<p>")
+    assert tagged.endswith("</p>")
+    assert all(tagged.count(tag) == 1 for tag in ("<p>", "<b>", "</b>", "{0}", "</p>"))
+    assert re.sub(r"</?[pb]>|\{0\}| ", "", tagged) == plain.replace(" ", "")
+    assert alone == "<br/>"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--engine", "onnx"], ["'onnx'", "seqloom or ctranslate2"]),
+        (["--engine", "ctranslate2", "--tags"], ["--tags is nothing that CTranslate2 can follow"]),
+        (["--forbid", " "], ["--forbid was given nothing"]),
+        (["--out", "same", "--align", "./same"], ["--out and --align both name same"]),
+        (["--glossary", "nowhere.tsv"], ["nowhere.tsv: no such file"]),
+        (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq knows neither constraints"]),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(tiny: Tiny, words: list[str], parts: list[str]) -> None:
+    called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
+    assert (called.code, called.out) == (2, "")
+    assert [part for part in parts if part not in called.err] == []

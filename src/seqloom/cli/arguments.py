@@ -71,18 +71,18 @@ def require_search_settings(overrides: Sequence[str]) -> None:
             )
 
 
-def require_new_file(out: Path | None, *, inputs: Sequence[Path]) -> None:
+def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "--out") -> None:
     """Refuse an output file that would replace one of the inputs, or has no folder to stand in."""
     if out is None:
         return
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; --out names a file")
+        raise UsageError(f"{out} is a folder; {flag} names a file")
     # A link is followed to the file that it names, which need not be there yet.
     place = Path(os.path.realpath(out)) if out.is_symlink() else out
     if place.is_symlink():
-        raise UsageError(f"{out} is a symbolic link that leads back to itself; name another file with --out")
+        raise UsageError(f"{out} is a symbolic link that leads back to itself; name another file with {flag}")
     if not place.parent.is_dir():
         raise UsageError(f"{out} cannot be written: there is no folder {place.parent}")
     for path in inputs:
         if path.exists() and out.exists() and path.samefile(out):
-            raise UsageError(f"{out} is the input as well; name another file with --out")
+            raise UsageError(f"{out} is the input as well; name another file with {flag}")

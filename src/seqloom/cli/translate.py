@@ -2,30 +2,36 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import open_input, read_blocks
-from seqloom.cli.loading import open_translator
-from seqloom.cli.output import clean, examples, json_line, one_line, require_open
+from seqloom.cli.loading import open_ctranslate2, open_translator
+from seqloom.cli.output import clean, examples, require_open
+from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
+from seqloom.cli.translate_wishes import Asked, read_asked
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import open_output
+from seqloom.text.formats.pharaoh import format_links
 
 if TYPE_CHECKING:
-    from seqloom.recipes.translate import Translation, Translator
+    from seqloom.recipes.engine import Translates
 
 EXAMPLES = examples(
     "echo 'Guten Morgen.' | seqloom translate run/model",
     "seqloom translate run/model news.de --out news.en search.beam=8",
     "seqloom translate run/model news.de --nbest 4",
+    "seqloom translate run/model page.de --tags --glossary terms.tsv --align page.links",
+    "seqloom translate first/model --with second/model news.de",
+    "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
 
 
@@ -67,6 +73,64 @@ Json = Annotated[
 ]
 
 
+With = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with",
+        metavar="MODEL",
+        help="Another model that decides with the first one, symbol by symbol; may be given again. All must share "
+        "their vocabulary: train them with the same text/ folder.",
+    ),
+]
+Terms = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        metavar="FILE",
+        help="Terms and their translations, a pair per line with a tab between. Where a term stands in a line, its "
+        "translation must come.",
+    ),
+]
+Prefix = Annotated[
+    Path | None,
+    typer.Option("--prefix", metavar="FILE", help="How each translation begins, line by line; a blank line is free."),
+]
+Forbid = Annotated[
+    list[str] | None,
+    typer.Option("--forbid", metavar="WORD", help="A word or phrase that no translation may hold; may be given again."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="STRING", help="A translation ends once it holds this; may be given again."),
+]
+Align = Annotated[
+    Path | None,
+    typer.Option(
+        "--align",
+        metavar="FILE",
+        help="Write which words go together, as [bold]0-0 1-2[/bold]: source word first, counted from 0, by where the "
+        "model looked. With --json, words and links are also in the records.",
+    ),
+]
+Tags = Annotated[
+    bool,
+    typer.Option(
+        "--tags",
+        help="Take tags and placeholders (<b>, <br/>, {0}, %s, &amp;) out of the lines and put them back around the "
+        "words that theirs became.",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="[bold]seqloom[/bold], or [bold]ctranslate2[/bold], which searches Transformers by rules of its own; "
+        "MODEL may then be a folder that seqloom export wrote. Settings that it cannot follow are refused.",
+    ),
+]
+
+
 def translate(
     model: Model,
     words: Words = None,
@@ -74,10 +138,19 @@ def translate(
     nbest: Nbest = None,
     scores: Scores = False,
     json: Json = False,
+    companions: With = None,
+    glossary: Terms = None,
+    prefix: Prefix = None,
+    forbid: Forbid = None,
+    stop: Stop = None,
+    align: Align = None,
+    tags: Tags = False,
+    engine: Engine = "seqloom",
 ) -> None:
     """Translate text, line by line.
 
-    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. Text is UTF-8.
+    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. Text is UTF-8. A line that is longer
+    than the model takes is translated sentence by sentence.
     """
     given = sort_words(words)
     if len(given.others) > 1:
@@ -86,10 +159,12 @@ def translate(
     require_search_settings(given.overrides)
     if scores and (json or nbest is not None):
         raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
-    require_new_file(out, inputs=[path] if path else [])
+    flags = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop, "--align": align}
+    _require_engine(engine, [flag for flag, value in {**flags, "--tags": tags}.items() if value])
+    _require_places(out, align, inputs=[each for each in (path, glossary, prefix) if each is not None])
     _refuse_same_stdout(path, out)
     overrides = [*given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
-    write = _as_json if json else _as_nbest if nbest is not None else _as_scored if scores else _as_text
+    write = as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
 
     if path is None:
         require_open(sys.stdin, "standard input")
@@ -97,23 +172,35 @@ def translate(
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
         total = _check_file(path)
-        translator = open_translator(model, overrides)
+        asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop)
+        asked.require_lines(total)
+        translator: Translates = (
+            open_translator(model, overrides, companions=companions or ())
+            if engine == "seqloom"
+            else open_ctranslate2(model, overrides)
+        )
         if path is None and sys.stdin.isatty():
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-        with _opened(out) as stream:
-            _go(translator, path, stream=stream, write=write, listener=listener, total=total)
+        with _opened(out) as stream, _opened(align) if align else nullcontext() as links:
+            job = Job(translator, asked, write=write, links=links, tags=tags)
+            _go(job, path, stream=stream, listener=listener, total=total)
 
 
-def _go(
-    translator: "Translator",
-    path: Path | None,
-    *,
-    stream: Output,
-    write: "Callable[[Translator, int, str, Sequence[Translation]], list[str]]",
-    listener: Listener,
-    total: int | None,
-) -> None:
+@dataclass(frozen=True)
+class Job:
+    """What is to be done with every line."""
+
+    translator: "Translates"
+    asked: Asked
+    write: Format
+    links: Output | None
+    """Where alignments go, if anywhere."""
+    tags: bool
+
+
+def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, total: int | None) -> None:
     name = str(path) if path else "standard input"
+    translator = job.translator
     done, has_warned = 0, False
     with open_input(path) as source:
         for block in read_blocks(source, name, warn=lambda message: notice(listener, message)):
@@ -122,13 +209,30 @@ def _go(
                 has_warned = True
 
             first = done + 1
-            watch = _Telling(listener, name, first=first, total=total, limit=translator.config.data.longest)
-            results = translator.search(block, progress=watch.lines_done, watch=watch)
+            watch = _Telling(listener, name, first=first, total=total, limit=translator.longest)
+            results = translator.search(
+                block,
+                align=job.links is not None,
+                tags=job.tags,
+                wishes=job.asked.wishes(done, len(block)),
+                glossary=job.asked.glossary,
+                progress=watch.lines_done,
+                watch=watch,
+            )
             for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
-                for text in write(translator, number, line, found):
+                for text in job.write(translator.tokenizers, number, line, found):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
+                if job.links is not None and (alignment := found[0].alignment) is not None:
+                    job.links.write(format_links(alignment.links) + "\n")
             stream.flush()
             done = first + len(block) - 1
+
+
+def _require_engine(engine: str, flags: Sequence[str]) -> None:
+    if engine not in ("seqloom", "ctranslate2"):
+        raise UsageError(f"there is no engine {engine!r}; give seqloom or ctranslate2")
+    if engine != "seqloom" and flags:
+        raise UsageError(f"{flags[0]} is nothing that CTranslate2 can follow; leave it out, or leave out --engine")
 
 
 @dataclass
@@ -161,54 +265,6 @@ class _Telling:
         self.listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
 
-# --- formats ---------------------------------------------------------------------------------------------------------
-
-
-def _as_text(_translator: "Translator", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    return [one_line(found[0].text)]
-
-
-def _as_scored(_translator: "Translator", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    return [f"{_score(found[0])}\t{one_line(found[0].text)}"]
-
-
-def _as_nbest(_translator: "Translator", number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    return [f"{number} ||| {one_line(each.text)} ||| {_score(each)}" for each in found]
-
-
-def _as_json(translator: "Translator", number: int, line: str, found: "Sequence[Translation]") -> list[str]:
-    records = [_record(translator, each) for each in found]
-    return [json_line({"line": number, "source": line, "translations": records})]
-
-
-def _score(translation: "Translation") -> str:
-    return "null" if translation.score is None else f"{translation.score:.6f}"
-
-
-def _record(translator: "Translator", translation: "Translation") -> dict[str, Any]:
-    """A translation with its score itemised; the parts of a long line are added up."""
-    from seqloom.core.symbols import END
-
-    piece = translator.loaded.tokenizers.target.piece
-    terms: dict[str, float] = {}
-    tokens: list[str] = []
-    log_probs: list[float] = []
-    for hypothesis in translation.hypotheses:
-        ids = [*hypothesis.symbols, *([END] if hypothesis.is_finished else [])]
-        tokens += [piece(id) for id in ids]
-        log_probs += hypothesis.token_log_probs
-        for name, value in hypothesis.terms.items():
-            terms[name] = terms.get(name, 0.0) + value
-    return {
-        "text": translation.text,
-        "score": translation.score,
-        "terms": terms,
-        "tokens": tokens,
-        "token_log_probs": log_probs,
-        "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
-    }
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +274,13 @@ def _check_file(path: Path | None) -> int | None:
         return None
     with open_input(path) as source:
         return sum(len(block) for block in read_blocks(source, str(path)))
+
+
+def _require_places(out: Path | None, align: Path | None, *, inputs: Sequence[Path]) -> None:
+    require_new_file(out, inputs=inputs)
+    require_new_file(align, inputs=inputs, flag="--align")
+    if out is not None and align is not None and out.resolve() == align.resolve():
+        raise UsageError(f"--out and --align both name {out}; give each its own file")
 
 
 def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:

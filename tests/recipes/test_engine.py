@@ -1,0 +1,63 @@
+"""What stands around an engine: lines to ids, ids to lines, and a clear no to what it does not know."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seqloom.core.errors import UsageError
+from seqloom.core.symbols import END
+from seqloom.interop.ctranslate2_engine import Found
+from seqloom.recipes.engine import EngineTranslator
+from seqloom.recipes.wishes import Wish
+from seqloom.search.settings import SearchConfig
+from seqloom.text.glossary import Glossary
+from seqloom.text.tokenizer import TextConfig, Tokenizers
+from seqloom.text.training import train_tokenizer
+
+
+class Echo:
+    """An engine that says what it hears, after its prefix."""
+
+    def __init__(self) -> None:
+        tokenizer = train_tokenizer(["a b c d e f . x y"], TextConfig(kind="word", size=30))
+        self.tokenizers = Tokenizers(tokenizer, tokenizer)
+
+    def translate_ids(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Found]]:
+        assert all(ids[-1] == END for ids in sources)
+        begun = prefixes or [[] for _ in sources]
+        return [
+            [Found((*prefix, *ids[:-1]), -1.0 - rank, True) for rank in range(settings.nbest)]
+            for ids, prefix in zip(sources, begun, strict=True)
+        ]
+
+
+@pytest.fixture(scope="module")
+def translator() -> EngineTranslator:
+    return EngineTranslator(Echo(), search=SearchConfig(nbest=2), longest=4)
+
+
+def test_lines_come_back_in_order_blank_ones_blank_and_long_ones_whole(translator: EngineTranslator) -> None:
+    lines = ["a b", "", "a b c d e f", "c"]
+    found = translator.search(lines)
+    assert [some[0].text for some in found] == lines
+    assert [len(some) for some in found] == [2, 1, 1, 2]
+    assert found[2][0].score == -2.0
+    assert found[1][0].score is None
+
+
+def test_prefixes_are_handed_on_and_other_wishes_are_refused(translator: EngineTranslator) -> None:
+    assert translator.search(["a b"], wishes=[Wish(prefix="x y")])[0][0].text == "x y a b"
+    with pytest.raises(UsageError, match="neither forced nor forbidden words"):
+        translator.search(["a"], wishes=[Wish(forbidden=("b",))])
+    with pytest.raises(UsageError, match="neither glossaries nor alignments"):
+        translator.search(["a"], glossary=Glossary((("a", "b"),)))
+
+
+def test_unknown_words_are_counted(translator: EngineTranslator) -> None:
+    assert translator.unknown_rate(["a zz", "b zz"]) == 0.5
