@@ -116,12 +116,12 @@ def test_lags_without_a_gradient_are_said_to_get_none() -> None:
 
 def test_what_grows_is_not_said_to_be_left() -> None:
     def words(*means: float) -> str:
-        return _words(Profile(means, tuple(1 for _ in means)), "steps", "lag")
+        return _words(Profile(means, tuple(1 for _ in means)), "steps back", "lag")
 
-    assert words(4.0, 6.0, 9.0) == "grows to 2.2 times its size within 2 steps"
-    assert words(4.0, 1.0, 8.0) == "halves within 0.5 steps (2.0 times as much as at 0 at lag 2)"
-    assert words(4.0, 1.0) == "halves within 0.5 steps (25.0% left at lag 1)"
-    assert words(4.0, 3.0) == "does not halve within 1 steps (75.0% left at lag 1)"
+    assert words(4.0, 6.0, 9.0) == "grows to 2.2 times its size within 2 steps back"
+    assert words(4.0, 1.0, 8.0) == "halves within 0.5 steps back (2.0 times as much as at 0 at lag 2)"
+    assert words(4.0, 1.0) == "halves within 0.5 steps back (25.0% left at lag 1)"
+    assert words(4.0, 3.0) == "does not halve within 1 step back (75.0% left at lag 1)"
     assert words(4.0) == "is seen at lag 0 alone"
     assert _pace(Profile((9.0, 1.0, 1.1), (1, 1, 1))) == " From lag 1 on it grows by 10.0% per step."
     assert _pace(Profile((9.0, 4.0, 2.0), (1, 1, 1))) == " From lag 1 on it halves every 1.0 steps."

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from seqloom.inspection.connectivity import Connectivity, Profile
 from seqloom.inspection.drawing import FIRST, INK, QUIET, SECOND, fonts, tidy
@@ -70,6 +70,7 @@ def _draw_map(axes: Axes, shares: Float[np.ndarray, "rows columns"], inputs: Seq
 def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
     """Mean norms by distance, with the distance at which half is left."""
     axes.plot(range(len(profile.means)), profile.means, color=colour, marker="o", ms=3, linewidth=1.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
     half = lag_below(profile.means, 0.5)
     if half is not None:

@@ -107,7 +107,7 @@ def draw_plane(axes: Axes, spectra: Sequence[Spectrum]) -> None:
     axes.set_aspect("equal")
     tidy(axes)
     axes.set_xlabel("real part of λ")
-    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, handletextpad=0.2)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handletextpad=0.2)
 
 
 def draw_singular_values(axes: Axes, spectra: Sequence[Spectrum]) -> None:

@@ -235,12 +235,13 @@ def _words(profile: Profile, unit: str, name: str) -> str:
     ratio = profile.means[last] / profile.means[0]
     if half is not None and reached[-1] < last:
         return f"halves within {half:.1f} {unit} (nothing of it reaches {name} {reached[-1] + 1} and beyond)"
+    many = f"{last} {unit}" if last > 1 else f"1 {unit.replace('s ', ' ', 1)}"
     if half is not None:
         then = f"{ratio:.1%} left" if ratio <= 1 else f"{ratio:.1f} times as much as at 0"
         return f"halves within {half:.1f} {unit} ({then} at {name} {last})"
     if ratio > 1:
-        return f"grows to {ratio:.1f} times its size within {last} {unit}"
-    return f"does not halve within {last} {unit} ({ratio:.1%} left at {name} {last})"
+        return f"grows to {ratio:.1f} times its size within {many}"
+    return f"does not halve within {many} ({ratio:.1%} left at {name} {last})"
 
 
 def _pace(profile: Profile) -> str:
