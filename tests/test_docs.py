@@ -344,5 +344,17 @@ def test_the_ladder_of_sizes_is_that_of_the_code() -> None:
         assert chosen["training"]["learning_rate"] == float(rate)
 
 
+def test_the_sizes_of_recurrent_models_are_those_of_the_code() -> None:
+    page = (HOUSE / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (more|[\d,]+) \| (\d+) \| (\d+) \| (\d)\+\4 \|$", page, re.MULTILINE)
+    assert len(rows) == 6
+    for pairs, width, embedding_width, layers in rows:
+        count = 10_000_000 if pairs == "more" else int(pairs.replace(",", ""))
+        facts = DataFacts(count, source_characters=60.0, target_characters=60.0, are_unspaced=False)
+        chosen = choose_sizes(facts, kind="seq2seq").defaults["model"]
+        assert (chosen["width"], chosen["embedding_width"]) == (int(width), int(embedding_width))
+        assert (chosen["encoder_layers"], chosen["decoder_layers"]) == (int(layers), int(layers))
+
+
 if __name__ == "__main__":
     _serve()
