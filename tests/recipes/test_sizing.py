@@ -49,7 +49,9 @@ def test_a_recurrent_model_has_sizes_of_its_own(pairs: int) -> None:
     assert f"a recurrent model of {sizes}, symbols of width {config.model.embedding_width}" in text
     assert "Transformer" not in text
     plain = choose_sizes(facts(pairs)).defaults
-    assert {**sizing.defaults, "model": plain["model"]} == plain, "all but the model is as for a Transformer"
+    training = {**sizing.defaults["training"], "learning_rate": plain["training"]["learning_rate"]}
+    same = {**sizing.defaults, "model": plain["model"], "training": training}
+    assert same == plain, "all but the model and its rate is as for a Transformer"
 
 
 def test_more_data_never_gets_a_smaller_recurrent_model() -> None:
@@ -119,3 +121,11 @@ def test_tables_that_cannot_be_one_are_refused_with_the_ways_out() -> None:
 def test_a_wrong_setting_is_refused_before_the_files_are_opened() -> None:
     with pytest.raises(ConfigError, match=r"model\.widht.*width"):
         choose_config(None, ["model.widht=3"], train=["no-such.en", "no-such.de"], dev=[], listener=lambda _: None)
+
+
+@pytest.mark.parametrize("pairs", [500, 29_000, 5_000_000])
+def test_a_recurrent_model_gets_no_higher_rate_than_its_example(pairs: int) -> None:
+    recurrent, plain = (
+        choose_sizes(facts(pairs), kind=kind).defaults["training"] for kind in ("seq2seq", "transformer")
+    )
+    assert recurrent["learning_rate"] <= min(1e-3, plain["learning_rate"])

@@ -119,6 +119,9 @@ RECURRENT_LADDER = (
 )
 """From the examples for captions and small corpora to the thousand units that the papers of 2015 give to millions."""
 
+RECURRENT_RATE = 1e-3
+"""The highest rate for recurrent models: that of the example for captions. The Transformer's would be too much."""
+
 
 def choose_sizes(
     facts: DataFacts, *, steps: int | None = None, kind: str = "transformer", width: int | None = None
@@ -141,7 +144,7 @@ def choose_sizes(
         "model": model,
         "training": {
             "steps": steps,
-            "learning_rate": rung.learning_rate,
+            "learning_rate": min(rung.learning_rate, RECURRENT_RATE) if kind == "seq2seq" else rung.learning_rate,
             "warmup": min(rung.warmup, steps // 4),
             "clip_norm": 1.0,
             "validate_every": every,
