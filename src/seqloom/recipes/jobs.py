@@ -1,0 +1,172 @@
+"""Whole files by several processes: each has the model and one thread, and gets lines of one length at a time.
+
+    with Workers(folder, ["search.beam=8"], jobs=2) as workers:
+        results = workers.search(lines)
+
+Two processes of one thread translate more than one process of two threads: the products of a step are too small to be
+shared. A program that starts processes must guard its beginning with `if __name__ == "__main__":`.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from seqloom.core.config import resolve
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import load
+from seqloom.recipes.translate import Translation, Translator, listed
+
+SHARES = 4
+"""Shares of the lines for each process, so that none waits long for the last one."""
+
+LEAST = 64
+"""Lines that are worth a share of their own: fewer do not fill a batch."""
+
+Found = list[list[Translation]]
+
+Search = Callable[[Translator, list[str]], Found]
+"""What a process does with its lines. It is sent there: a function of a module, or a `partial` of one."""
+
+
+def search_lines(translator: Translator, lines: list[str]) -> Found:
+    """The translations of each line."""
+    return translator.search(lines)
+
+
+def open_translator(folder: Path, overrides: Sequence[str] = ()) -> Translator:
+    """A translator with other settings of the search, or another device."""
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    loaded = load(folder, device=devices[-1] if devices else None)
+    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    return Translator(replace(loaded, config=config))
+
+
+def translate_in_processes(
+    folder: Path,
+    overrides: Sequence[str],
+    lines: Sequence[str],
+    *,
+    jobs: int,
+    search: Search = search_lines,
+    progress: Callable[[int], None] = lambda _lines: None,
+) -> Found:
+    """What one process would find for these lines, in their order. For several blocks of lines, keep the `Workers`."""
+    with Workers(folder, overrides, jobs=jobs, search=search) as workers:
+        return workers.search(lines, progress=progress)
+
+
+class Workers:
+    """Processes that translate. They end with the block that they are used in, also where it ends by an error."""
+
+    def __init__(
+        self, folder: Path, overrides: Sequence[str] = (), *, jobs: int, search: Search = search_lines
+    ) -> None:
+        if jobs < 1:
+            raise UsageError(f"{jobs} processes translate nothing; give 1 or more")
+        self._jobs = jobs
+        self._before = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            jobs,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(_Order(folder, tuple(overrides), search),),
+        )
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        if kind is not None:  # what they are at is wanted no more
+            for process in set(multiprocessing.active_children()) - self._before:
+                process.terminate()
+                process.join()
+
+    def search(self, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None) -> Found:
+        """The translations of each line, in order; `progress` is told how many more lines are done."""
+        given = listed(lines, "translate")
+        found: Found = [[] for _ in given]
+        try:
+            tasks = {self._send(given, places): places for places in shares(given, jobs=self._jobs)}
+            for task in as_completed(tasks):
+                results, places = task.result(), tasks[task]
+                if isinstance(results, _Failure):
+                    raise results.kind(results.message)
+                for at, result in zip(places, results, strict=True):
+                    found[at] = result
+                progress(len(places))
+        except BrokenProcessPool as error:
+            raise SeqloomError(
+                f"one of {self._jobs} processes was ended from outside, perhaps for lack of memory; "
+                "use fewer, or a smaller search.tokens_per_batch"
+            ) from error
+        return found
+
+    def _send(self, lines: Sequence[str], places: Sequence[int]) -> "Future[Found | _Failure]":
+        # Blank lines stand for those of others: where a line stands decides its random draws.
+        sent = [""] * (max(places) + 1)
+        for at in places:
+            sent[at] = lines[at]
+        return self._pool.submit(_work, sent, list(places))
+
+
+def shares(lines: Sequence[str], *, jobs: int) -> list[list[int]]:
+    """Places of lines, dealt into shares of similar length, the longest first."""
+    order = sorted(range(len(lines)), key=lambda at: (-len(lines[at]), at))
+    size = max(LEAST, -(-len(lines) // (SHARES * jobs)))
+    return [order[begin : begin + size] for begin in range(0, len(order), size)]
+
+
+# --- in the processes ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What a process is there for."""
+
+    folder: Path
+    overrides: tuple[str, ...]
+    search: Search
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error, in a form that comes through whatever its class holds."""
+
+    kind: type[SeqloomError]
+    message: str
+
+
+_order: _Order | None = None
+_translator: Translator | None = None
+
+
+def _begin(order: _Order) -> None:
+    global _order
+    _order = order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of them; the first process ends the others
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _work(lines: list[str], places: list[int]) -> Found | _Failure:
+    global _translator
+    assert _order is not None
+    try:
+        if _translator is None:
+            _translator = open_translator(_order.folder, _order.overrides)
+        found = _order.search(_translator, lines)
+    except SeqloomError as error:
+        return _Failure(type(error), str(error))
+    return [found[at] for at in places]

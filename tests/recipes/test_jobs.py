@@ -1,0 +1,63 @@
+"""Several processes find what one finds, in the same order, and end together."""
+
+import multiprocessing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.recipes.jobs import Workers, open_translator, shares, translate_in_processes
+from seqloom.recipes.train import Trained
+
+LINES = ["the cat sleeps .", "", "we see a red house .", "a dog", "the cat sleeps .", "good morning"]
+
+
+def test_two_processes_give_what_one_gives_also_by_chance(tiny: Trained) -> None:
+    overrides = ["search.method=sample", "search.nbest=2", "search.beam=2"]
+    alone = open_translator(tiny.run, overrides).search(LINES * 30)
+    told: list[int] = []
+    together = translate_in_processes(tiny.run, overrides, LINES * 30, jobs=2, progress=told.append)
+    assert [[each.text for each in found] for found in together] == [[each.text for each in found] for found in alone]
+    assert sum(told) == 180
+    assert len({found[0].text for found in alone}) > 3  # or their order would not be tested
+    assert not multiprocessing.active_children()
+
+
+def test_lines_are_dealt_by_length_and_none_is_lost() -> None:
+    lines = ["x" * (number % 37) for number in range(1000)]
+    dealt = shares(lines, jobs=2)
+    assert sorted(at for share in dealt for at in share) == list(range(1000))
+    assert len(dealt) == 8
+    assert all(len(lines[first[-1]]) >= len(lines[second[0]]) for first, second in pairwise(dealt))
+    assert shares([], jobs=2) == []
+
+
+def test_errors_come_through_and_no_process_stays(tiny: Trained, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"search\.shortlist needs a lexicon"):
+        translate_in_processes(tiny.run, ["search.shortlist=5"], LINES, jobs=1)
+    with pytest.raises(UsageError, match="there is no such model directory"):
+        translate_in_processes(tmp_path / "none", [], ["a"], jobs=1)
+    with pytest.raises(UsageError, match="0 processes translate nothing"):
+        Workers(tiny.run, jobs=0)
+    assert not multiprocessing.active_children()
+
+
+def test_a_process_that_is_killed_is_missed(tiny: Trained) -> None:
+    with Workers(tiny.run, jobs=1) as workers:
+        assert len(workers.search(LINES)) == 6
+        (process,) = multiprocessing.active_children()
+        process.kill()
+        process.join()
+        with pytest.raises(SeqloomError, match="one of 1 processes was ended from outside"):
+            workers.search(LINES)
+
+
+def interrupt(_lines: int) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_them_at_once(tiny: Trained) -> None:
+    with pytest.raises(KeyboardInterrupt), Workers(tiny.run, jobs=1) as workers:
+        workers.search(LINES, progress=interrupt)
+    assert not multiprocessing.active_children()
