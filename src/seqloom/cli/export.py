@@ -18,6 +18,7 @@ EXAMPLES = examples(
     "seqloom export runs/demo --to ctranslate2",
     "seqloom export run/model --to ctranslate2 --quantization int8 --out fast",
     "seqloom export run/model --to argos --out de-en.argosmodel",
+    "seqloom export run/model --to onnx",
 )
 
 
@@ -30,7 +31,8 @@ def export(
             metavar="KIND",
             help="[bold]ctranslate2[/bold]: a folder that CTranslate2 loads, with the tokenisers. "
             "[bold]argos[/bold]: a package that Argos Translate and LibreTranslate install; it needs a model that "
-            "was trained with text.kind=unigram.",
+            "was trained with text.kind=unigram. "
+            "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers.",
         ),
     ],
     out: Annotated[
@@ -58,7 +60,7 @@ def export(
 ) -> None:
     """Write a model in the form that another program runs; its scores there are its scores here.
 
-    Only Transformers can be exported. Nothing that exists is replaced.
+    Transformers can be exported to all of them, recurrent models to onnx. Nothing that exists is replaced.
     """
     from seqloom.interop import ctranslate2
     from seqloom.recipes import export as recipe

@@ -2,6 +2,7 @@
 
 ctranslate2   a directory: the model, our tokenisers, and how they go together
 argos         a `.argosmodel` file for Argos Translate and LibreTranslate
+onnx          a directory: encoder and decoder step as ONNX graphs, with our tokenisers
 """
 
 import os
@@ -35,12 +36,14 @@ from seqloom.interop.ctranslate2 import (
     write_ctranslate2,
 )
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
+from seqloom.interop.onnx import wrap, write_onnx
+from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.recipes.load import LoadedModel, load
 from seqloom.text.languages import language_name
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-ExportKind = Literal["ctranslate2", "argos"]
+ExportKind = Literal["ctranslate2", "argos", "onnx"]
 """What a model can be exported to. A new one is a function below and a case in `export`."""
 
 
@@ -77,6 +80,12 @@ def export(
             package = Package(*codes, version="1.0")
             file = out or beside(model, f"{package.name}.argosmodel")
             return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
+        case "onnx":
+            if quantization not in (None, "none"):
+                raise UsageError(
+                    f"--quantization {quantization} is not for ONNX graphs, whose weights stay as they are"
+                )
+            return export_onnx(loaded, out or beside(model, f"{_name_of(model)}-onnx"))
         case _:
             assert_never(to)
 
@@ -131,8 +140,10 @@ def _pieces(tokenizer: Tokenizer) -> list[str]:
 
 def _positions(loaded: LoadedModel) -> int | None:
     """Rows of the table of positions: for the longest source it was trained on, and its longest translation."""
-    if not has_position_table(require_transformer(loaded.model)):
-        return None
+    return _most_positions(loaded) if has_position_table(require_transformer(loaded.model)) else None
+
+
+def _most_positions(loaded: LoadedModel) -> int:
     longest = torch.tensor([loaded.config.data.longest])
     (limit,) = loaded.config.search.limits(Source(longest.new_empty(1, 0), longest))
     return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
@@ -170,6 +181,37 @@ def export_argos(
         }
         write_package(partial, package, contents=contents)
     return Exported("argos", file, quantization, _size(file), tuple(notes))
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
+    """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
+    positions = _most_positions(loaded)
+    wrap(loaded.model, positions=positions)  # refuses what has no form there, before anything is written
+    with _new_place(folder) as partial:
+        partial.mkdir()
+        write_graphs(partial, write_onnx(partial, loaded.model, positions=positions))
+        loaded.tokenizers.save(partial / "text")
+        write_atomically(partial / "README.md", _onnx_readme(loaded, folder.name))
+    return Exported("onnx", folder, "none", _size(folder))
+
+
+def _onnx_readme(loaded: LoadedModel, name: str) -> str:
+    return f"""# {_languages(loaded.card.source, loaded.card.target)}
+
+A translator as ONNX graphs, exported by Seqloom {__version__}.
+
+| file | what it is |
+|---|---|
+| `encoder.onnx` | ids, lengths → memory and the first state |
+| `step.onnx` | last symbols, state, memory → log-probabilities and the next state |
+| `graphs.json` | the names of these tensors, and how many positions there are |
+| `text/` | the tokenisers, which Seqloom reads |
+
+`seqloom.interop.onnx_stepper.OnnxStepper("{name}")` makes of it what every search of Seqloom takes.
+"""
 
 
 # --- places and words -------------------------------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""An exported model as the search sees it, carried out by onnxruntime."""
+
+import importlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.stepping import Source, State, Step
+from seqloom.core.symbols import BEGIN, END
+from seqloom.interop.onnx import ENCODER, STEP, Graphs
+
+DESCRIPTION = "graphs.json"
+"""Names what the graphs take and give."""
+
+
+@dataclass(frozen=True)
+class OnnxState:
+    """All that the rows know: what is looked at, what changes from step to step, and how many steps there were."""
+
+    memory: tuple[Tensor, ...]
+    state: tuple[Tensor, ...]
+    position: int
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "OnnxState":
+        return OnnxState(
+            tuple(part[rows] for part in self.memory), tuple(part[rows] for part in self.state), self.position
+        )
+
+
+class OnnxStepper:
+    """Steps by two ONNX graphs, `encoder.onnx` and `step.onnx` of an exported model.
+
+    stepper = OnnxStepper("exported")
+    beam_search(stepper, source, settings)
+    """
+
+    begin = BEGIN
+    end = END
+
+    def __init__(self, folder: Path | str, *, attention: bool = False, threads: int = 1) -> None:
+        folder = Path(folder)
+        runtime = require_onnxruntime()
+        self.graphs = read_graphs(folder)
+        self._gives_attention = attention and self.graphs.has_attention
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self._encoder, self._step = (
+            runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+            for name in (ENCODER, STEP)
+        )
+
+    def start(self, source: Source) -> OnnxState:
+        self._require_room(source.ids.shape[1])
+        names = [*self.graphs.memory, *self.graphs.state]
+        found = _run(self._encoder, names, {"ids": source.ids, "lengths": source.lengths})
+        count = len(self.graphs.memory)
+        return OnnxState(tuple(found[:count]), tuple(found[count:]), 0)
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, OnnxState)
+        self._require_room(state.position + 1)
+        graphs = self.graphs
+        outputs = ["log_probs", *(["attention"] if self._gives_attention else [])]
+        names = [*outputs, *(f"{name}_after" for name in graphs.state)]
+        inputs = dict(zip((*graphs.state, *graphs.memory), (*state.state, *state.memory), strict=True))
+        found = _run(self._step, names, {"last": last, **inputs})
+        after = OnnxState(state.memory, tuple(found[len(outputs) :]), state.position + 1)
+        return Step(found[0], after, attention=found[1] if self._gives_attention else None)
+
+    def _require_room(self, length: int) -> None:
+        most = self.graphs.positions
+        if most is not None and length > most:
+            raise UsageError(
+                f"these graphs were exported for at most {most} positions, but {length} are needed; shorten the "
+                "sentence, lower search.length_factor, or export with more positions"
+            )
+
+
+def write_graphs(folder: Path, graphs: Graphs) -> None:
+    """Write what the graphs take and give beside them."""
+    values = {
+        "memory": graphs.memory,
+        "state": graphs.state,
+        "has_attention": graphs.has_attention,
+        "positions": graphs.positions,
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+
+def read_graphs(folder: Path) -> Graphs:
+    """What the graphs of an exported model take and give."""
+    missing = [name for name in (DESCRIPTION, ENCODER, STEP) if not (folder / name).is_file()]
+    if missing:
+        raise UsageError(f"{folder} has no {missing[0]}; make it with: seqloom export MODEL --to onnx")
+    try:
+        values = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        return Graphs(
+            memory=tuple(values["memory"]),
+            state=tuple(values["state"]),
+            has_attention=bool(values["has_attention"]),
+            positions=values["positions"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{folder / DESCRIPTION} does not describe graphs ({error}); export the model again"
+        ) from error
+
+
+def require_onnxruntime() -> Any:
+    """The library that carries graphs out, which is an extra."""
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise UsageError(f"onnxruntime is not there ({error}); install it with: pip install 'seqloom[onnx]'") from error
+
+
+def _run(session: Any, names: list[str], inputs: dict[str, Tensor]) -> list[Tensor]:
+    # What a graph does not use is no input of it: without attention nobody reads the lengths twice.
+    wanted = {each.name for each in session.get_inputs()}
+    given = {name: value.contiguous().cpu().numpy() for name, value in inputs.items() if name in wanted}
+    return [torch.from_numpy(found) for found in session.run(names, given)]
