@@ -10,6 +10,7 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Literal, TypeVar, cast
 
 import torch
@@ -21,6 +22,7 @@ from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
+from seqloom.nn.beam_attention import has_loops, look_at, look_back
 from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
@@ -287,14 +289,16 @@ class Transformer(nn.Module):
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder left, once per sentence: keys and values for each decoder layer, and the padding mask."""
+    """What the encoder left, once per sentence: keys and values for each decoder layer, and what hides the padding."""
 
     layers: tuple[KeyValues, ...]
     mask: Float[Tensor, "sentences one one source"]
+    lengths: Int[Tensor, " sentences"]
+    """Positions that may be looked at, one at least."""
 
     def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Memory":
         layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
-        return Memory(layers, self.mask[sentences])
+        return Memory(layers, self.mask[sentences], self.lengths[sentences])
 
 
 @dataclass(frozen=True)
@@ -302,14 +306,23 @@ class Decoding:
     """Where each row of a Transformer stands: its place in the shared memory, and its way through what was written.
 
     The rows of one sentence are queries side by side, so that neither the memory nor the cache is copied per row.
-    `mask` is what a step adds to the scores of self-attention.
     """
 
     memory: Memory
     cache: BeamCache
     lineage: Lineage
     offered: Offered | None = None
-    mask: Float[Tensor, "#sentences #heads #queries keys"] | None = None
+    bias: Float[Tensor, "one heads one positions"] | None = None
+    """What distances add to the scores of self-attention in a step."""
+
+    @cached_property
+    def mask(self) -> Float[Tensor, "#sentences #heads #queries keys"] | None:
+        """What a step adds to the scores of self-attention, by position and slot."""
+        mask, slots = self.lineage.mask(self.cache.slots, dtype=self.memory.mask.dtype), self.cache.slots
+        if self.bias is None:
+            return mask
+        by_slot = self.bias.repeat_interleave(slots, dim=3)
+        return by_slot if mask is None else mask + by_slot
 
     @property
     def position(self) -> int:
@@ -329,21 +342,24 @@ class Decoding:
         return Decoding(memory, cache, Lineage(owners, queries, ancestors), offered)
 
     def begin_step(self, bias: RelativeBias | None) -> "Decoding":
-        """The state as its next position needs it: room to write, each row in its slot, and the mask of all layers."""
+        """The state as its next position needs it: room to write, and each row in its slot."""
         lineage, position = self.lineage, self.position
         ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
-        mask = now.mask(cache.slots, dtype=self.memory.mask.dtype)
-        if bias is not None:
-            by_slot = bias(range(position, position + 1), position + 1)[None].repeat_interleave(cache.slots, dim=3)
-            mask = by_slot if mask is None else mask + by_slot
-        return Decoding(self.memory, cache, now, self.offered, mask)
+        added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
+        return Decoding(self.memory, cache, now, self.offered, added)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
-        """The rows of each sentence look at their own ways, as so many queries of one attention."""
+        """The rows of each sentence look at their own ways, as so many queries of one attention, or each by itself."""
+        is_plain = self.bias is None and attention.relative is None and not attention.weights.is_heard
+        if is_plain and has_loops(x):
+            joined: Tensor = attention.qkv(x)
+            mixed = look_back(joined, self.cache, layer, lineage=self.lineage, position=self.position - 1)
+            attended: Tensor = attention.output(mixed)
+            return attended
         return attention.step(
             x, self.cache, layer, queries=self.lineage.queries, position=self.position - 1, mask=self.mask
         )
@@ -351,8 +367,14 @@ class Decoding:
     def attend_to_memory(
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
-        """The rows of each sentence look at its memory, as so many queries of one attention."""
-        attended: Tensor = cross(x, self.lineage.queries, self.memory.layers[layer], mask=self.memory.mask)
+        """The rows of each sentence look at its memory, as so many queries of one attention, or each by itself."""
+        memory = self.memory.layers[layer]
+        if not cross.weights.is_heard and has_loops(x):
+            owners, lengths = self.lineage.owners, self.memory.lengths
+            mixed = look_at(cross.query(x), memory.keys, memory.values, owners=owners, lengths=lengths)
+            output: Tensor = cross.output(mixed)
+            return output
+        attended: Tensor = cross(x, self.lineage.queries, memory, mask=self.memory.mask)
         return attended
 
 
@@ -377,7 +399,7 @@ class TransformerStepper:
         _, heads, _, size = layers[0].keys.shape
         rows = torch.arange(sentences, device=source.ids.device)
         return Decoding(
-            memory=Memory(layers, mask),
+            memory=Memory(layers, mask, source.lengths.clamp(min=1)),
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
