@@ -9,7 +9,8 @@ and in turns with the others. Ours goes from text to text, CTranslate2 from toke
 
 OpenNMT-py cannot load such a model: it gets one of the same size with random weights and decodes 30 symbols of each
 line, as ours then does; its environment is $PEERS_HOME/onmt, and without it is left out. Recurrent models are compared
-in the same way. The last lines claim ratios of sentences per second; the exit code is 1 if one of them misses its goal.
+in the same way, in eight bits too. The last lines claim ratios of sentences per second; the exit code is 1 if one of
+them misses its goal.
 """
 
 import argparse
@@ -220,14 +221,18 @@ def compare_onmt(task: Task, given: argparse.Namespace, size: Size | RecurrentSi
         ):
             teams.append([start_team(name, each, command=command) for each in layouts(given.threads, given.processes)])
             stack.enter_context(all_running([member for team in teams[-1] for member in team.members]))
-        entries = [
-            best_entry(f"{some_teams[0].name}, {size.name}", some_teams, [f"forced {LENGTH}"], lines=len(some))
-            for some_teams in teams
-        ]
-        race(entries, rounds=given.rounds, what=f"{size.name}, {len(some):,} lines of {LENGTH} symbols")
-    print("\n".join(decoding_table(entries, {})) + "\n")
-    about = f"{size.name} decoding vs OpenNMT-py, {LENGTH} symbols a line"
-    return [claim(entries[0].rates, entries[1].rates, goal=goal, about=about)]
+        own_teams, their_teams = teams
+        command = f"forced {LENGTH}"
+        entries = [best_entry(f"seqloom float32, {size.name}", own_teams, [command], lines=len(some))]
+        if isinstance(size, RecurrentSize):
+            eight = f"forced8 {LENGTH}"
+            entries.append(best_entry(f"seqloom int8, {size.name}", own_teams, [eight], lines=len(some)))
+        theirs_best = best_entry(f"OpenNMT-py, {size.name}", their_teams, [command], lines=len(some))
+        race([*entries, theirs_best], rounds=given.rounds, what=f"{size.name}, {len(some):,} lines of {LENGTH} symbols")
+    print("\n".join(decoding_table([*entries, theirs_best], {})) + "\n")
+    best = max(entries, key=lambda entry: entry.rate)
+    about = f"decoding by {best.title} vs OpenNMT-py, {LENGTH} symbols a line"
+    return [claim(best.rates, theirs_best.rates, goal=goal, about=about)]
 
 
 def size_of(loaded: LoadedModel) -> Size:

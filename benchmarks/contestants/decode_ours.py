@@ -2,7 +2,8 @@
 
 Answers {"seconds": …, "outputs": [[number, text], …]} for its share of the lines; `latency N` answers
 {"milliseconds": …}, the median time of a line by itself, in float32 (N = 0) or the fastest mode. Text goes in and comes
-out. With `--recurrent` there is no model: one with random weights is built, and only `forced` is known.
+out. With `--recurrent` there is no model: one with random weights is built, and only `forced N` is known, and
+`forced8 N`, the same in eight bits.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from jaxtyping import Int
@@ -19,8 +21,9 @@ from torch import Tensor
 from seqloom import Translator
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import END
-from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.int8 import with_int8
 from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.version import __version__
@@ -73,7 +76,7 @@ def main() -> None:
     number, processes = given.share
     mine = dict(list(enumerate(every))[number::processes])
     if given.recurrent:
-        serve_forced(line, recurrent_stepper(*given.recurrent), mine, beam=given.beam)
+        serve_forced(line, recurrent_steppers(*given.recurrent), mine, beam=given.beam)
     else:
         serve(line, Translator.load(given.model), mine, beam=given.beam)
 
@@ -101,12 +104,12 @@ def serve(line: Line, translator: Translator, mine: dict[int, str], *, beam: int
             line.say({"seconds": seconds, "outputs": list(zip(mine, texts, strict=True))})
 
 
-def serve_forced(line: Line, stepper: Stepper, mine: dict[int, str], *, beam: int) -> None:
+def serve_forced(line: Line, steppers: dict[str, Stepper], mine: dict[int, str], *, beam: int) -> None:
     line.say({"version": __version__})
     ids = [[*map(int, each.split()), END] for each in mine.values()]
-    for _, count in line.commands():
+    for name, count in line.commands():
         begin = time.perf_counter()
-        force(stepper, ids, beam=beam, length=count)
+        force(steppers[name], ids, beam=beam, length=count)
         line.say({"seconds": time.perf_counter() - begin})
 
 
@@ -120,11 +123,12 @@ def latency(translator: Translator, lines: list[str], settings: SearchConfig) ->
     return statistics.median(times)
 
 
-def recurrent_stepper(symbols: int, width: int, embedding_width: int, layers: int) -> Stepper:
+def recurrent_steppers(symbols: int, width: int, embedding_width: int, layers: int) -> dict[str, Stepper]:
     config = Seq2SeqConfig(
         width=width, embedding_width=embedding_width, encoder_layers=layers, decoder_layers=layers, tying="none"
     )
-    return config.build(Symbols(symbols, symbols, is_shared=True), seed=1).eval().stepper()
+    model = config.build(Symbols(symbols, symbols, is_shared=True), seed=1).eval()
+    return {"forced": model.stepper(), "forced8": cast("Seq2Seq", with_int8(model)).stepper()}
 
 
 @torch.inference_mode()
