@@ -239,12 +239,33 @@ def test_tags_come_back_and_the_words_are_those_without_them(tiny: Tiny) -> None
     assert alone == "<br/>"
 
 
+@pytest.mark.slow
+def test_several_processes_give_what_one_gives(tiny: Tiny) -> None:
+    flags = ["--tags", "--forbid", "das", "--json"]
+    text = b"The dog <b>sleeps</b>.\n\nYes.\n"
+    alone = call("translate", tiny.run, *flags, stdin=text)
+    assert alone.code == 0, alone.err
+    assert call("translate", tiny.run, *flags, "--jobs", 2, stdin=text).out == alone.out
+
+
+def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> None:
+    links, words = tmp_path / "links", tmp_path / "words.tsv"
+    words.write_text("dog\tHund\n", encoding="utf-8")
+    flags = ["--align", links, "--dictionary", words, "search.heads=0/1"]
+    called = call("translate", tiny.run, *flags, stdin="The dog ☃ sleeps.\n".encode())
+    assert called.code == 0, called.err
+    assert "⁇" not in called.out
+    assert call("translate", tiny.run, "--align", links, "search.heads=3/0", stdin=b"Yes.\n").code == 2
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
         (["--engine", "onnx"], ["'onnx'", "seqloom or ctranslate2"]),
         (["--engine", "ctranslate2", "--tags"], ["--tags is nothing that CTranslate2 can follow"]),
         (["--forbid", " "], ["--forbid was given nothing"]),
+        (["--jobs", "2", "--engine", "ctranslate2"], ["--jobs is nothing that CTranslate2 can follow"]),
+        (["--jobs", "2", "--with", "other"], ["--with goes with one process"]),
         (["--out", "same", "--align", "./same"], ["--out and --align both name same"]),
         (["--glossary", "nowhere.tsv"], ["nowhere.tsv: no such file"]),
         (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq knows neither constraints"]),

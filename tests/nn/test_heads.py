@@ -14,8 +14,8 @@ WEIGHTS = torch.tensor([[[[0.5, 0.5, 0.0]], [[0.1, 0.9, 0.0]]]])  # one sentence
     [
         ("mean", [0.3, 0.7, 0.0]),
         ("max", [0.5 / 1.4, 0.9 / 1.4, 0.0]),
-        ("2.1", [0.1, 0.9, 0.0]),
-        ("0.mean", [0.3, 0.7, 0]),
+        ("2/1", [0.1, 0.9, 0.0]),
+        ("0/mean", [0.3, 0.7, 0]),
     ],
 )
 def test_policies_by_hand(text: str, expected: list[float]) -> None:
@@ -27,11 +27,11 @@ def test_policies_by_hand(text: str, expected: list[float]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("3.0", "layers 0 to 2 with heads 0 to 1"),
-        ("0.2", "search.heads=0.2 is not in this model"),
+        ("3/0", "layers 0 to 2 with heads 0 to 1"),
+        ("0/2", "search.heads=0/2 is not in this model"),
         ("2", "is no choice of heads"),
-        ("best", "write mean, max, or LAYER.HEAD"),
-        ("1.", "is no choice"),
+        ("best", "write mean, max, or LAYER/HEAD"),
+        ("1/", "is no choice"),
     ],
 )
 def test_what_a_model_does_not_have_is_refused(text: str, message: str) -> None:

@@ -63,6 +63,6 @@ def test_the_best_head_agrees_most_and_is_found_again_from_its_own_links(tiny: T
     pairs = [("The dog sleeps.", "Der Hund schläft."), ("Where is my book?", "Wo ist mein Buch?")]
     choice = best_head(loaded, pairs)
     assert choice.agreements.shape == (1, 2)
-    assert choice.agreements[tuple(map(int, choice.heads.split(".")))] == choice.agreements.max()
+    assert choice.agreements[tuple(map(int, choice.heads.split("/")))] == choice.agreements.max()
     with pytest.raises(UsageError, match="1 sets of links were given for 2 pairs"):
         best_head(loaded, pairs, [{(0, 0)}])

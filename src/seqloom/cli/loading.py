@@ -1,12 +1,13 @@
 """A translator from a model folder and settings of the search."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seqloom.recipes.engine import EngineTranslator
+    from seqloom.recipes.engine import Translates
     from seqloom.recipes.translate import Translator
 
 
@@ -24,8 +25,26 @@ def open_translator(model: Path, overrides: Sequence[str] = (), *, companions: S
     return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
 
 
-def open_ctranslate2(model: Path, overrides: Sequence[str] = ()) -> "EngineTranslator":
-    """Load a model that was exported to CTranslate2, or export it for this once."""
-    from seqloom.recipes.engine import open_engine
+@contextmanager
+def opened_for_lines(
+    model: Path,
+    overrides: Sequence[str] = (),
+    *,
+    companions: Sequence[Path] = (),
+    engine: str = "seqloom",
+    jobs: int = 1,
+) -> "Iterator[Translates]":
+    """What translates lines: our search in one process or in several, or an engine from outside."""
+    if engine == "ctranslate2":
+        from seqloom.recipes.engine import open_engine
 
-    return open_engine(model, overrides)
+        yield open_engine(model, overrides)
+        return
+    translator = open_translator(model, overrides, companions=companions)
+    if jobs == 1:
+        yield translator
+        return
+    from seqloom.recipes.processes import ProcessTranslator
+
+    with ProcessTranslator(translator, overrides, jobs=jobs) as several:
+        yield several

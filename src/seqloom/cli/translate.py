@@ -13,7 +13,7 @@ import typer
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import open_input, read_blocks
-from seqloom.cli.loading import open_ctranslate2, open_translator
+from seqloom.cli.loading import opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
 from seqloom.cli.translate_wishes import Asked, read_asked
@@ -112,6 +112,15 @@ Align = Annotated[
         "model looked. With --json, words and links are also in the records.",
     ),
 ]
+Dictionary = Annotated[
+    Path | None,
+    typer.Option(
+        "--dictionary",
+        metavar="FILE",
+        help="Words and their translations, a pair per line with a tab between, for words that the model cannot write; "
+        "sets search.unknown=copy.",
+    ),
+]
 Tags = Annotated[
     bool,
     typer.Option(
@@ -127,6 +136,15 @@ Engine = Annotated[
         metavar="NAME",
         help="[bold]seqloom[/bold], or [bold]ctranslate2[/bold], which searches Transformers by rules of its own; "
         "MODEL may then be a folder that seqloom export wrote. Settings that it cannot follow are refused.",
+    ),
+]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Processes that translate, each with one thread and the model: for whole files, one for each core.",
     ),
 ]
 
@@ -145,7 +163,9 @@ def translate(
     stop: Stop = None,
     align: Align = None,
     tags: Tags = False,
+    dictionary: Dictionary = None,
     engine: Engine = "seqloom",
+    jobs: Jobs = 1,
 ) -> None:
     """Translate text, line by line.
 
@@ -159,11 +179,18 @@ def translate(
     require_search_settings(given.overrides)
     if scores and (json or nbest is not None):
         raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
-    flags = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop, "--align": align}
-    _require_engine(engine, [flag for flag, value in {**flags, "--tags": tags}.items() if value])
-    _require_places(out, align, inputs=[each for each in (path, glossary, prefix) if each is not None])
+    flags: dict[str, object] = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop}
+    flags |= {"--align": align, "--tags": tags, "--dictionary": dictionary}
+    _require_engine(engine, [flag for flag, value in (flags | {"--jobs": jobs > 1}).items() if value])
+    if jobs > 1 and (companions or prefix):
+        raise UsageError(f"{'--with' if companions else '--prefix'} goes with one process; leave out --jobs")
+    _require_places(out, align, inputs=[each for each in (path, glossary, prefix, dictionary) if each is not None])
     _refuse_same_stdout(path, out)
-    overrides = [*given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
+    overrides = [
+        *(["search.unknown=copy"] if dictionary is not None else []),
+        *given.overrides,
+        *([f"search.nbest={nbest}"] if nbest is not None else []),
+    ]
     write = as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
 
     if path is None:
@@ -172,16 +199,12 @@ def translate(
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
         total = _check_file(path)
-        asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop)
+        asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
         asked.require_lines(total)
-        translator: Translates = (
-            open_translator(model, overrides, companions=companions or ())
-            if engine == "seqloom"
-            else open_ctranslate2(model, overrides)
-        )
-        if path is None and sys.stdin.isatty():
-            print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-        with _opened(out) as stream, _opened(align) if align else nullcontext() as links:
+        several = opened_for_lines(model, overrides, companions=companions or (), engine=engine, jobs=jobs)
+        with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
+            if path is None and sys.stdin.isatty():
+                print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
             job = Job(translator, asked, write=write, links=links, tags=tags)
             _go(job, path, stream=stream, listener=listener, total=total)
 
@@ -216,6 +239,7 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
                 tags=job.tags,
                 wishes=job.asked.wishes(done, len(block)),
                 glossary=job.asked.glossary,
+                dictionary=job.asked.dictionary,
                 progress=watch.lines_done,
                 watch=watch,
             )

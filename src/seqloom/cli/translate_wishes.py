@@ -1,6 +1,6 @@
 """What `seqloom translate` is asked to bring into its translations, or to keep out of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ class Asked:
     prefix_file: Path | None
     forbidden: tuple[str, ...]
     stops: tuple[str, ...]
+    dictionary: Mapping[str, str] | None = None
 
     def wishes(self, first: int, count: int) -> "list[Wish] | None":
         """The wishes for so many lines from the line of this number on, counted from 0; None if nothing is wished."""
@@ -46,7 +47,12 @@ class Asked:
 
 
 def read_asked(
-    *, glossary: Path | None, prefix: Path | None, forbid: Sequence[str] | None, stop: Sequence[str] | None
+    *,
+    glossary: Path | None,
+    prefix: Path | None,
+    forbid: Sequence[str] | None,
+    stop: Sequence[str] | None,
+    dictionary: Path | None,
 ) -> Asked:
     """Read the files; what is blank or wrong is refused."""
     from seqloom.core.files import read_lines
@@ -62,4 +68,5 @@ def read_asked(
         prefix_file=prefix,
         forbidden=tuple(forbid or ()),
         stops=tuple(stop or ()),
+        dictionary=None if dictionary is None else dict(read_glossary(dictionary).terms),
     )

@@ -2,9 +2,9 @@
 
 mean        the mean over the heads of the last layer
 max         the largest over those heads, divided by the sum
-2.mean      the same of layer 2, counted from 0
-2.max
-2.0         head 0 of layer 2
+2/mean      the same of layer 2, counted from 0
+2/max
+2/0         head 0 of layer 2
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class HeadPolicy:
     @staticmethod
     def of(text: str, *, layers: int, heads: int) -> "HeadPolicy":
         """What a text means for a model with so many layers and heads."""
-        first, point, last = text.partition(".")
-        layer, how = (first, last) if point else (str(layers - 1), first)
+        first, slash, last = text.partition("/")
+        layer, how = (first, last) if slash else (str(layers - 1), first)
         is_joined = how in ("mean", "max")
-        if not (layer.isdecimal() and (is_joined or (point and how.isdecimal()))):
-            raise UsageError(f"search.heads={text} is no choice of heads; write mean, max, or LAYER.HEAD such as 2.0")
+        if not (layer.isdecimal() and (is_joined or (slash and how.isdecimal()))):
+            raise UsageError(f"search.heads={text} is no choice of heads; write mean, max, or LAYER/HEAD such as 2/0")
         if int(layer) >= layers or (not is_joined and int(how) >= heads):
             raise UsageError(
                 f"search.heads={text} is not in this model: it has layers 0 to {layers - 1} with heads 0 to {heads - 1}"

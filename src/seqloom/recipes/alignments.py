@@ -153,7 +153,7 @@ def best_head(
     ).sum(0)
     agreements = 2.0 * common / (found + total)
     layer, head = np.unravel_index(int(agreements.argmax()), agreements.shape)
-    return HeadChoice(f"{layer}.{head}", agreements)
+    return HeadChoice(f"{layer}/{head}", agreements)
 
 
 def model1_links(pairs: Sequence[tuple[str, str]], tokenizers: Tokenizers) -> list[set[Link]]:

@@ -1,7 +1,7 @@
 """Translating with an engine from outside: CTranslate2 searches, everything around the search is ours."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +43,7 @@ class Translates(Protocol):
         tags: bool = False,
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
         progress: Callable[[int], None] = ...,
         watch: Watch | None = None,
     ) -> list[list[Translation]]: ...
@@ -90,12 +91,15 @@ class EngineTranslator:
         tags: bool = False,
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first. Of wishes, the engine knows prefixes alone."""
-        if align or tags or glossary is not None:
-            raise UsageError("CTranslate2 knows neither glossaries nor alignments, which tags need; use no engine")
+        if align or tags or glossary is not None or dictionary is not None:
+            raise UsageError(
+                "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
+            )
         given = listed(lines, "translate")
         parts = make_parts(given, self.tokenizers.source, limit=self.longest, split=self.settings.split, wishes=wishes)
         if watch is not None:

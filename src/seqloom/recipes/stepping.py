@@ -47,7 +47,8 @@ class Steppers:
         if settings.shortlist:
             lists = shortlist_of(self._lexicon, settings.shortlist)
             shortlist = partial(offered_symbols, lists, needed=needed)
-        steppers = [_stepper(model, attention=attention, shortlist=shortlist) for model in models]
+        heads = settings.heads
+        steppers = [_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
         return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
 
     def sentences_at_once(self, settings: SearchConfig) -> int:
@@ -68,9 +69,13 @@ class Steppers:
         return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
 
 
-def _stepper(model: nn.Module, *, attention: bool, shortlist: Shortlister | None) -> Stepper:
-    if shortlist is None:
-        return cast("TranslationModel", model).stepper(attention=attention)
-    if not isinstance(model, Transformer | Seq2Seq):
+def _stepper(model: nn.Module, *, attention: bool, heads: str, shortlist: Shortlister | None) -> Stepper:
+    if isinstance(model, Transformer):
+        return model.stepper(attention=attention, heads=heads, shortlist=shortlist)
+    if heads not in ("mean", "max"):
+        raise UsageError(f"a {type(model).__name__} has one look, so search.heads={heads} names none; leave it out")
+    if isinstance(model, Seq2Seq):
+        return model.stepper(attention=attention, shortlist=shortlist)
+    if shortlist is not None:
         raise UsageError(f"a {type(model).__name__} scores all its symbols; set search.shortlist=0")
-    return model.stepper(attention=attention, shortlist=shortlist)
+    return cast("TranslationModel", model).stepper(attention=attention)

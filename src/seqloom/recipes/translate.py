@@ -1,7 +1,7 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -15,16 +15,17 @@ from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
-from seqloom.recipes.alignments import Alignment, align_parts, look_of
+from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
 from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.recipes.parts import Part, join, make_parts
 from seqloom.recipes.stepping import Steppers
+from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.decode import decode
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
-from seqloom.search.settings import SearchConfig
+from seqloom.search.settings import SearchConfig, Unknown
 from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
@@ -130,6 +131,7 @@ class Translator:
         tags: bool = False,
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: "Watch | None" = None,
     ) -> list[list[Translation]]:
@@ -138,8 +140,9 @@ class Translator:
         Of translations that read the same, the best is kept. `wishes` say for each line what its translation must
         hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
         of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
-        put back by that alignment, which is of the text without them. `progress` is told how many more lines are
-        done, `watch` of lines that are cut into parts.
+        put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
+        translation the model cannot write, with `search.unknown=copy`. `progress` is told how many more lines are done,
+        `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
         given = listed(lines, "translate")
@@ -157,9 +160,8 @@ class Translator:
                 for line, count in counts.items():
                     if count > 1:
                         watch.cut(begin + line, count)
-            results += self._search_some(
-                parts, len(some), settings, attention=attention, align=align or tags, progress=progress, watch=watch
-            )
+            render = _Render(self.tokenizers, settings.unknown, dictionary, pieces=attention, align=align or tags)
+            results += self._search_some(parts, len(some), settings, render=render, progress=progress, watch=watch)
         return self._with_tags(results, bare) if tags else results
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
@@ -205,8 +207,7 @@ class Translator:
         lines: int,
         settings: SearchConfig,
         *,
-        attention: bool,
-        align: bool,
+        render: "_Render",
         progress: Callable[[int], None],
         watch: "Watch | None",
     ) -> list[list[Translation]]:
@@ -223,7 +224,7 @@ class Translator:
             source = self._source_batch([parts[at].ids for at in batch])
             needed = [wished_symbols(parts[at].wish, self._target) for at in batch]
             stepper = self._steppers.stepper(
-                settings, attention=attention or align or settings.coverage > 0, needed=needed
+                settings, attention=render.needs_attention or settings.coverage > 0, needed=needed
             )
             constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
             searched = decode(stepper, source, settings, constraints=constraints, keys=[parts[at].key for at in batch])
@@ -234,7 +235,7 @@ class Translator:
             done += len(batch)
             if watch is not None:
                 watch.parts_done(done, len(parts))
-        return [self._translations(parts, found, numbers, pieces=attention, align=align) for numbers in by_line]
+        return [render.line([parts[at] for at in numbers], [found[at] for at in numbers]) for numbers in by_line]
 
     def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
         """Those that read differently, in the order in which they are returned."""
@@ -265,7 +266,7 @@ class Translator:
             needed = [wished_symbols(wish, self._target)]
             stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
             (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder)
-        translations = self._translations(parts, [found], [0], pieces=False, align=False)
+        translations = _Render(self.tokenizers).line(parts, [found])
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
 
     def _parts(
@@ -279,39 +280,6 @@ class Translator:
     ) -> list[Part]:
         limit, split = self.config.data.longest, settings.split
         return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
-
-    def _translations(
-        self,
-        parts: Sequence[Part],
-        found: Sequence[list[Hypothesis]],
-        numbers: Sequence[int],
-        *,
-        pieces: bool,
-        align: bool,
-    ) -> list[Translation]:
-        """The translations of a line out of those of its parts: of several parts, the best of each."""
-        if not numbers:
-            return [Translation("", None, alignment=Alignment.empty() if align else None)]
-        some = [parts[at] for at in numbers]
-        if len(some) > 1:
-            return [self._translation(some, [found[at][0] for at in numbers], pieces=False, align=align)]
-        return [self._translation(some, [each], pieces=pieces, align=align) for each in found[numbers[0]]]
-
-    def _translation(
-        self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis], *, pieces: bool, align: bool
-    ) -> Translation:
-        texts = [self._target.decode(each.symbols) for each in hypotheses]
-        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
-        tokenizers = self.loaded.tokenizers
-        looks = [look_of(*pair, tokenizers) for pair in zip(parts, hypotheses, strict=True)] if align else []
-        return Translation(
-            text=joined.text,
-            score=sum(each.score for each in hypotheses),
-            hypotheses=tuple(hypotheses),
-            source_pieces=tuple(self._source.piece(id) for id in parts[0].ids) if pieces else (),
-            target_pieces=tuple(self._target.piece(id) for id in hypotheses[0].symbols) if pieces else (),
-            alignment=align_parts(looks, joined.starts) if align else None,
-        )
 
     def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
         def tagged(translation: Translation, line: Tagged) -> Translation:
@@ -346,6 +314,57 @@ class Translator:
         chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()
         sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)
         return [float(value) for value in sums.tolist()]
+
+
+@dataclass(frozen=True)
+class _Render:
+    """How hypotheses become translations."""
+
+    tokenizers: Tokenizers
+    unknown: Unknown = "keep"
+    dictionary: Mapping[str, str] | None = None
+    pieces: bool = False
+    """Whether the pieces of both sides are shown."""
+    align: bool = False
+
+    @property
+    def needs_attention(self) -> bool:
+        return self.pieces or self.align or self.unknown == "copy"
+
+    def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]]) -> list[Translation]:
+        """The translations of a line out of those of its parts: of several parts, the best of each."""
+        if not parts:
+            return [Translation("", None, alignment=Alignment.empty() if self.align else None)]
+        ways = [[each] for each in found[0]] if len(parts) == 1 else [[some[0] for some in found]]
+        return [self._translation(parts, way) for way in ways]
+
+    def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
+        looks = [self._look(part, each) for part, each in zip(parts, hypotheses, strict=True)]
+        texts = [
+            self.tokenizers.target.decode(each.symbols) if look is None else look.target
+            for each, look in zip(hypotheses, looks, strict=True)
+        ]
+        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
+        is_shown = self.pieces and len(parts) == 1
+        source, target = self.tokenizers.source, self.tokenizers.target
+        return Translation(
+            text=joined.text,
+            score=sum(each.score for each in hypotheses),
+            hypotheses=tuple(hypotheses),
+            source_pieces=tuple(source.piece(id) for id in parts[0].ids) if is_shown else (),
+            target_pieces=tuple(target.piece(id) for id in hypotheses[0].symbols) if is_shown else (),
+            alignment=align_parts([look for look in looks if look], joined.starts) if self.align else None,
+        )
+
+    def _look(self, part: Part, hypothesis: Hypothesis) -> Look | None:
+        """Where the words looked, if anybody wants to know."""
+        has_unknown = self.unknown == "copy" and UNKNOWN in hypothesis.symbols
+        if not (self.align or has_unknown):
+            return None
+        look = look_of(part, hypothesis, self.tokenizers)
+        if not has_unknown:
+            return look
+        return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.dictionary)
 
 
 def listed(lines: Any, caller: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The settings of a search: part of a run's config, and what each search function takes."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, field_validator, model_validator
@@ -14,6 +15,7 @@ Method = Literal["beam", "sample"]
 Rerank = Literal["none", "agreement"]
 Precision = Literal["float32", "int8"]
 Split = Literal["long", "sentences"]
+Unknown = Literal["keep", "copy"]
 
 
 def _at_most(most: int) -> AfterValidator:
@@ -124,6 +126,14 @@ class SearchConfig(Config):
     length_constant: Annotated[int, _at_most(10_000)] = 10
     """Symbols that the maximum output length has beyond its share of the source length."""
 
+    heads: str = "mean"
+    """Which look of a Transformer counts as its attention, in the coverage term and in alignments: `mean` or `max` over
+    the heads of its last layer, or LAYER/HEAD counted from 0, such as 2/0; also 1/mean and 1/max."""
+
+    unknown: Unknown = "keep"
+    """What becomes of an output word that the vocabulary lacks: `keep` writes ⁇, `copy` takes the translation that a
+    dictionary gives of the source word looked at most, or else that word itself."""
+
     split: Split = "long"
     """Which lines are cut at the ends of their sentences, translated in parts and joined: `long` those that are longer
     than the model takes, `sentences` all."""
@@ -144,6 +154,13 @@ class SearchConfig(Config):
     def _at_least_one(cls, value: int) -> int:
         if value < 1:
             raise ValueError(f"{value} is too small; give 1 or more")
+        return value
+
+    @field_validator("heads")
+    @classmethod
+    def _names_heads(cls, value: str) -> str:
+        if not re.fullmatch(r"mean|max|[0-9]+/(mean|max|[0-9]+)", value):
+            raise ValueError(f"{value!r} is no choice of heads; give mean, max, or LAYER/HEAD such as 2/0")
         return value
 
     @field_validator("coverage_floor", "top_p")

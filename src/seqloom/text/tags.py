@@ -64,9 +64,9 @@ def take_out(line: str) -> Tagged:
     tags: list[Tag] = []
     for match in _TAG.finditer(line):
         plain = _append(plain, line[end : match.start()], tags)
-        before, after = line[: match.start()], line[match.end() :]
-        tags.append(Tag(match[0], len(plain), before[-1:] in ("", " "), after[:1] in ("", " ")))
         end = match.end()
+        before, after = line[max(0, match.start() - 1) : match.start()], line[end : end + 1]
+        tags.append(Tag(match[0], len(plain), not before or before.isspace(), not after or after.isspace()))
     return Tagged(_append(plain, line[end:], tags), _nest(tags))
 
 
