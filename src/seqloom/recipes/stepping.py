@@ -19,9 +19,9 @@ from seqloom.search.ensemble import Ensemble
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.translation import TranslationModel
 
-SCORES = 24 << 20
-"""Bytes that the scores of one step may take: from 32 MiB on, the C library asks the system for new memory each time
-and gives it back, which takes longer than filling it."""
+SCORES = 12 << 20
+"""Bytes that the scores of one step may take: what fits into a cache is read again at once, and from 32 MiB on, the C
+library asks the system for new memory each time and gives it back, which takes longer than filling it."""
 
 LISTED = 32 << 20
 """Bytes that the rows of the output that are picked for shortlists may take: more would not stay in a cache from
