@@ -239,6 +239,12 @@ def test_tags_come_back_and_the_words_are_those_without_them(tiny: Tiny) -> None
     assert alone == "<br/>"
 
 
+def test_a_line_that_is_cut_because_it_was_asked_for_is_not_told_of(tiny: Tiny) -> None:
+    text = b"The dog sleeps. Where is my book?\n"
+    called = call("translate", tiny.run, "search.split=sentences", stdin=text)
+    assert (called.code, called.err) == (0, "")
+
+
 @pytest.mark.slow
 def test_several_processes_give_what_one_gives(tiny: Tiny) -> None:
     flags = ["--tags", "--forbid", "das", "--json"]

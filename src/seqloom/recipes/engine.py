@@ -102,7 +102,7 @@ class EngineTranslator:
             )
         given = listed(lines, "translate")
         parts = make_parts(given, self.tokenizers.source, limit=self.longest, split=self.settings.split, wishes=wishes)
-        if watch is not None:
+        if watch is not None and self.settings.split == "long":
             for line, count in Counter(part.line for part in parts).items():
                 if count > 1:
                     watch.cut(line, count)

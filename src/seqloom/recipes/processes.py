@@ -81,9 +81,10 @@ class ProcessTranslator:
             raise UsageError("several processes take the same wish for all lines; translate with one process")
         asked = _Asked(align, tags, several.pop(), glossary, dictionary)
         results = self._workers_for(asked).search(given, progress=progress)
-        for number, found in enumerate(results):
-            if watch is not None and len(found[0].hypotheses) > 1:
-                watch.cut(number, len(found[0].hypotheses))
+        if watch is not None and self._translator.config.search.split == "long":
+            for number, found in enumerate(results):
+                if len(found[0].hypotheses) > 1:
+                    watch.cut(number, len(found[0].hypotheses))
         return results
 
     def _workers_for(self, asked: _Asked) -> Workers:

@@ -45,7 +45,7 @@ class Watch(Protocol):
     """Who wants to know of lines that are longer than the model takes, and are translated in parts."""
 
     def cut(self, line: int, parts: int) -> None:
-        """Told before the search: the line of this number, counted from 0, has so many parts."""
+        """Told before the search: the line of this number, counted from 0, was too long and has so many parts."""
         ...
 
     def parts_done(self, done: int, everything: int) -> None:
@@ -155,7 +155,7 @@ class Translator:
             some = given[begin : begin + AT_ONCE]
             asked = None if wishes is None else wishes[begin : begin + AT_ONCE]
             parts = self._parts(some, settings, first=begin, wishes=asked, glossary=glossary)
-            if watch is not None:
+            if watch is not None and settings.split == "long":
                 counts = Counter(part.line for part in parts)
                 for line, count in counts.items():
                     if count > 1:
