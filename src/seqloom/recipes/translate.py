@@ -227,7 +227,8 @@ class Translator:
                 settings, attention=render.needs_attention or settings.coverage > 0, needed=needed
             )
             constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
-            searched = decode(stepper, source, settings, constraints=constraints, keys=[parts[at].key for at in batch])
+            keys = [parts[at].key for at in batch]
+            searched = decode(stepper, source, settings, constraints=constraints, keys=keys, show=self._shown)
             for at, hypotheses in zip(batch, searched, strict=True):
                 found[at] = self._chosen(hypotheses, settings)
                 missing[parts[at].line] -= 1
@@ -250,6 +251,9 @@ class Translator:
             hypotheses = [hypotheses[at] for at in order]
         return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
 
+    def _shown(self, symbols: Sequence[int]) -> str:
+        return repr(self._target.decode(symbols))
+
     def watch(self, line: str, *, search: SearchConfig | None = None, wish: Wish | None = None) -> Watched:
         """Translate a line by beam search and tell of every candidate. It must not be longer than the model takes."""
         settings = search or self.config.search
@@ -265,7 +269,7 @@ class Translator:
             source = self._source_batch([parts[0].ids])
             needed = [wished_symbols(wish, self._target)]
             stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
-            (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder)
+            (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder, show=self._shown)
         translations = _Render(self.tokenizers).line(parts, [found])
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
 

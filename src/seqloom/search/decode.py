@@ -6,7 +6,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.beam import Constraints, beam_search
 from seqloom.search.constraints import All, Constraint, Lengths, NoRepeat, Phrases
-from seqloom.search.contradictions import check
+from seqloom.search.contradictions import Show, check
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
@@ -24,13 +24,15 @@ def decode(
     constraints: Constraints | None = None,
     keys: Sequence[int] | None = None,
     recorder: Recorder | None = None,
+    show: Show | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence by the search that the settings name.
 
     `constraints` come on top of those that the settings make for every sentence; `keys` tell sentences apart where
-    outputs are drawn at random; `recorder` is told of the candidates of a beam search.
+    outputs are drawn at random; `recorder` is told of the candidates of a beam search; `show` is how symbols are
+    written in messages.
     """
-    bound = constraints_for(source, settings, constraints, end=stepper.end)
+    bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
     if settings.method == "sample":
         sampling = Sampling(
             temperature=settings.temperature,
@@ -67,7 +69,7 @@ def decode(
 
 
 def constraints_for(
-    source: Source, settings: SearchConfig, given: Constraints | None, *, end: int
+    source: Source, settings: SearchConfig, given: Constraints | None, *, end: int, show: Show | None = None
 ) -> Constraints | None:
     """What each sentence must obey: what is given and what the settings ask of all; None if nothing is asked.
 
@@ -77,14 +79,14 @@ def constraints_for(
     if given is not None and len(given) != len(limits):
         raise UsageError(f"{len(given)} constraints were given for {len(limits)} sentences; each sentence needs one")
     found = [
-        _of_one(settings, None if given is None else given[number], length=length, limit=limit, end=end)
+        _of_one(settings, None if given is None else given[number], length=length, limit=limit, end=end, show=show)
         for number, (length, limit) in enumerate(zip(lengths, limits, strict=True))
     ]
     return found if any(constraint is not None for constraint in found) else None
 
 
 def _of_one(
-    settings: SearchConfig, given: Constraint | None, *, length: int, limit: int, end: int
+    settings: SearchConfig, given: Constraint | None, *, length: int, limit: int, end: int, show: Show | None
 ) -> Constraint | None:
     parts: list[Constraint] = [] if given is None else list(All((given,)).parts)
     if settings.no_repeat:
@@ -97,5 +99,5 @@ def _of_one(
     if not parts:
         return None
     together = All(tuple(parts))
-    check(together, most=limit - 1)
+    check(together, most=limit - 1, show=show)
     return together
