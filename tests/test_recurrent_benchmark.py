@@ -343,6 +343,7 @@ def run_script(monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_tiny_layers_end_to_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code = run_script(monkeypatch, "--layers-only", "--quick", "--sizes", "2x3x8", "--least-seconds", "0.0001")
     output = capsys.readouterr().out

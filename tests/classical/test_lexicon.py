@@ -138,7 +138,7 @@ def test_damage_is_told(lexicon: Lexicon, tmp_path: Path, change: object, messag
     lexicon.save(path)
     arrays = load_file(path)
     change(arrays)  # type: ignore[operator]
-    save_file(arrays, path, {"kind": "lexicon", "format": "1"})
+    save_file(arrays, path, {"lexicon": "1"})
     with pytest.raises(ModelError, match=message) as caught:
         Lexicon.load(path)
     assert str(path) in str(caught.value)
@@ -149,8 +149,8 @@ def test_foreign_newer_cut_and_missing_files_are_refused(lexicon: Lexicon, tmp_p
     lexicon.save(path)
     arrays, content = load_file(path), path.read_bytes()
     for metadata, message in (
-        ({"kind": "lexicon", "format": "2"}, "has format 2, and this version reads 1"),
-        ({"kind": "model", "format": "1"}, "is no lexicon: it says of itself"),
+        ({"lexicon": "2"}, "has format 2, and this version reads 1"),
+        ({"model": "1"}, "is no lexicon: it says of itself"),
         (None, "is no lexicon: it says of itself nothing"),
     ):
         save_file(arrays, path, metadata)

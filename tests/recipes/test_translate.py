@@ -104,7 +104,7 @@ def test_a_single_string_is_refused(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float64, marks=pytest.mark.slow), torch.float32])
 def test_64_lines_together_give_the_tokens_of_each_alone_but_for_counted_ties(
     tiny: Trained, dtype: torch.dtype, beam: int
 ) -> None:

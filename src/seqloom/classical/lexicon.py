@@ -87,7 +87,7 @@ class Lexicon:
         """Write the lexicon into a file; the same lexicon gives the same bytes."""
         arrays = {"starts": self.starts, "targets": self.targets, "scores": self.scores, "frequent": self.frequent}
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        write_atomically(path, save(contiguous, {"kind": "lexicon", "format": str(FORMAT)}))
+        write_atomically(path, save(contiguous, {"lexicon": str(FORMAT)}))
 
     @staticmethod
     def load(path: Path) -> "Lexicon":
@@ -183,12 +183,12 @@ def _by_frequency(counts: Integer[np.ndarray, " symbols"]) -> Int32[np.ndarray, 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with safe_open(path, framework="numpy") as file:
-            known = file.metadata() or {}
-            if known.get("kind") != "lexicon":
+            known = file.metadata() or {}  # one entry, since several are written in any order
+            if "lexicon" not in known:
                 raise ModelError(f"{path} is no lexicon: it says of itself {known or 'nothing'}")
-            if known.get("format") != str(FORMAT):
+            if known["lexicon"] != str(FORMAT):
                 raise ModelError(
-                    f"{path} has format {known.get('format')}, and this version reads {FORMAT}; "
+                    f"{path} has format {known['lexicon']}, and this version reads {FORMAT}; "
                     "install a newer one, or make the lexicon again"
                 )
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary

@@ -89,9 +89,10 @@ class Workers:
     ) -> None:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
         if kind is not None:  # what they are at is wanted no more
-            for process in set(multiprocessing.active_children()) - self._before:
-                process.terminate()
-                process.join()
+            while left := set(multiprocessing.active_children()) - self._before:  # one may have been starting
+                for process in left:
+                    process.terminate()
+                    process.join()
 
     def search(self, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None) -> Found:
         """The translations of each line, in order; `progress` is told how many more lines are done."""
