@@ -201,6 +201,7 @@ def test_sizes_of_layers_that_make_no_sense_are_refused(text: str) -> None:
     assert layers.read_extent("2x3x4") == EXTENT
 
 
+@pytest.mark.slow
 def test_peak_memory_grows_with_what_is_kept_for_the_backward_pass() -> None:
     entries = [each for each in layers.entries_for(EXTENT, peak_size=8) if each.name in ("nn.LSTM", "peephole")]
     peaks = {}

@@ -88,7 +88,7 @@ def named(settings: object) -> str | None:
     ("settings", "is_reversed"),
     [
         ({"cell": "lstm"}, True),
-        ({"cell": "gru", "attention": "additive"}, True),
+        pytest.param({"cell": "gru", "attention": "additive"}, True, marks=pytest.mark.slow),
         pytest.param(
             {"cell": "gru", "attention": "dot", "query": "previous", "input_feeding": True},
             True,
@@ -120,7 +120,7 @@ def test_with_attention_every_fresh_sentence_is_right_and_read_in_order(
     [
         pytest.param("state", True, id="state-reverse"),
         pytest.param("first", False, id="first-copy", marks=pytest.mark.slow),
-        pytest.param("every", False, id="every-copy"),
+        pytest.param("every", False, id="every-copy", marks=pytest.mark.slow),
         pytest.param("state", False, id="state-copy", marks=pytest.mark.slow),
         pytest.param("first", True, id="first-reverse", marks=pytest.mark.slow),
         pytest.param("every", True, id="every-reverse", marks=pytest.mark.slow),

@@ -220,7 +220,15 @@ def test_dropout_leaves_the_way_past_whole() -> None:
     assert torch.equal(layers.train().outputs(inputs), inputs)
 
 
-@pytest.mark.parametrize(("skip", "learns"), [("none", False), ("residual", True), ("dense", True), ("highway", True)])
+@pytest.mark.parametrize(
+    ("skip", "learns"),
+    [
+        ("none", False),
+        ("residual", True),
+        pytest.param("dense", True, marks=pytest.mark.slow),
+        pytest.param("highway", True, marks=pytest.mark.slow),
+    ],
+)
 def test_eight_layers_learn_with_a_way_past_them_and_stall_without(skip: Skip, learns: bool) -> None:
     """To name the symbol before the last one read, out of eight: a hundred steps from each of two seeds."""
     for seed in (1, 2):

@@ -53,7 +53,7 @@ def test_a_beam_that_prunes_nothing_finds_what_the_oracle_finds(seed: int, score
         assert all(each.is_complete for each in found if each.is_finished)
 
 
-@effort(max_examples=40)
+@effort(max_examples=20)
 @given(seeds, scores, stops, st.integers(1, 4))
 def test_what_is_marked_complete_is_what_the_oracle_finds(
     seed: int, score: dict[str, Any], stop: str, beam: int

@@ -141,10 +141,10 @@ def check(translator: Translator, numbers: range) -> dict[str, int]:
 
 
 def test_odd_requests_end_well(translator: Translator) -> None:
-    outcomes = check(translator, range(60))
-    assert outcomes["translated"] > 15
+    outcomes = check(translator, range(40))
+    assert outcomes["translated"] > 10
     assert outcomes["refused"] > 0
-    assert outcomes["refused settings"] > 3
+    assert outcomes["refused settings"] > 1
 
 
 @pytest.mark.slow
