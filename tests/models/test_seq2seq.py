@@ -261,7 +261,9 @@ def test_settings_that_do_not_go_together_are_told_when_they_are_read(overrides:
 
 
 def test_one_direction_needs_no_two_halves() -> None:
-    config(encoder_width=7, is_bidirectional=False).build(SYMBOLS, seed=1)
+    encoder = config(encoder_width=7, is_bidirectional=False).build(SYMBOLS, seed=1).encoder
+    source = Source(torch.tensor([[4, 5, 2]]), torch.tensor([3]))
+    assert encoder(source).shape == (1, 3, 7)
 
 
 def test_a_decoder_that_reads_in_both_directions_is_refused() -> None:

@@ -84,7 +84,7 @@ class Case:
         return 1 + self.cell.parts
 
 
-def equal(found: list[Tensor], expected: list[Tensor]) -> None:
+def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-10)
 
 
@@ -97,7 +97,7 @@ def differ(left: list[Tensor], right: list[Tensor]) -> bool:
 @pytest.mark.parametrize("lengths", [None, RAGGED, WITH_EMPTY, torch.zeros(BATCH, dtype=torch.long)])
 def test_by_hand_equals_the_plain_loop_with_all_gradients(form: str, norm: bool, lengths: Tensor | None) -> None:
     case = Case(shaken(FORMS[form](norm)), lengths)
-    equal(case.by_hand(), case.plain())
+    assert_equal(case.by_hand(), case.plain())
 
 
 @every_form
@@ -140,7 +140,7 @@ def test_what_is_in_the_padding_changes_nothing(form: str) -> None:
     with torch.no_grad():
         case.inputs[~case.real.expand_as(case.inputs)] = float("nan")
     found = case.by_hand()
-    equal(found, expected)
+    assert_equal(found, expected)
 
 
 @every_form
@@ -151,7 +151,7 @@ def test_empty_batches_and_sequences_have_gradients_of_zero(form: str, norm: boo
         found = case.by_hand()
         assert found[0].shape == (rows, time, WIDTH)
         if rows and time:
-            equal(found, case.plain())
+            assert_equal(found, case.plain())
         else:
             assert not any(gradient.any() for gradient in found[case.first_gradient() + 1 + case.cell.parts :])
             torch.testing.assert_close(found[1 : 1 + case.cell.parts], list(case.state))
@@ -161,16 +161,16 @@ def test_an_output_that_nobody_uses_costs_no_gradient() -> None:
     case = Case(shaken(LSTMCell(WIDTH, WIDTH)), RAGGED)
     mine = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
     plain = unroll(case.cell, case.inputs, state=case.state, lengths=RAGGED)
-    equal(case.gradients(mine[0][:, 0].sum()), case.gradients(plain[0][:, 0].sum()))
+    assert_equal(case.gradients(mine[0][:, 0].sum()), case.gradients(plain[0][:, 0].sum()))
     for part in range(2):
-        equal(case.gradients(mine[1][part].sum()), case.gradients(plain[1][part].sum()))
+        assert_equal(case.gradients(mine[1][part].sum()), case.gradients(plain[1][part].sum()))
 
 
 @every_form
 def test_a_kept_graph_can_be_gone_back_twice(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=True)), RAGGED)
     outputs, final = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
-    equal(case.results(outputs, final), case.results(outputs, final))
+    assert_equal(case.results(outputs, final), case.results(outputs, final))
 
 
 def test_without_gradients_nothing_is_kept() -> None:
@@ -301,8 +301,8 @@ def test_chunks_are_what_detaching_gives(form: str, norm: bool, lengths: Tensor 
     case = Case(shaken(FORMS[form](norm)), lengths)
     found = case.by_hand(Truncation("chunked", window=3))
     full, first = case.by_hand(), case.first_gradient()
-    equal(found[:first], full[:first])
-    equal(found[first:], row_by_row(case, chunk_and_detach(3, 0)))
+    assert_equal(found[:first], full[:first])
+    assert_equal(found[first:], row_by_row(case, chunk_and_detach(3, 0)))
     assert differ(found, full)
 
 
@@ -313,10 +313,10 @@ def test_chunks_are_what_detaching_gives(form: str, norm: bool, lengths: Tensor 
 def test_a_sliding_window_is_the_sum_of_its_terms(form: str, norm: bool, lengths: Tensor | None, window: int) -> None:
     case = Case(shaken(FORMS[form](norm)), lengths)
     found, full, first = case.by_hand(Truncation("sliding", window=window)), case.by_hand(), case.first_gradient()
-    equal(found[:first], full[:first])
-    equal(found[first:], row_by_row(case, partial_sums(window)))
+    assert_equal(found[:first], full[:first])
+    assert_equal(found[first:], row_by_row(case, partial_sums(window)))
     assert differ(found, full)
-    equal(case.by_hand(Truncation("sliding", window=TIME)), full)
+    assert_equal(case.by_hand(Truncation("sliding", window=TIME)), full)
 
 
 @every_form
@@ -327,11 +327,11 @@ def test_steps_of_the_burn_in_get_no_gradient_and_change_no_state(form: str, len
     window = TIME if kind in ("chunked", "sliding") else 0
     truncation = Truncation(kind, window=window, burn_in=burn_in)  # type: ignore[arg-type]
     found, full, first = case.by_hand(truncation), case.by_hand(), case.first_gradient()
-    equal(found[:first], full[:first])
+    assert_equal(found[:first], full[:first])
     assert not found[first][:, :burn_in].any()
     assert found[first][:, burn_in:].any()
     assert not any(part.any() for part in found[first + 1 : first + 1 + case.cell.parts])
-    equal(found[first:], row_by_row(case, chunk_and_detach(TIME, burn_in)))
+    assert_equal(found[first:], row_by_row(case, chunk_and_detach(TIME, burn_in)))
 
 
 def test_a_burn_in_longer_than_the_sequence_learns_nothing() -> None:
@@ -345,9 +345,9 @@ def test_a_burn_in_longer_than_the_sequence_learns_nothing() -> None:
 @pytest.mark.parametrize("lengths", [None, WITH_EMPTY])
 def test_random_truncation_that_keeps_all_is_full(form: str, lengths: Tensor | None) -> None:
     case = Case(shaken(FORMS[form](norm=True)), lengths)
-    equal(case.by_hand(Truncation("random", keep_rate=1.0)), case.by_hand())
+    assert_equal(case.by_hand(Truncation("random", keep_rate=1.0)), case.by_hand())
     half = Truncation("random", keep_rate=0.5)
-    equal(case.by_hand(half, seed=1), case.by_hand(half, seed=1))
+    assert_equal(case.by_hand(half, seed=1), case.by_hand(half, seed=1))
     assert differ(case.by_hand(half, seed=1), case.by_hand(half, seed=2))
 
 
