@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 from seqloom.search.scores import score_of
 from seqloom.search.trail import Trail
@@ -54,7 +54,7 @@ class Recorder:
         self._numbers: dict[int, int] = {}
         self._seen: list[Trail] = []  # kept alive, so that no other trail can take over the identity of one of them
 
-    def add(self, sentence: int, trail: Trail, *, fate: str, terms: Mapping[str, float]) -> None:
+    def add(self, sentence: int, trail: Trail, *, fate: Fate, terms: Mapping[str, float]) -> None:
         """A candidate of a sentence, after its parent."""
         nodes = self._nodes.setdefault(sentence, [])
         parent = None if trail.before is None else self._numbers[id(trail.before)]
@@ -67,7 +67,7 @@ class Recorder:
                 step=trail.length,
                 symbol=trail.symbol,
                 token_log_prob=trail.token_log_prob,
-                fate=cast("Fate", fate),
+                fate=fate,
                 terms=dict(terms),
             )
         )
