@@ -155,8 +155,9 @@ def test_coverage_prefers_what_reads_everything() -> None:
 
 
 def test_coverage_without_attention_is_refused_with_a_sentence() -> None:
-    with pytest.raises(UsageError, match=r"search.coverage=0.5 .* gives no attention to the source; set search.cov"):
-        beam_search(Bigram(5, seed=0), sentences([2]), settings(2, coverage=0.5))
+    for search, beam in ((beam_search, 2), (greedy_search, 1)):
+        with pytest.raises(UsageError, match=r"gives no attention to the source; set search.coverage=0"):
+            search(Bigram(5, seed=0), sentences([2]), settings(beam, coverage=0.5))
 
 
 @effort(max_examples=15)

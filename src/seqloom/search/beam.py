@@ -34,7 +34,7 @@ from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.offers import Rules, Standing, columns_of
 from seqloom.search.settings import SearchConfig
 from seqloom.search.top import Top, dead_end, top_symbols
-from seqloom.search.trace import Recorder
+from seqloom.search.trace import Fate, Recorder
 from seqloom.search.trail import Ledger, Trail, extend
 
 Constraints = Sequence[Constraint | None]
@@ -64,7 +64,6 @@ def beam_search(
     while live:
         assert state is not None
         step = stepper.step(state, last)
-        _check_attention(step, settings)
         attention.append(step.attention)
         for sentence, candidates in zip(live, _candidates(live, step, rules, beam=settings.beam), strict=True):
             sentence.advance(candidates)
@@ -199,7 +198,7 @@ class _Sentence:
             case _:
                 assert_never(self.settings.stop)
 
-    def _record(self, trails: Sequence[Trail], fate: str) -> None:
+    def _record(self, trails: Sequence[Trail], fate: Fate) -> None:
         if self.recorder is not None:
             for trail in trails:
                 self.recorder.add(self.number, trail, fate=fate, terms=self.ledger.terms(trail))
@@ -241,14 +240,6 @@ def _sentences(
 
 def _length_of(ways: Sequence[_Way]) -> int:
     return 0 if ways[0].trail is None else ways[0].trail.length
-
-
-def _check_attention(step: Step, settings: SearchConfig) -> None:
-    if settings.score().needs_attention and step.attention is None:
-        raise UsageError(
-            f"search.coverage={settings.coverage} scores how much of the source was looked at, but this model gives no "
-            "attention to the source; set search.coverage=0"
-        )
 
 
 def _candidates(live: Sequence[_Sentence], step: Step, rules: Rules, *, beam: int) -> list[list[_Candidate]]:

@@ -21,7 +21,7 @@ from typing import NamedTuple, assert_never
 import torch
 from torch import Tensor
 
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.offers import Rules
@@ -56,8 +56,6 @@ def diverse_search(
     last = source.lengths.new_full((len(limits),), stepper.begin)
     while owners:
         step = stepper.step(state, last)
-        if score.needs_attention and step.attention is None:
-            raise UsageError("the score counts what was looked at (coverage), but this model gives no attention")
         attention.append(step.attention)
         values = rules.values(
             step,

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seqloom.core.errors import UsageError
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import Outcome, Score, score_of
 
@@ -53,7 +54,12 @@ class Ledger:
         coverage = None
         if self.score.needs_attention:
             looked = self._looked(_links(trail))
-            coverage = tuple(looked.double().sum(0).tolist()) if looked is not None else (1.0,) * self.source_length
+            if looked is None:
+                raise UsageError(
+                    "search.coverage scores how much of the source was looked at, but this model gives no attention to "
+                    "the source; set search.coverage=0"
+                )
+            coverage = tuple(looked.double().sum(0).tolist())
         outcome = Outcome(
             log_prob=trail.log_prob,
             length=trail.length,
@@ -82,7 +88,7 @@ class Ledger:
         )
 
     def _looked(self, links: Sequence[Trail]) -> Float[Tensor, "steps source"] | None:
-        """The attention of each link; None for a model that has none, whose outputs count as covering everything."""
+        """The attention of each link; None for a model that gives none."""
         rows = [
             step[link.row, : self.source_length]
             for step, link in zip(self.attention, links, strict=False)
