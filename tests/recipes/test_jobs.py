@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.recipes.jobs import Workers, open_translator, shares, translate_in_processes
+from seqloom.recipes.jobs import Workers, shares, translate_in_processes
 from seqloom.recipes.train import Trained
+from seqloom.recipes.translate import open_translator
 
 LINES = ["the cat sleeps .", "", "we see a red house .", "a dog", "the cat sleeps .", "good morning"]
 

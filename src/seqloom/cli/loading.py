@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,9 @@ if TYPE_CHECKING:
 
 def open_translator(model: Path, overrides: Sequence[str] = (), *, companions: Sequence[Path] = ()) -> "Translator":
     """Load a model, and others that decide with it; `overrides` are settings of the search, and the device."""
-    from seqloom.core.config import resolve
-    from seqloom.recipes.config import RunConfig
-    from seqloom.recipes.load import load
-    from seqloom.recipes.translate import Translator
+    from seqloom.recipes import translate  # here, because it brings torch with it
 
-    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
-    device = devices[-1] if devices else None
-    loaded = load(model, device=device)
-    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
-    return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
+    return translate.open_translator(model, overrides, companions=companions)
 
 
 @contextmanager

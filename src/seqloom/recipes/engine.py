@@ -9,14 +9,13 @@ from typing import Protocol
 
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
-from seqloom.core.symbols import UNKNOWN
 from seqloom.interop.ctranslate2 import require_ctranslate2
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, CTranslate2Engine, Found, asked_of, read_description
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.export import export_ctranslate2
 from seqloom.recipes.load import load
 from seqloom.recipes.parts import Part, join, make_parts
-from seqloom.recipes.translate import Translation, Watch, listed
+from seqloom.recipes.translate import Translation, Watch, listed, unknown_share
 from seqloom.recipes.wishes import Wish
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
@@ -80,8 +79,7 @@ class EngineTranslator:
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
         """Share of source tokens that the model's vocabulary does not have."""
-        ids = [id for line in self.tokenizers.source.encode_many(list(lines)) for id in line]
-        return ids.count(UNKNOWN) / max(1, len(ids))
+        return unknown_share(self.tokenizers.source, lines)
 
     def search(
         self,

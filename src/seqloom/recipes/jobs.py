@@ -13,17 +13,14 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import torch
 
-from seqloom.core.config import resolve
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import load
-from seqloom.recipes.translate import Translation, Translator, listed
+from seqloom.recipes.translate import Translation, Translator, listed, open_translator
 
 SHARES = 4
 """Shares of the lines for each process, so that none waits long for the last one."""
@@ -40,14 +37,6 @@ Search = Callable[[Translator, list[str]], Found]
 def search_lines(translator: Translator, lines: list[str]) -> Found:
     """The translations of each line."""
     return translator.search(lines)
-
-
-def open_translator(folder: Path, overrides: Sequence[str] = ()) -> Translator:
-    """A translator with other settings of the search, or another device."""
-    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
-    loaded = load(folder, device=devices[-1] if devices else None)
-    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
-    return Translator(replace(loaded, config=config))
 
 
 def translate_in_processes(

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
+from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
@@ -16,6 +17,7 @@ from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
+from seqloom.recipes.config import RunConfig
 from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.recipes.parts import Part, join, make_parts
@@ -187,8 +189,7 @@ class Translator:
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
         """Share of source tokens that the model's vocabulary does not have."""
-        ids = [id for line in self._source.encode_many(list(lines)) for id in line]
-        return ids.count(UNKNOWN) / max(1, len(ids))
+        return unknown_share(self._source, lines)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -369,6 +370,21 @@ class _Render:
         if not has_unknown:
             return look
         return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.dictionary)
+
+
+def open_translator(folder: Path, overrides: Sequence[str] = (), *, companions: Sequence[Path] = ()) -> Translator:
+    """A model with other settings of the search or another device, and models that decide with it."""
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    device = devices[-1] if devices else None
+    loaded = load(folder, device=device)
+    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
+
+
+def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
+    """Share of the tokens of lines that a vocabulary does not have."""
+    ids = [id for line in tokenizer.encode_many(list(lines)) for id in line]
+    return ids.count(UNKNOWN) / max(1, len(ids))
 
 
 def listed(lines: Any, caller: str) -> list[str]:
