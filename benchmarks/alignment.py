@@ -14,17 +14,17 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from harness.ending import Outcome, measure_and_exit
 from harness.peers import peer_python
-from harness.processes import Contestant, ContestantError, all_running, exit_on_termination
+from harness.processes import Contestant, all_running
 from harness.progress import Countdown, say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import UsageError
 from seqloom.data.corpus import open_corpus
 from seqloom.text.marks import JOINER, split_words
 from seqloom.text.normalise import Normaliser
@@ -130,19 +130,7 @@ def read_arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = read_arguments()
-    exit_on_termination()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            claims = compare(given, Path(folder))
-    except (SeqloomError, ContestantError) as error:
-        say(str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    print()
-    for each in claims:
-        print(each)
-    sys.exit(0 if all(each.is_reached for each in claims) else 1)
+    measure_and_exit(lambda folder: Outcome(compare(given, folder)))
 
 
 if __name__ == "__main__":

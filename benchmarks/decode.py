@@ -19,21 +19,21 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.decoding import Entry, Team, best_entry, decoding_table, layouts, outputs, race, start_team
 from harness.decoding_onmt import onmt_peer
+from harness.ending import Outcome, measure_and_exit
 from harness.peers import peer_python
-from harness.processes import ContestantError, all_running, exit_on_termination
+from harness.processes import all_running
 from harness.progress import say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from harness.sizes import LSTM_512, RecurrentSize, Size
 from multi30k_scores import multi30k_bleu
 from seqloom.classical.lexicon import Lexicon
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import UsageError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import unique_tokens
@@ -287,18 +287,7 @@ def compare(given: argparse.Namespace, folder: Path) -> tuple[list[Claim], bool]
 
 def main() -> None:
     given = read_arguments()
-    exit_on_termination()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            claims, is_good = compare(given, Path(folder))
-    except (SeqloomError, ContestantError, subprocess.CalledProcessError) as error:
-        say(str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    for each in claims:
-        print(each)
-    sys.exit(0 if is_good and all(each.is_reached for each in claims) else 1)
+    measure_and_exit(lambda folder: Outcome(*compare(given, folder)))
 
 
 if __name__ == "__main__":

@@ -17,18 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.corpus import Corpus, open_multi30k
+from harness.ending import Outcome, measure_and_exit
 from harness.flops import recurrent_flops
 from harness.layer_report import claims_of_layers, report_layers
 from harness.layer_rounds import peak_memory, time_entries
 from harness.layers import EXTENTS, Extent, entries_for, entries_json, read_extent
-from harness.processes import Contestant, ContestantError, all_running, exit_on_termination
+from harness.processes import Contestant, ContestantError, all_running
 from harness.progress import say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from harness.rounds import Measured, measure
 from harness.sizes import LSTM_512, RecurrentSize
 from harness.tables import training_table
 from harness.toolkits import TOOLKITS, Beside, run_toolkit
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import UsageError
 
 QUICK_SECONDS = 270
 """What all may take together with --quick, so that everything ends within five minutes. Layers take what seven rounds
@@ -196,18 +197,7 @@ def compare(given: argparse.Namespace) -> list[Claim]:
 
 def main() -> None:
     given = read_arguments()
-    exit_on_termination()
-    try:
-        claims = compare(given)
-    except (SeqloomError, ContestantError) as error:
-        say(str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    print()
-    for each in claims:
-        print(each)
-    sys.exit(0 if all(each.is_reached for each in claims) else 1)
+    measure_and_exit(lambda _folder: Outcome(compare(given)))
 
 
 if __name__ == "__main__":

@@ -17,16 +17,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.corpus import Corpus, open_multi30k
+from harness.ending import Outcome, measure_and_exit
 from harness.flops import training_flops
 from harness.peers import peer_python
-from harness.processes import Contestant, ContestantError, all_running, exit_on_termination
+from harness.processes import Contestant, all_running
 from harness.progress import say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from harness.rounds import Arrival, Measured, measure, race
 from harness.sizes import SIZES, Size
 from harness.tables import training_table
 from harness.toolkits import Beside, measure_beside
-from seqloom.core.errors import SeqloomError
 
 QUICK_SECONDS = 240
 """What all rounds may take together with --quick, so that everything ends within five minutes."""
@@ -139,18 +139,7 @@ def compare(given: argparse.Namespace) -> list[Claim]:
 
 def main() -> None:
     given = read_arguments()
-    exit_on_termination()
-    try:
-        claims = compare(given)
-    except (SeqloomError, ContestantError) as error:
-        say(str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    print()
-    for each in claims:
-        print(each)
-    sys.exit(0 if all(each.is_reached for each in claims) else 1)
+    measure_and_exit(lambda _folder: Outcome(compare(given)))
 
 
 if __name__ == "__main__":

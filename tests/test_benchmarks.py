@@ -1,6 +1,8 @@
 """The parts of the benchmarks that are arithmetic: statistics, claims, flop counts, scores. Nothing is timed here."""
 
 import json
+import signal
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -18,8 +20,8 @@ import plain_torch  # noqa: E402
 
 import multi30k_scores  # noqa: E402
 import run_all  # noqa: E402
-from harness import flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
-from seqloom.core.errors import DataError  # noqa: E402
+from harness import ending, flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
+from seqloom.core.errors import DataError, UsageError  # noqa: E402
 from seqloom.metrics.translation import Bootstrap  # noqa: E402
 
 
@@ -43,6 +45,68 @@ def test_interval_of_the_median_covers_the_true_median_about_19_times_in_20() ->
         low, high = ratios.median_interval(generator.normal(1.0, 0.1, size=21), seed=trial)
         hits += low <= 1.0 <= high
     assert 180 <= hits <= 199
+
+
+@pytest.fixture
+def _termination() -> Iterator[None]:
+    """What a benchmark does on SIGTERM is for itself alone."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+REACHED, MISSED = ratios.Claim(1.2, 1.1, 1.3, 1.15, "fast"), ratios.Claim(1.1, 1.0, 1.2, 1.15, "slow")
+
+
+@pytest.mark.usefixtures("_termination")
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ending.Outcome([REACHED]), 0),
+        (ending.Outcome([]), 0),
+        (ending.Outcome([REACHED, MISSED]), 1),
+        (ending.Outcome([REACHED], is_good=False), 1),
+    ],
+)
+def test_a_benchmark_ends_with_its_claims_and_a_code_that_tells(
+    outcome: ending.Outcome, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders: list[Path] = []
+
+    def measure(folder: Path) -> ending.Outcome:
+        assert not list(folder.iterdir())
+        folders.append(folder)
+        return outcome
+
+    with pytest.raises(SystemExit) as left:
+        ending.measure_and_exit(measure)
+    assert left.value.code == code
+    assert ratios.read_claims(capsys.readouterr().out) == outcome.claims
+    assert not folders[0].exists()
+
+
+@pytest.mark.usefixtures("_termination")
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("no data"), 2, "no data"),
+        (processes.ContestantError("it fell"), 2, "it fell"),
+        (subprocess.CalledProcessError(3, ["peer"]), 2, "exit status 3"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_benchmark_that_could_not_measure_says_why(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(folder: Path) -> ending.Outcome:
+        raise error
+
+    with pytest.raises(SystemExit) as left:
+        ending.measure_and_exit(measure)
+    shown = capsys.readouterr()
+    assert left.value.code == code
+    assert said in shown.err
+    assert not shown.out
 
 
 def test_fewer_than_seven_pairs_claim_nothing() -> None:
