@@ -8,30 +8,30 @@ A folder with raw little-endian arrays and a header:
     store.json                        format number, counts, size and SHA-256 of each file
 """
 
-import contextlib
-import hashlib
-import json
-import os
-import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, Integer, UInt
 
-from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
-from seqloom.core.files import FileRecord, check_manifest, fsync_directory, write_atomically
+from seqloom.core.errors import DataError
 from seqloom.core.symbols import PAD
+from seqloom.data.arrays import Folder, FolderWriter, Layout, borders, damaged, open_folder
 
 FORMAT = 1
 HEADER = "store.json"
 
 Ids = UInt[np.ndarray, " tokens"]
+
+
+def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
+    return {"source.ids": ids, "target.ids": ids, "source.lengths": "<u4", "target.lengths": "<u4", "lines": "<i8"}
+
+
+LAYOUT = Layout("store of examples", HEADER, FORMAT, _arrays)
 
 
 class StoreWriter:
@@ -42,33 +42,18 @@ class StoreWriter:
     """
 
     def __init__(self, folder: Path, *, symbols: int) -> None:
-        if folder.exists():
-            raise UsageError(f"{folder} exists already; remove it or name another folder")
-        self._folder, self._symbols = folder, symbols
-        self._ids = np.dtype("<u2" if symbols < 1 << 16 else "<u4")
-        self._partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
-        self._partial.mkdir(parents=True)
-        self._files = {name: _HashedFile(self._partial / name) for name in _arrays(self._ids)}
+        self._writer = FolderWriter(folder, LAYOUT, symbols=symbols)
         self._examples = 0
 
     def append(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lines: Sequence[int]) -> None:
         """Add examples: the ids of both sides and the line that each comes from."""
         assert len(sources) == len(targets) == len(lines)
-        try:
-            for side, sentences in (("source", sources), ("target", targets)):
-                self._files[f"{side}.ids"].write(self._checked(sentences))
-                self._files[f"{side}.lengths"].write(np.array([len(ids) for ids in sentences], dtype="<u4"))
-            self._files["lines"].write(np.array(lines, dtype="<i8"))
-        except OSError as error:
-            raise SeqloomError(f"cannot write {self._partial}: {error.strerror or error}") from error
+        arrays = {"lines": np.array(lines, dtype=np.int64)}
+        for side, sentences in (("source", sources), ("target", targets)):
+            arrays[f"{side}.ids"] = self._writer.ids(sentences)
+            arrays[f"{side}.lengths"] = np.array([len(ids) for ids in sentences], dtype=np.int64)
+        self._writer.append(arrays)
         self._examples += len(lines)
-
-    def _checked(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int64)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < self._symbols:
-            wrong = ids[(ids < 0) | (ids >= self._symbols)][0]
-            raise ModelError(f"id {wrong} lies outside the vocabulary of {self._symbols} symbols; wrong tokenizer?")
-        return ids.astype(self._ids)
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -78,22 +63,11 @@ class StoreWriter:
     ) -> None:
         try:
             if kind is None:
-                self._finish()
-        except OSError as problem:
-            raise SeqloomError(f"cannot write {self._folder}: {problem.strerror or problem}") from problem
+                if self._examples == 0:
+                    raise DataError("no example is left to store")
+                self._writer.finish(self._examples)
         finally:
-            for file in self._files.values():
-                file.close()
-            shutil.rmtree(self._partial, ignore_errors=True)
-
-    def _finish(self) -> None:
-        if self._examples == 0:
-            raise DataError("no example is left to store")
-        header = {"format": FORMAT, "examples": self._examples, "symbols": self._symbols, "ids": self._ids.str}
-        records = {name: file.finish() for name, file in self._files.items()}
-        write_atomically(self._partial / HEADER, json.dumps({**header, "files": records}, indent=2))
-        self._partial.rename(self._folder)
-        fsync_directory(self._folder.parent)
+            self._writer.close()
 
 
 @dataclass(frozen=True)
@@ -122,28 +96,22 @@ class Side:
 class Store:
     """The examples of a folder that a StoreWriter has made."""
 
-    def __init__(
-        self, source: Side, target: Side, lines: Int64[np.ndarray, " examples"], header: dict[str, Any]
-    ) -> None:
+    def __init__(self, source: Side, target: Side, lines: Int64[np.ndarray, " examples"], *, folder: Folder) -> None:
         self.sources, self.targets = source, target
-        self._lines, self._header = lines, header
+        self._lines, self._folder = lines, folder
 
     @staticmethod
     def open(folder: Path, *, verify: bool = False) -> "Store":
         """Map a store into memory. Sizes are always compared with the header, hashes if `verify` is set."""
-        header = _read_header(folder)
-        if verify and (problems := check_manifest(folder, header["files"])):
-            raise _damaged(folder, problems[0])
-        arrays = {
-            name: np.memmap(folder / name, dtype=kind, mode="r").view(np.ndarray)
-            for name, kind in _arrays(np.dtype(header["ids"])).items()
-        }
+        found = open_folder(folder, LAYOUT, verify=verify)
+        arrays = found.arrays
         source = _side(arrays["source.ids"], arrays["source.lengths"])
         target = _side(arrays["target.ids"], arrays["target.lengths"])
         for side in (source, target):
             if side.offsets[-1] != len(side.ids) or len(side.lengths) != len(arrays["lines"]):
-                raise _damaged(folder, f"{side.offsets[-1]:,} tokens are counted, and {len(side.ids):,} are there")
-        return Store(source, target, arrays["lines"], header)
+                reason = f"{side.offsets[-1]:,} tokens are counted, and {len(side.ids):,} are there"
+                raise damaged(folder, LAYOUT, reason)
+        return Store(source, target, arrays["lines"], folder=found)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -175,61 +143,8 @@ class Store:
 
     def fingerprint(self) -> str:
         """A hash of all that is stored."""
-        hashes = [record["sha256"] for _, record in sorted(self._header["files"].items())]
-        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
-
-
-class _HashedFile:
-    """A file whose hash is known when it is closed, without reading it again."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: IO[bytes] = path.open("xb")
-        self._digest = hashlib.sha256()
-        self._size = 0
-
-    def write(self, array: np.ndarray) -> None:
-        data = array.tobytes()
-        self._file.write(data)
-        self._digest.update(data)
-        self._size += len(data)
-
-    def finish(self) -> FileRecord:
-        """Bring all of it to the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return {"size": self._size, "sha256": self._digest.hexdigest()}
-
-    def close(self) -> None:
-        # What a full disk did not take is given up here; whoever cares has called `finish`.
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-
-def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
-    return {"source.ids": ids, "target.ids": ids, "source.lengths": "<u4", "target.lengths": "<u4", "lines": "<i8"}
+        return self._folder.fingerprint()
 
 
 def _side(ids: Ids, lengths: UInt[np.ndarray, " examples"]) -> Side:
-    return Side(ids, lengths, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]))
-
-
-def _read_header(folder: Path) -> dict[str, Any]:
-    try:
-        header: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        if header["format"] != FORMAT:
-            raise DataError(f"{folder} has format {header['format']}, this version reads {FORMAT}; make it again")
-        if header["ids"] not in ("<u2", "<u4"):
-            raise ValueError(f"{HEADER} names ids of type {header['ids']!r}")
-        for name in _arrays(np.dtype(header["ids"])):
-            size = (folder / name).stat().st_size
-            if size != header["files"][name]["size"]:
-                raise _damaged(folder, f"{name} has {size:,} bytes, not {header['files'][name]['size']:,}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, str(error)) from error
-    return header
-
-
-def _damaged(folder: Path, reason: str) -> DataError:
-    return DataError(
-        f"{folder} is no complete store of examples ({reason}); remove that folder and resume: it will be made again"
-    )
+    return Side(ids, lengths, borders(lengths))

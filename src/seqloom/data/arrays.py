@@ -1,0 +1,168 @@
+"""Folders of arrays: raw little-endian files and a header with the size and hash of each, whole or not there at all."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
+from seqloom.core.files import FileRecord, check_manifest, fsync_directory, write_atomically
+
+Kinds = Mapping[str, Any]
+"""The type of the numbers in each file, by its name."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a folder of one sort holds."""
+
+    what: str
+    """Its name in messages."""
+    header: str
+    """The name of the header file."""
+    format: int
+    """Version of the layout; another one is refused."""
+    arrays: Callable[[np.dtype[Any]], Kinds]
+    """The files, for a type of ids."""
+
+
+class FolderWriter:
+    """Writes the arrays of a new folder, in bounded memory. The folder appears when all of it is on disk."""
+
+    def __init__(self, folder: Path, layout: Layout, *, symbols: int) -> None:
+        if folder.exists():
+            raise UsageError(f"{folder} exists already; remove it or name another folder")
+        self._folder, self._layout, self._symbols = folder, layout, symbols
+        self._ids = np.dtype("<u2" if symbols < 1 << 16 else "<u4")
+        self._kinds = layout.arrays(self._ids)
+        self._partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+        self._partial.mkdir(parents=True)
+        self._files = {name: _HashedFile(self._partial / name) for name in self._kinds}
+
+    def append(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Add numbers to the ends of these files."""
+        try:
+            for name, array in arrays.items():
+                self._files[name].write(array.astype(self._kinds[name], copy=False))
+        except OSError as error:
+            raise SeqloomError(f"cannot write {self._partial}: {error.strerror or error}") from error
+
+    def ids(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+        """The ids of sentences, one after the other, once it is sure that the vocabulary has them."""
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int64)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self._symbols:
+            wrong = ids[(ids < 0) | (ids >= self._symbols)][0]
+            raise ModelError(f"id {wrong} lies outside the vocabulary of {self._symbols} symbols; wrong tokenizer?")
+        return ids.astype(self._ids)
+
+    def finish(self, examples: int) -> None:
+        """Bring all to the disk, header last, and give the folder its name."""
+        header = {"format": self._layout.format, "examples": examples, "symbols": self._symbols, "ids": self._ids.str}
+        try:
+            records = {name: file.finish() for name, file in self._files.items()}
+            write_atomically(self._partial / self._layout.header, json.dumps({**header, "files": records}, indent=2))
+            self._partial.rename(self._folder)
+            fsync_directory(self._folder.parent)
+        except OSError as problem:
+            raise SeqloomError(f"cannot write {self._folder}: {problem.strerror or problem}") from problem
+
+    def close(self) -> None:
+        """Let go of the files, and remove what has not got its name."""
+        for file in self._files.values():
+            file.close()
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+
+class _HashedFile:
+    """A file whose hash is known when it is closed, without reading it again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("xb")
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def write(self, array: np.ndarray) -> None:
+        data = array.tobytes()
+        self._file.write(data)
+        self._digest.update(data)
+        self._size += len(data)
+
+    def finish(self) -> FileRecord:
+        """Bring all of it to the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return {"size": self._size, "sha256": self._digest.hexdigest()}
+
+    def close(self) -> None:
+        # What a full disk did not take is given up here; whoever cares has called `finish`.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The arrays of a folder, mapped into memory, and its header."""
+
+    arrays: Mapping[str, np.ndarray]
+    header: Mapping[str, Any]
+
+    @property
+    def symbols(self) -> int:
+        """The size of the vocabulary."""
+        return int(self.header["symbols"])
+
+    def fingerprint(self) -> str:
+        """A hash of all that is stored."""
+        hashes = [record["sha256"] for _, record in sorted(self.header["files"].items())]
+        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def open_folder(folder: Path, layout: Layout, *, verify: bool) -> Folder:
+    """Map a folder into memory. Sizes are always compared with the header, hashes if `verify` is set."""
+    header = _read_header(folder, layout)
+    if verify and (problems := check_manifest(folder, header["files"])):
+        raise damaged(folder, layout, problems[0])
+    arrays = {
+        name: np.memmap(folder / name, dtype=kind, mode="r").view(np.ndarray)
+        for name, kind in layout.arrays(np.dtype(header["ids"])).items()
+    }
+    return Folder(arrays, header)
+
+
+def borders(lengths: np.ndarray) -> np.ndarray:
+    """Where each sentence begins, and at last where the text ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def damaged(folder: Path, layout: Layout, reason: str) -> DataError:
+    """The error for a folder that is not what it should be."""
+    return DataError(
+        f"{folder} is no complete {layout.what} ({reason}); remove that folder and resume: it will be made again"
+    )
+
+
+def _read_header(folder: Path, layout: Layout) -> dict[str, Any]:
+    try:
+        header: dict[str, Any] = json.loads((folder / layout.header).read_text(encoding="utf-8"))
+        if header["format"] != layout.format:
+            raise DataError(
+                f"{folder} has format {header['format']}, this version reads {layout.format}; make it again"
+            )
+        if header["ids"] not in ("<u2", "<u4"):
+            raise ValueError(f"{layout.header} names ids of type {header['ids']!r}")
+        for name in layout.arrays(np.dtype(header["ids"])):
+            size = (folder / name).stat().st_size
+            if size != header["files"][name]["size"]:
+                raise damaged(folder, layout, f"{name} has {size:,} bytes, not {header['files'][name]['size']:,}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(folder, layout, str(error)) from error
+    return header

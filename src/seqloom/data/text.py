@@ -1,0 +1,126 @@
+"""Texts: restartable readers over files of one language, checked before anything slow begins."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.files import LineReader, read_lines
+
+Unit = Literal["line", "paragraph"]
+"""What is read as one piece of text: a line, or all lines up to an empty one, joined by spaces."""
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A piece of text; `number` is that of its (first) line, from 1 over the whole corpus, `file` the part it is in."""
+
+    number: int
+    file: int
+    text: str
+
+
+class TextLines(Protocol):
+    """Pieces of text that can be gone through again and again."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[TextLine]: ...
+
+
+@dataclass(frozen=True)
+class _Check:
+    pieces: int
+    lines: int
+    digest: bytes
+    notices: tuple[str, ...]
+
+
+class TextCorpus:
+    """The lines of text files, one file after the other. Each iteration starts again at the first.
+
+    All files are read once when it is made: their lines are counted, their text hashed. Plain or .gz.
+
+    The end of a line is a symbol of its own (END), so a model that reads on over it reads line breaks as text, empty
+    lines included: what it writes is set in lines, as verse, plays and programs are. Prose that was only broken to fit
+    a page is better read with `unit="paragraph"`: the lines up to an empty one are one piece of text.
+    """
+
+    notices: tuple[str, ...]
+    """What was tacitly put right while reading, a sentence each."""
+
+    def __init__(self, paths: Sequence[Path], *, encoding: str = "utf-8", unit: Unit = "line") -> None:
+        if not paths:
+            raise UsageError("a text file is needed, and none was given")
+        self.paths, self.encoding, self.unit = tuple(paths), encoding, unit
+        checks: list[_Check] = []
+        problems: list[Problem] = []
+        for path in self.paths:
+            try:
+                checks.append(_check(path, encoding, unit))
+            except DataError as error:
+                problems += error.problems or [Problem(str(error))]
+        if problems:
+            raise DataError(problems=problems)
+        self._checks = checks
+        self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
+        self.notices = tuple(notice for check in checks for notice in check.notices)
+
+    def __len__(self) -> int:
+        """The number of lines, or of paragraphs."""
+        return sum(check.pieces for check in self._checks)
+
+    def __iter__(self) -> Iterator[TextLine]:
+        before = 0
+        for file, (path, check) in enumerate(zip(self.paths, self._checks, strict=True)):
+            for at, text in _pieces(read_lines(path, self.encoding), self.unit):
+                yield TextLine(before + at, file, text)
+            before += check.lines
+
+    def place(self, number: int) -> str:
+        """Where a line stands, for messages: `train.txt:17`."""
+        for path, check in zip(self.paths, self._checks, strict=True):
+            if number <= check.lines:
+                return f"{path}:{number}"
+            number -= check.lines
+        raise IndexError("the corpus has no such line")
+
+    def fingerprint(self) -> str:
+        """A hash of the text: the same whether it is compressed or not."""
+        return self._digest
+
+
+def _pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
+    """Each piece with the number of its first line, from 1."""
+    if unit == "line":
+        yield from enumerate(lines, start=1)
+        return
+    first, gathered = 1, list[str]()
+    for number, line in enumerate(lines, start=1):
+        if line and not line.isspace():
+            first = first if gathered else number
+            gathered.append(line.strip())
+        elif gathered:
+            yield first, " ".join(gathered)
+            gathered = []
+    if gathered:
+        yield first, " ".join(gathered)
+
+
+def _check(path: Path, encoding: str, unit: Unit) -> _Check:
+    reader = LineReader(path, encoding)
+    digest, pieces = hashlib.sha256(), 0
+    for _, text in _pieces(iter(reader), unit):
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
+        pieces += 1
+    if pieces == 0:
+        what = "empty" if reader.lines == 0 else f"{reader.lines:,} lines, all of them empty"
+        raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])
+    notices = []
+    if reader.had_mark:
+        notices.append(f"{path}: the byte-order mark at the start was left out")
+    if reader.had_carriage_returns:
+        notices.append(f"{path}: carriage returns at the ends of lines were left out")
+    return _Check(pieces, reader.lines, digest.digest(), tuple(notices))

@@ -1,0 +1,62 @@
+"""Texts of one language: lines and paragraphs, again and again, with the places they come from."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from seqloom.core.errors import DataError, UsageError
+from seqloom.data.text import TextCorpus, TextLine
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt.gz"
+    one.write_bytes(b"\xef\xbb\xbffirst line\r\nsecond\r\n\r\nlast\r\n")
+    other.write_bytes(gzip.compress("  \nand ünother\n  of two\n\n\n".encode()))
+    return [one, other]
+
+
+def test_lines_of_several_files_come_again_and_again(files: list[Path]) -> None:
+    corpus = TextCorpus(files)
+    texts = ["first line", "second", "", "last", "  ", "and ünother", "  of two", "", ""]
+    expected = [TextLine(at, int(at > 4), text) for at, text in enumerate(texts, start=1)]
+    assert list(corpus) == expected == list(corpus)
+    assert len(corpus) == 9
+    assert corpus.place(2) == f"{files[0]}:2"
+    assert corpus.place(6) == f"{files[1]}:2"
+    assert [notice.split(": ")[1] for notice in corpus.notices] == [
+        "the byte-order mark at the start was left out",
+        "carriage returns at the ends of lines were left out",
+    ]
+
+
+def test_paragraphs_are_the_lines_up_to_an_empty_one(files: list[Path]) -> None:
+    corpus = TextCorpus(files, unit="paragraph")
+    assert list(corpus) == [
+        TextLine(1, 0, "first line second"),
+        TextLine(4, 0, "last"),
+        TextLine(6, 1, "and ünother of two"),
+    ]
+    assert len(corpus) == 3
+    assert corpus.place(6) == f"{files[1]}:2"
+
+
+def test_the_fingerprint_is_that_of_the_text(files: list[Path], tmp_path: Path) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_bytes(gzip.decompress(files[1].read_bytes()))
+    assert TextCorpus([plain]).fingerprint() == TextCorpus([files[1]]).fingerprint()
+    plain.write_text("other words")
+    assert TextCorpus([plain]).fingerprint() != TextCorpus([files[1]]).fingerprint()
+
+
+def test_empty_files_are_named(tmp_path: Path) -> None:
+    empty, blank = tmp_path / "empty.txt", tmp_path / "blank.txt"
+    empty.write_text("")
+    blank.write_text("\n \n")
+    with pytest.raises(DataError, match=r"empty\.txt: empty; expected at least one line of text"):
+        TextCorpus([empty])
+    with pytest.raises(DataError, match=r"blank\.txt: 2 lines, all of them empty"):
+        TextCorpus([blank], unit="paragraph")
+    with pytest.raises(UsageError, match="a text file is needed"):
+        TextCorpus([])
