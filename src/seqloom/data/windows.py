@@ -132,7 +132,7 @@ def cut_windows(ids: Integer[np.ndarray, " tokens"], places: Places) -> Window:
     previous = taken[:, :-1].clone()
     previous[previous == END] = BEGIN
     previous[torch.from_numpy(places.starts == 0), 0] = BEGIN
-    return Window(previous, taken[:, 1:])
+    return Window(previous, taken[:, 1:].contiguous())
 
 
 def _check(tokens: int, *, rows: int, length: int) -> None:

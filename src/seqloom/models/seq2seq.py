@@ -14,62 +14,30 @@ from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Float, Int
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
+from seqloom.models.cell_options import CellOptions
 from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Score
-from seqloom.nn.cell_kinds import CellKind, cell_maker
-from seqloom.nn.cells import Activation, Peephole, Reset, Update
 from seqloom.nn.decoder import Decoder, Decoding, Query
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.init import Start, seeded, xavier_uniform
+from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, Summary, cells_of, input_widths, summarise
+from seqloom.nn.recurrent import Bidirectional, Stack, Summary, cells_of, input_widths, summarise
 from seqloom.nn.shortlist import Offered, Shortlister
 from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
 
-OPTIONS: dict[str, tuple[CellKind, ...]] = {
-    "activation": ("rnn",),
-    "forget_bias": ("lstm", "peephole", "coupled"),
-    "peephole": ("peephole",),
-    "reset": ("gru",),
-    "update": ("gru",),
-}
-"""Settings that only some cells have."""
 
-
-class Seq2SeqConfig(Config):
+class Seq2SeqConfig(CellOptions):
     """A recurrent encoder-decoder, with attention or without."""
 
     kind: Literal["seq2seq"] = "seq2seq"
     """Names this model in a config file."""
-    cell: CellKind = "lstm"
-    """The recurrent cell of encoder and decoder: rnn (Elman's), lstm, peephole or coupled (LSTMs whose gates see the
-    memory, or whose input and forget gate sum to one) or gru."""
-    activation: Activation = "tanh"
-    """What an rnn cell does to its sum."""
-    forget_bias: float = 1.0
-    """Where the bias of the forget gate of an lstm, peephole or coupled cell begins; larger remembers for longer."""
-    peephole: Peephole = "diagonal"
-    """How the gates of a peephole cell see the memory: number by number (the paper), or through full matrices."""
-    reset: Reset = "after"
-    """Where a gru's reset gate acts: after the product with the state (torch), before it (Cho et al.), or on the
-    input."""
-    update: Update = "keep"
-    """What a gru's update gate at 1 does: keep the old state (torch, Cho et al.), or take the new one."""
-    cell_norm: bool = False
-    """Whether layer norms stand inside the cells."""
-    start: Start = "orthogonal"
-    """How the matrices from state to state begin: as rotations (orthogonal), as normal numbers (spectral), or in
-    Glorot's bounds (xavier)."""
-    spectral_radius: float = Field(1.0, ge=0, allow_inf_nan=False)
-    """Largest modulus of an eigenvalue of those matrices at the beginning, for orthogonal and spectral ones."""
     width: int = Field(256, ge=1)
     """Size of the decoder's hidden states."""
     encoder_width: int | None = Field(None, ge=1)
@@ -108,18 +76,9 @@ class Seq2SeqConfig(Config):
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), output (target, output) or none."""
 
-    @model_validator(mode="after")
-    def _is_sound(self) -> "Seq2SeqConfig":
-        """Said when the settings are read, long before the data are."""
-        try:
-            self._check()
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        return self
-
     def build(self, symbols: Symbols, *, seed: int) -> "Seq2Seq":
         """A model with fresh weights drawn from `seed`."""
-        self._check()
+        self.check()
         with seeded(seed):
             tables = tied_tables(symbols, self.embedding_width, self.tying)
             encoder = self._encoder(tables.source)
@@ -147,9 +106,9 @@ class Seq2SeqConfig(Config):
         fed = self.embedding_width if self.query == "current" else self._memory_width
         return self.embedding_width + context + (fed if self.input_feeding else 0)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise if some settings do not go together."""
-        self._check_cell()
+        super().check()
         self._check_widths()
         if self.attention == "none" and self.query == "previous":
             raise ConfigError("model.query=previous says which state looks, but model.attention=none looks at nothing")
@@ -164,20 +123,6 @@ class Seq2SeqConfig(Config):
                 "set model.summary=last"
             )
 
-    def _check_cell(self) -> None:
-        for name, cells in OPTIONS.items():
-            value = getattr(self, name)
-            if self.cell not in cells and value != type(self).model_fields[name].default:
-                raise ConfigError(
-                    f"model.{name}={value} is for a cell of kind {' or '.join(cells)}, but model.cell is {self.cell}; "
-                    f"leave model.{name} out, or set model.cell={cells[0]}"
-                )
-        if self.spectral_radius != 1.0 and self.start == "xavier":
-            raise ConfigError(
-                f"model.spectral_radius={self.spectral_radius} cannot be had with model.start=xavier, whose bounds "
-                "decide the radius; set model.start to orthogonal or spectral, or leave model.spectral_radius out"
-            )
-
     def _check_widths(self) -> None:
         width, directions = self._memory_width, self._directions
         if width % directions:
@@ -187,35 +132,15 @@ class Seq2SeqConfig(Config):
             )
         if self.attention == "dot":
             DotScore(self.width, width)
-        if self.reset != "input":
-            return
         read = input_widths(
             self.embedding_width, width // directions, layers=self.encoder_layers, directions=directions, skip=self.skip
         )
         above = input_widths(self._decoder_input_width, self.width, layers=self.decoder_layers, skip=self.skip)
-        for part, found, own in (("encoder", read, width // directions), ("decoder", above, self.width)):
-            wrong = [each for each in found if each != own]
-            if wrong:
-                raise ConfigError(
-                    f"model.reset=input needs inputs as wide as the states, but a layer of the {part} with states of "
-                    f"width {own} reads inputs of width {wrong[0]}; use model.reset=before, or make the widths equal"
-                )
-
-    def _make_cell(self) -> MakeCell:
-        return cell_maker(
-            self.cell,
-            activation=self.activation,
-            forget_bias=self.forget_bias,
-            peephole=self.peephole,
-            reset=self.reset,
-            update=self.update,
-            norm=self.cell_norm,
-            start=self.start,
-            spectral_radius=self.spectral_radius,
-        )
+        self.check_reset("encoder", read, width=width // directions)
+        self.check_reset("decoder", above, width=self.width)
 
     def _encoder(self, embedding: Embedding) -> "Encoder":
-        make, directions = self._make_cell(), self._directions
+        make, directions = self.make_cell(), self._directions
         cells = [
             cells_of(
                 make,
@@ -234,7 +159,7 @@ class Seq2SeqConfig(Config):
     def _decoder(self, embedding: Embedding) -> Decoder:
         memory_width, input_width = self._memory_width, self._decoder_input_width
         attention = self._attention()
-        cells = cells_of(self._make_cell(), input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
+        cells = cells_of(self.make_cell(), input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
         seen = self.width if attention is None else memory_width + self.width
         return Decoder(
             embedding,

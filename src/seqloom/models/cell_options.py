@@ -1,0 +1,97 @@
+"""The settings of recurrent cells, which every model made of them shares."""
+
+from pydantic import Field, model_validator
+
+from seqloom.core.config import Config
+from seqloom.core.errors import ConfigError
+from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.cells import Activation, Peephole, Reset, Update
+from seqloom.nn.init import Start
+from seqloom.nn.recurrent import MakeCell
+
+OPTIONS: dict[str, tuple[CellKind, ...]] = {
+    "activation": ("rnn",),
+    "forget_bias": ("lstm", "peephole", "coupled"),
+    "peephole": ("peephole",),
+    "reset": ("gru",),
+    "update": ("gru",),
+}
+"""Settings that only some cells have."""
+
+
+class CellOptions(Config):
+    """The cell of a recurrent model and all that can be chosen about it.
+
+    A model adds its own settings, and to `check` what has to hold between them.
+    """
+
+    kind: str
+    """Names the model in a config file."""
+    cell: CellKind = "lstm"
+    """The recurrent cell of all layers: rnn (Elman's), lstm, peephole or coupled (LSTMs whose gates see the memory, or
+    whose input and forget gate sum to one) or gru."""
+    activation: Activation = "tanh"
+    """What an rnn cell does to its sum."""
+    forget_bias: float = 1.0
+    """Where the bias of the forget gate of an lstm, peephole or coupled cell begins; larger remembers for longer."""
+    peephole: Peephole = "diagonal"
+    """How the gates of a peephole cell see the memory: number by number (the paper), or through full matrices."""
+    reset: Reset = "after"
+    """Where a gru's reset gate acts: after the product with the state (torch), before it (Cho et al.), or on the
+    input."""
+    update: Update = "keep"
+    """What a gru's update gate at 1 does: keep the old state (torch, Cho et al.), or take the new one."""
+    cell_norm: bool = False
+    """Whether layer norms stand inside the cells."""
+    start: Start = "orthogonal"
+    """How the matrices from state to state begin: as rotations (orthogonal), as normal numbers (spectral), or in
+    Glorot's bounds (xavier)."""
+    spectral_radius: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Largest modulus of an eigenvalue of those matrices at the beginning, for orthogonal and spectral ones."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "CellOptions":
+        """Said when the settings are read, long before the data are."""
+        try:
+            self.check()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def check(self) -> None:
+        """Raise if some settings do not go together."""
+        for name, cells in OPTIONS.items():
+            value = getattr(self, name)
+            if self.cell not in cells and value != type(self).model_fields[name].default:
+                raise ConfigError(
+                    f"model.{name}={value} is for a cell of kind {' or '.join(cells)}, but model.cell is {self.cell}; "
+                    f"leave model.{name} out, or set model.cell={cells[0]}"
+                )
+        if self.spectral_radius != 1.0 and self.start == "xavier":
+            raise ConfigError(
+                f"model.spectral_radius={self.spectral_radius} cannot be had with model.start=xavier, whose bounds "
+                "decide the radius; set model.start to orthogonal or spectral, or leave model.spectral_radius out"
+            )
+
+    def check_reset(self, part: str, read: tuple[int, ...], *, width: int) -> None:
+        """Raise if a gru that resets its input has layers (which read these widths) for which that cannot be done."""
+        wrong = [each for each in read if each != width]
+        if self.reset == "input" and wrong:
+            raise ConfigError(
+                f"model.reset=input needs inputs as wide as the states, but a layer of the {part} with states of "
+                f"width {width} reads inputs of width {wrong[0]}; use model.reset=before, or make the widths equal"
+            )
+
+    def make_cell(self) -> MakeCell:
+        """The maker of these cells."""
+        return cell_maker(
+            self.cell,
+            activation=self.activation,
+            forget_bias=self.forget_bias,
+            peephole=self.peephole,
+            reset=self.reset,
+            update=self.update,
+            norm=self.cell_norm,
+            start=self.start,
+            spectral_radius=self.spectral_radius,
+        )

@@ -1,0 +1,198 @@
+"""The recurrent language model (Mikolov et al., 2010; with LSTMs Sundermeyer et al., 2012).
+
+    read      x_t = E[w_{t−1}]                                            the symbol before
+    states    h_t = stack(x_t, h_{t−1})                                   all symbols before, through the state
+    features  f_t = P h_t                                                 only where tied tables are of another width
+    output    P(w_t | w_1 … w_{t−1}) = softmax(W f_t + b)                 W = E where tied (Press & Wolf, 2017)
+
+Though each step reads one symbol, it is no bigram model: h carries the whole history, and a symbol long ago changes
+what is expected now. A text is read in windows, each from the state that the one before has left or from an empty one
+(`tasks.language_modelling`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.core.errors import ConfigError
+from seqloom.core.stepping import Source, State, Step
+from seqloom.core.symbols import BEGIN, END
+from seqloom.models.cell_options import CellOptions
+from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.nn.dropout import reseed
+from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.modes import evaluating
+from seqloom.nn.outputs import Output
+from seqloom.nn.recurrent import Stack, StackState, cells_of, input_widths
+from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
+
+
+class RnnLmConfig(CellOptions):
+    """A recurrent language model."""
+
+    kind: Literal["rnn_lm"] = "rnn_lm"
+    """Names this model in a config file."""
+    width: int = Field(256, ge=1)
+    """Size of the hidden states."""
+    embedding_width: int | None = Field(None, ge=1)
+    """Size of each symbol's vector; left open, that of the hidden states."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers, one above the other."""
+    skip: Skip = "none"
+    """The way past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined: each layer reads
+    the input and all layers below it). A lowest layer whose input is not as wide as it is itself has no residual or
+    highway."""
+    dropout_rate: float = Field(0.2, ge=0, lt=1)
+    """Share of numbers dropped from embeddings, between layers and from the features, in training."""
+    dropout_kind: DropoutKind = "between"
+    """Whether each number is dropped by itself (between), or the same ones at all positions of a window
+    (variational)."""
+    tying: Literal["output", "none"] = "output"
+    """Whether the table of the embeddings is also that of the output. Where widths differ, the features are projected
+    to the width of the embeddings."""
+    output: Literal["full", "adaptive"] = "full"
+    """The last layer: scores of all symbols, or an adaptive softmax, whose rare symbols are reached through clusters
+    (needs tying=none)."""
+    cutoffs: tuple[int, ...] = ()
+    """Ranks at which the clusters of an adaptive softmax begin, such as [2000, 10000]; left open, a tenth and a third
+    of the symbols."""
+    learns_log_z: bool = False
+    """Whether the output has a number to learn for its normaliser, which task.objective kind=nce with log_z=learned
+    needs."""
+
+    def check(self) -> None:
+        """Raise if some settings do not go together."""
+        super().check()
+        read = input_widths(self._embedding_width, self.width, layers=self.layers, skip=self.skip)
+        self.check_reset("language model", read, width=self.width)
+        if self.output == "adaptive" and self.tying == "output":
+            raise ConfigError(
+                "model.output=adaptive has no one table of all symbols that could be that of the embeddings; set "
+                "model.tying=none, or model.output=full"
+            )
+        if self.output == "adaptive" and self.learns_log_z:
+            raise ConfigError("model.learns_log_z=true is for model.output=full; an adaptive softmax is normalised")
+        if self.output == "full" and self.cutoffs:
+            raise ConfigError(f"model.cutoffs={list(self.cutoffs)} are for model.output=adaptive, but it is full")
+
+    @property
+    def _embedding_width(self) -> int:
+        return self.embedding_width or self.width
+
+    def build(self, symbols: Symbols, *, seed: int) -> "RnnLm":
+        """A model of the target side's symbols with fresh weights drawn from `seed`."""
+        self.check()
+        with seeded(seed):
+            embedding = Embedding(symbols.target, self._embedding_width)
+            cells = cells_of(
+                self.make_cell(), self._embedding_width, width=self.width, layers=self.layers, skip=self.skip
+            )
+            layers = Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
+            projection = None
+            if self.tying == "output" and self._embedding_width != self.width:
+                projection = nn.Linear(self.width, self._embedding_width)
+                xavier_uniform(projection.weight)
+                nn.init.zeros_(projection.bias)
+            model = RnnLm(
+                embedding,
+                layers,
+                projection=projection,
+                output=self._output(embedding),
+                dropout_rate=self.dropout_rate,
+                dropout_kind=self.dropout_kind,
+            )
+        reseed(model, seed)
+        return model
+
+    def _output(self, embedding: Embedding) -> Output | AdaptiveOutput:
+        symbols = len(embedding.weight)
+        if self.output == "adaptive":
+            cutoffs = self.cutoffs or tuple(sorted({max(1, symbols // 10), max(1, symbols // 3)}))
+            return AdaptiveOutput(self.width, symbols, cutoffs=cutoffs, has_bias=True)
+        weight = embedding.weight if self.tying == "output" else Embedding(symbols, self.width).weight
+        return Output(weight, has_bias=True, has_log_z=self.learns_log_z)
+
+
+class RnnLm(nn.Module):
+    """Embeddings, recurrent layers and the output; `forward` reads windows of text, `stepper` is decoding."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: Stack,
+        *,
+        projection: nn.Linear | None,
+        output: Output | AdaptiveOutput,
+        dropout_rate: float,
+        dropout_kind: DropoutKind,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = layers
+        self.projection = projection
+        self.output = output
+        self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
+
+    def forward(
+        self, previous: Int[Tensor, "rows time"], state: StackState | None = None
+    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
+        """Features of every position from the symbols before it, and the state after the last one; None is empty."""
+        hidden, state = self.layers(self.dropout(self.embedding(previous)), state)
+        return self._features(hidden), state
+
+    def start(self, rows: int) -> StackState:
+        """The empty state, in which nothing has been read."""
+        hints = self.embedding.weight.new_zeros(rows, len(self.layers.cells), self.layers.cells[0].width)
+        return self.layers.begin(hints)
+
+    def step(self, last: Int[Tensor, " rows"], state: StackState) -> tuple[Float[Tensor, "rows features"], StackState]:
+        """One position."""
+        hidden, state = self.layers.step(self.dropout(self.embedding(last)), state)
+        return self._features(hidden), state
+
+    def _features(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows features"]:
+        features: Tensor = self.dropout(hidden)
+        return features if self.projection is None else self.projection(features)
+
+    def stepper(self) -> "RnnLmStepper":
+        """This model as the search sees it."""
+        return RnnLmStepper(self)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where each row stands: the states of all layers."""
+
+    layers: StackState
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "Reading":
+        return Reading(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
+
+
+class RnnLmStepper:
+    """Decodes a recurrent language model, without dropout and without gradients whatever mode the model is in.
+
+    A source says how many rows there are, and nothing else.
+    """
+
+    begin = BEGIN
+    end = END
+
+    def __init__(self, model: RnnLm) -> None:
+        self.model = model
+
+    def start(self, source: Source) -> Reading:
+        with torch.no_grad():
+            return Reading(self.model.start(len(source.lengths)))
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, Reading)
+        with evaluating(self.model):
+            features, layers = self.model.step(last, state.layers)
+            log_probs = self.model.output.log_probs(features)
+        return Step(log_probs, Reading(layers))

@@ -1,0 +1,277 @@
+"""Language modelling: feed a text window by window, sum the loss of the next symbols, report perplexity.
+
+    loss = −Σ_t log P(w_t | w_1 … w_{t−1})        over the tokens of a window, or an objective that stands for it
+
+Windows of a sequential partition follow each other, and the state that one leaves is the state that the next begins
+with, detached: values go on, gradients end (truncated backpropagation through time, with the length of a window).
+Random windows begin with an empty state; their first `burn_in` tokens may serve to fill it. Validation reads the text
+from its beginning with a carried state and asks for the full softmax, whatever the objective is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.core.config import Config
+from seqloom.core.errors import ConfigError, TrainingError
+from seqloom.core.seeds import seed_for
+from seqloom.core.stepping import Stepper
+from seqloom.data.stream import Stream
+from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
+from seqloom.metrics.perplexity import perplexity
+from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.nn.outputs import Output
+from seqloom.nn.recurrent import StackState
+from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
+from seqloom.training.task import Loss
+
+DEV_ROWS = 32
+"""Parts of the held-out text that are read side by side."""
+
+DEV_LENGTH = 64
+"""Tokens of each that are read at a time."""
+
+LEAD = 256
+"""Tokens that are read before each part, so that its state is as if the text had been read from its beginning."""
+
+
+class LanguageModellingConfig(Config):
+    """What a language model is trained for."""
+
+    kind: Literal["language_modelling"] = "language_modelling"
+    """Names this task in a config file."""
+    windows: Literal["sequential", "random"] = "sequential"
+    """How the text is cut: into rows that are read from left to right with a carried state, or into windows in random
+    order that begin with an empty one."""
+    offset: Offset = "cut"
+    """Where random windows begin: at the cuts after one random offset, so that they do not overlap, or anywhere."""
+    rows: int = Field(32, ge=1)
+    """Windows of a batch."""
+    length: int = Field(35, ge=1)
+    """Tokens of a window: gradients go no further back."""
+    burn_in: int = Field(0, ge=0)
+    """First tokens of a random window that only bring the state to where learning begins: they give no loss."""
+    burn_in_gradient: bool = False
+    """Whether gradients go back into the burn-in."""
+    objective: ObjectiveConfig = FullConfig()
+    """What the last layer is trained for: the full softmax or a way round it."""
+    dev_tokens: int = Field(0, ge=0)
+    """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "LanguageModellingConfig":
+        if self.burn_in and self.windows == "sequential":
+            raise ValueError(
+                f"task.burn_in={self.burn_in} fills an empty state, but task.windows=sequential carries the state on; "
+                "set task.windows=random, or leave task.burn_in out"
+            )
+        if self.burn_in >= self.length:
+            raise ValueError(
+                f"task.burn_in={self.burn_in} leaves nothing to learn of windows with task.length={self.length}"
+            )
+        return self
+
+
+class LanguageModel(Protocol):
+    """What a model must offer to be trained and used as a language model."""
+
+    output: Output | AdaptiveOutput
+
+    def __call__(
+        self, previous: Int[Tensor, "rows time"], state: StackState | None
+    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
+        """Features of every position, each from the symbols before it, and the state after the last one."""
+        ...
+
+    def stepper(self) -> Stepper:
+        """The model as a search sees it."""
+        ...
+
+
+@dataclass(frozen=True)
+class WindowBatch(Window):
+    """Windows with their place in the epoch and in the text."""
+
+    epoch: int
+    index: int
+    starts: Int[np.ndarray, " rows"]
+
+
+class LanguageModellingTask:
+    """A training text and a held-out text on one device.
+
+    With sequential windows the task remembers the state that the last batch has left: `loss` must then be asked for
+    the batches of an epoch in their order. What it remembers is part of a checkpoint (`memory`).
+    """
+
+    def __init__(
+        self, train: Stream, dev: Stream, *, config: LanguageModellingConfig, seed: int, device: torch.device
+    ) -> None:
+        self.train, self.dev = train, dev
+        self.config = config
+        self.seed = seed
+        self.device = device
+        self.windows: SequentialWindows | RandomWindows
+        if config.windows == "sequential":
+            self.windows = SequentialWindows(train.tokens, rows=config.rows, length=config.length, seed=seed)
+        else:
+            self.windows = RandomWindows(
+                train.tokens,
+                rows=config.rows,
+                length=config.length,
+                seed=seed,
+                offset=config.offset,
+                burn_in=config.burn_in,
+            )
+        self.objective = config.objective.make(train.counts())
+        self._state: StackState | None = None
+        self._place = (0, 0)
+        """Epoch and index of the batch that this state belongs before."""
+
+    def batches(self, epoch: int) -> int:
+        return self.windows.batches(epoch)
+
+    def batch(self, epoch: int, index: int) -> WindowBatch:
+        places = self.windows.batch(epoch, index)
+        window = cut_windows(self.train.ids, places)
+        previous, labels = window.previous.to(self.device), window.labels.to(self.device)
+        return WindowBatch(previous, labels, epoch, index, places.starts)
+
+    def count(self, batch: WindowBatch) -> int:
+        rows, length = batch.labels.shape
+        return rows * (length - self.config.burn_in)
+
+    def loss(self, model: nn.Module, batch: WindowBatch) -> Loss:
+        burn_in = self.config.burn_in
+        reader = cast("LanguageModel", model)
+        if burn_in and not self.config.burn_in_gradient:
+            with torch.no_grad():
+                _, state = reader(batch.previous[:, :burn_in], None)
+            features, _ = reader(batch.previous[:, burn_in:], state)
+        else:
+            features, left = reader(batch.previous, self._state_before(batch))
+            features = features[:, burn_in:]
+            if self.has_memory:
+                self._state, self._place = carried(left), (batch.epoch, batch.index + 1)
+        labels = batch.labels[:, burn_in:].flatten()
+        # Like all noise, the symbols that an objective draws belong to the batch.
+        generator = torch.Generator().manual_seed(seed_for(self.seed, "objective", batch.epoch, batch.index))
+        total = self.objective(features.flatten(0, 1), labels, reader.output, generator=generator)
+        return Loss(total, len(labels))
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
+        total, count = text_loss(model, self.dev, device=self.device, tokens=self.config.dev_tokens or None)
+        return {"loss": total / count, "perplexity": perplexity(total, count).value}
+
+    @torch.no_grad()
+    def dev_loss(self, model: nn.Module) -> float:
+        """Cross-entropy per token of the whole held-out text."""
+        total, count = text_loss(model, self.dev, device=self.device)
+        return total / count
+
+    def describe(self, batch: WindowBatch) -> str:
+        lines = [str(self.train.line_of(int(start))) for start in batch.starts[:5]]
+        more = " …" if len(batch.starts) > len(lines) else ""
+        rows, length = batch.labels.shape
+        return f"{rows} windows of {length} tokens, from lines {', '.join(lines)}{more}"
+
+    def fingerprint(self) -> str:
+        return self.train.fingerprint()
+
+    # --- what is carried from batch to batch -------------------------------------------------------------------------
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the state is carried on from batch to batch."""
+        return self.config.windows == "sequential"
+
+    def memory(self) -> dict[str, Tensor]:
+        """The carried state and the batch that it belongs before, for a checkpoint."""
+        tensors = {"place": torch.tensor(self._place)}
+        for number, layer in enumerate(self._state or ()):
+            tensors |= {f"{number}.{part}": tensor for part, tensor in enumerate(layer)}
+        return tensors
+
+    def restore_memory(self, memory: Mapping[str, Tensor]) -> None:
+        """Go on with what `memory` gave."""
+        epoch, index = memory["place"].tolist()
+        layers: dict[int, dict[int, Tensor]] = {}
+        for name, tensor in memory.items():
+            if name != "place":
+                layer, part = map(int, name.split("."))
+                layers.setdefault(layer, {})[part] = tensor.to(self.device)
+        found = tuple(tuple(layers[layer][part] for part in sorted(layers[layer])) for layer in sorted(layers))
+        self._state, self._place = found or None, (epoch, index)
+
+    def _state_before(self, batch: WindowBatch) -> StackState | None:
+        """The state that a batch begins with: an empty one at the start of an epoch and for random windows."""
+        if not self.has_memory or batch.index == 0 or self._state is None:
+            return None
+        if self._place != (batch.epoch, batch.index):
+            raise TrainingError(
+                f"batch {batch.index} of epoch {batch.epoch} goes on from the state before it, but the state at hand "
+                f"is that before batch {self._place[1]} of epoch {self._place[0]}; take the batches in order, or set "
+                "task.windows=random"
+            )
+        if len(self._state[0][0]) != len(batch.labels):
+            raise ConfigError(
+                f"the state of {len(self._state[0][0])} rows cannot be carried on to {len(batch.labels)}; keep "
+                "task.rows as it was when this run began"
+            )
+        return self._state
+
+
+def carried(state: StackState) -> StackState:
+    """A state without its gradient. A row that is no longer finite begins anew, so that one bad batch stays one."""
+    return tuple(
+        tuple(torch.where(part.isfinite().all(1, keepdim=True), part, 0) for part in layer)
+        for layer in ((part.detach() for part in layer) for layer in state)
+    )
+
+
+@torch.no_grad()
+def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: int | None = None) -> tuple[float, int]:
+    """−Σ log P of the tokens of a text (or of its first `tokens`) under the full softmax, and their number.
+
+    The text is cut into parts that are read side by side. Each part but the first begins with the state that the LEAD
+    tokens before it leave, which is as good as that of all the text before it. A short text is read in one piece.
+    """
+    reader = cast("LanguageModel", model)
+    count = min(tokens or text.tokens, text.tokens)
+    rows = max(1, min(DEV_ROWS, count // (4 * LEAD)))
+    each = count // rows
+    starts = each * np.arange(rows, dtype=np.int64)
+    total = 0.0
+
+    def read(places: Places, state: StackState | None) -> StackState:
+        nonlocal total
+        window = cut_windows(text.ids, places)
+        features, state = reader(window.previous.to(device), state)
+        total += float(reader.output.cross_entropy(features.flatten(0, 1), window.labels.flatten().to(device)))
+        return state
+
+    state = _lead(reader, text, starts, device=device)
+    for begin in range(0, each, DEV_LENGTH):
+        state = read(Places(starts + begin, min(DEV_LENGTH, each - begin)), state)
+    if rest := count - rows * each:
+        assert state is not None
+        read(Places(np.array([rows * each]), rest), tuple(tuple(part[-1:] for part in layer) for layer in state))
+    return total, count
+
+
+def _lead(
+    reader: LanguageModel, text: Stream, starts: Int[np.ndarray, " rows"], *, device: torch.device
+) -> StackState | None:
+    """The states before these places, of which the first is the beginning of the text."""
+    if len(starts) == 1:
+        return None
+    window = cut_windows(text.ids, Places(starts[1:] - LEAD, LEAD))
+    _, state = reader(window.previous.to(device), None)
+    return tuple(tuple(torch.cat([torch.zeros_like(part[:1]), part]) for part in layer) for layer in state)
