@@ -39,7 +39,7 @@ from seqloom.nn.shortlist import Offered, Shortlister
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
-FEW = 0.75
+FEW = 0.5
 """Share of the sentences of a search below which those that are decided are left behind: copying the rest costs less
 than going on with all."""
 

@@ -31,13 +31,12 @@ def look_back(
     joined: Float[Tensor, "rows three_widths"], kept: BeamCache, layer: int, *, lineage: Lineage, position: int
 ) -> Float[Tensor, "rows width"]:
     """Write the keys and values of the rows, then let each look at its own way so far."""
-    keys, values = kept.keys[layer].numpy(), kept.values[layer].numpy()
-    owners, slots = lineage.owners.numpy(), lineage.queries.positions.numpy()
-    numbers = joined.contiguous().numpy()
+    *shape, size = kept.keys[layer].shape
     out = joined.new_empty(len(joined), joined.shape[1] // 3)
-    kernels, scale = _kernels(), _scale(keys.shape[4])
-    kernels.write(numbers, keys, values, owners, slots, position)
-    kernels.look_back(numbers, keys, values, owners, lineage.ancestors.numpy(), position, scale, out.numpy())
+    # Rows that lie one after another, so that flat tables are views.
+    tables = (_flat(joined.contiguous()), _flat(kept.keys[layer]), _flat(kept.values[layer]))
+    ways = (lineage.owners.numpy(), lineage.ancestors.contiguous().numpy())
+    _kernels().look_back(*tables, *ways, tuple(shape), _scale(size), _flat(out))
     kept.written = position + 1
     return out
 
@@ -51,14 +50,21 @@ def look_at(
     lengths: Int[Tensor, " sentences"],
 ) -> Float[Tensor, "rows width"]:
     """Each row looks at the memory of its sentence, up to its length."""
-    out = torch.empty_like(query)
-    arrays = (query.contiguous().numpy(), keys.numpy(), values.numpy(), owners.numpy(), lengths.numpy())
-    _kernels().look_at(*arrays, _scale(keys.shape[3]), out.numpy())
+    _, heads, source, size = keys.shape
+    out = query.new_empty(query.shape)
+    tables = (_flat(query.contiguous()), _flat(keys.contiguous()), _flat(values.contiguous()))
+    places = (owners.numpy(), lengths.numpy())
+    _kernels().look_at(*tables, *places, (heads, source), _scale(size), _flat(out))
     return out
 
 
+def _flat(table: Float[Tensor, "..."]) -> Float[np.ndarray, " numbers"]:
+    return table.view(-1).numpy()
+
+
 def _scale(size: int) -> np.float32:
-    return np.float32(1 / math.sqrt(size))
+    """The scores' 1/√size, and log₂ e, because the loops take powers of 2."""
+    return np.float32(math.log2(math.e) / math.sqrt(size))
 
 
 @cache

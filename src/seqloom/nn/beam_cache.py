@@ -3,7 +3,7 @@
 A search that keeps k hypotheses for a sentence would have to copy their keys and values whenever it reorders them. Here
 they stay where they were written, in one of k slots of their position, and a row remembers its way through the slots:
 
-    keys[sentence, head, position, slot]        the key that the row in this slot of its sentence had at this position
+    keys[sentence, position, slot]              the key that the row in this slot of its sentence had at this position
     ancestors[row, position]                    the slot of the symbol that the row has there
 
 All rows of a sentence then look at all slots at once, as queries side by side, and a mask leaves each its own way:
@@ -24,7 +24,8 @@ from seqloom.nn.packing import Packing
 FIRST_ROOM = 32
 """Positions that there is room for at first; it doubles when they are used up."""
 
-Kept = Float[Tensor, "sentences heads room slots size"]
+Kept = Float[Tensor, "sentences room slots heads size"]
+"""What a row reads at a position lies together, and so does what a sentence has written."""
 
 
 @dataclass(frozen=True)
@@ -58,29 +59,29 @@ class BeamCache:
     @staticmethod
     def empty(layers: int, sentences: int, *, heads: int, size: int, like: Tensor) -> "BeamCache":
         """Room for one row per sentence."""
-        shape = (sentences, heads, FIRST_ROOM, 1, size)
+        shape = (sentences, FIRST_ROOM, 1, heads, size)
         keys, values = ([like.new_empty(shape) for _ in range(layers)] for _ in range(2))
         return BeamCache(keys, values)
 
     @property
     def slots(self) -> int:
-        return self.keys[0].shape[3]
+        return self.keys[0].shape[2]
 
     def at(self, position: int, *, slots: int) -> "BeamCache":
         """A cache in which `slots` rows per sentence may write at `position`: this one, or a copy of what it holds.
 
         A copy is needed when there is too little room, and when another state has been stepped from here before.
         """
-        _, _, room, present, _ = self.keys[0].shape
+        _, room, present, _, _ = self.keys[0].shape
         if self.written == position < room and slots <= present:
             return self
         wider, longer = max(slots, present), room if position < room else 2 * room
 
         def grown(kept: Tensor) -> Tensor:
-            copy = kept.new_empty(*kept.shape[:2], longer, wider, kept.shape[4])
-            copy[:, :, :position, :present] = kept[:, :, :position]
+            copy = kept.new_empty(len(kept), longer, wider, *kept.shape[3:])
+            copy[:, :position, :present] = kept[:, :position]
             # A slot that nobody wrote is multiplied by a weight of 0, and 0 · NaN is not 0.
-            copy[:, :, :position, present:] = 0
+            copy[:, :position, present:] = 0
             return copy
 
         return BeamCache([grown(each) for each in self.keys], [grown(each) for each in self.values], written=position)
@@ -90,7 +91,7 @@ class BeamCache:
 
         def picked(kept: Tensor) -> Tensor:
             copy = kept.new_empty(len(sentences), *kept.shape[1:])
-            copy[:, :, :positions] = kept[:, :, :positions].index_select(0, sentences)
+            torch.index_select(kept[:, :positions], 0, sentences, out=copy[:, :positions])
             return copy
 
         return BeamCache(
@@ -108,7 +109,12 @@ class BeamCache:
         """Put down what the rows have at this position; all that may be looked at now, slot after slot."""
         keys, values = self.keys[layer], self.values[layer]
         for kept, new in ((keys, key), (values, value)):
-            kept[:, :, position, : new.shape[2]] = new
-            kept[:, :, position, new.shape[2] :] = 0
+            kept[:, position, : new.shape[2]] = new.transpose(1, 2)
+            kept[:, position, new.shape[2] :] = 0
         self.written = position + 1
-        return keys[:, :, : position + 1].flatten(2, 3), values[:, :, : position + 1].flatten(2, 3)
+        return _by_head(keys[:, : position + 1]), _by_head(values[:, : position + 1])
+
+
+def _by_head(kept: Kept) -> Float[Tensor, "sentences heads keys size"]:
+    """Slot after slot, for each head."""
+    return kept.flatten(1, 2).transpose(1, 2)

@@ -36,77 +36,108 @@ def compiled(function: F) -> F:
 
 
 @compiled
-def mix(query: Array, keys: Array, values: Array, count: int, scale: Any, scores: Array, out: Array) -> None:
-    """out = Σ_p softmax_p(scale · query · keys[p]) values[p] over the first `count` positions."""
-    bits = scores.view(np.int32)
-    highest = np.float32(-np.inf)
+def powers(exponents: Array, count: int) -> None:
+    """2^exponent in its place, for the first `count` exponents, none of which is above 0."""
+    bits = exponents.view(np.int32)
     for p in range(count):
-        score = np.float32(0.0)
-        for k in range(query.shape[0]):
-            score += query[k] * keys[p, k]
-        score *= scale
-        scores[p] = score
-        highest = max(highest, score)
-    for p in range(count):
-        power = max((scores[p] - highest) * LOG2_E, LOWEST)
+        power = max(exponents[p], LOWEST)
         whole = np.floor(power)
         f = power - whole
-        scores[p] = C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
+        exponents[p] = C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
         bits[p] += np.int32(whole) << 23  # one more in the exponent is a factor of 2
-    total = np.float32(0.0)
-    for p in range(count):
-        total += scores[p]
-    for k in range(out.shape[0]):
-        out[k] = np.float32(0.0)
-    for p in range(count):
-        share = scores[p] / total
-        for k in range(out.shape[0]):
-            out[k] += share * values[p, k]
 
 
 @compiled
-def write(joined: Array, keys: Array, values: Array, owners: Array, slots: Array, position: int) -> None:
-    """Put down the keys and values of all rows at a position, and 0 in slots that nobody has."""
-    _, heads, _, _, size = keys.shape
-    keys[:, :, position] = np.float32(0.0)
-    values[:, :, position] = np.float32(0.0)
-    width = heads * size
-    for r in range(joined.shape[0]):
+def mix(
+    query: Array, keys: Array, values: Array, places: Array, count: Any, heads: Any, stride: Any, scores: Array
+) -> None:
+    """query_h = Σ_p softmax_p(query_h · keys_h[p]) values_h[p] for each head, in the place of the query.
+
+    The numbers of head h at position p begin at places[p] + h · stride. The query comes multiplied by log₂ e / √size.
+    Places and counts are unsigned: a number that may be negative is tested at every use, and loops stay slow.
+    """
+    size = np.uint64(query.shape[0]) // heads
+    for p in range(count):
         for h in range(heads):
-            at = h * size
-            keys[owners[r], h, position, slots[r]] = joined[r, width + at : width + at + size]
-            values[owners[r], h, position, slots[r]] = joined[r, 2 * width + at : 2 * width + at + size]
+            at, own = places[p] + h * stride, h * size
+            score = np.float32(0.0)
+            for k in range(size):
+                score += query[own + k] * keys[at + k]
+            scores[h * count + p] = score
+    for h in range(heads):
+        first = h * count
+        highest = np.float32(-np.inf)
+        for p in range(count):
+            highest = max(highest, scores[first + p])
+        for p in range(count):
+            scores[first + p] -= highest
+    powers(scores, heads * count)
+    for k in range(np.uint64(query.shape[0])):
+        query[k] = np.float32(0.0)
+    for h in range(heads):
+        first = h * count
+        total = np.float32(0.0)
+        for p in range(count):
+            total += scores[first + p]
+        for p in range(count):
+            scores[first + p] /= total
+    for p in range(count):
+        for h in range(heads):
+            at, own, share = places[p] + h * stride, h * size, scores[h * count + p]
+            for k in range(size):
+                query[own + k] += share * values[at + k]
 
 
 @compiled
 def look_back(
-    joined: Array, keys: Array, values: Array, owners: Array, ancestors: Array, position: int, scale: Any, out: Array
+    joined: Array, keys: Array, values: Array, owners: Array, ancestors: Array, shape: Any, scale: Any, out: Array
 ) -> None:
-    """Each row looks at its own way so far; `joined` begins with its queries.
+    """Each row writes its key and value, then looks at its own way so far. Slots that nobody has become 0.
 
-    What it looks at is copied together first: a loop over rows that lie side by side is several times as fast.
+    `joined` holds query, key and value of a row, `shape` is (sentences, room, slots, heads), and all tables are flat.
     """
-    heads, size, count = keys.shape[1], keys.shape[4], position + 1
-    scores = np.empty(count, np.float32)
-    own_keys, own_values = np.empty((count, size), np.float32), np.empty((count, size), np.float32)
-    for r in range(joined.shape[0]):
-        for h in range(heads):
-            at = h * size
-            for p in range(count):
-                kept, seen = keys[owners[r], h, p, ancestors[r, p]], values[owners[r], h, p, ancestors[r, p]]
-                for k in range(size):
-                    own_keys[p, k] = kept[k]
-                    own_values[p, k] = seen[k]
-            mix(joined[r, at : at + size], own_keys, own_values, count, scale, scores, out[r, at : at + size])
+    sentences, room, slots, heads = shape
+    rows, count = ancestors.shape
+    width = np.uint64(out.shape[0] // rows)
+    size = width // np.uint64(heads)
+    places, query = np.empty(count, np.uint64), np.empty(width, np.float32)
+    scores, taken = np.empty(count * heads, np.float32), np.zeros(sentences, np.int64)
+    for r in range(rows):
+        taken[owners[r]] += 1
+        for p in range(count):
+            places[p] = np.uint64((owners[r] * room + p) * slots + ancestors[r, p]) * width
+        at, own, target = np.uint64(3 * r) * width, places[count - 1], np.uint64(r) * width
+        for k in range(width):
+            query[k] = scale * joined[at + k]
+            keys[own + k] = joined[at + width + k]
+            values[own + k] = joined[at + width + width + k]
+        mix(query, keys, values, places, np.uint64(count), np.uint64(heads), size, scores)
+        for k in range(width):
+            out[target + k] = query[k]
+    for s in range(sentences):
+        first = (s * room + count - 1) * slots
+        for at in range(np.uint64(first + taken[s]) * width, np.uint64(first + slots) * width):
+            keys[at] = values[at] = np.float32(0.0)
 
 
 @compiled
-def look_at(query: Array, keys: Array, values: Array, owners: Array, lengths: Array, scale: Any, out: Array) -> None:
-    """Each row looks at the memory of its sentence."""
-    heads, size = keys.shape[1], keys.shape[3]
-    scores = np.empty(keys.shape[2], np.float32)
-    for r in range(query.shape[0]):
-        s = owners[r]
-        for h in range(heads):
-            at = h * size
-            mix(query[r, at : at + size], keys[s, h], values[s, h], lengths[s], scale, scores, out[r, at : at + size])
+def look_at(
+    queries: Array, keys: Array, values: Array, owners: Array, lengths: Array, shape: Any, scale: Any, out: Array
+) -> None:
+    """Each row looks at the memory of its sentence, up to its length; `shape` is (heads, source), the tables flat."""
+    heads, source = shape
+    rows = owners.shape[0]
+    width = np.uint64(out.shape[0] // rows)
+    size = width // np.uint64(heads)
+    stride = np.uint64(source) * size
+    places, query = np.empty(source, np.uint64), np.empty(width, np.float32)
+    scores = np.empty(source * heads, np.float32)
+    for r in range(rows):
+        count, first, target = lengths[owners[r]], owners[r] * heads * source, np.uint64(r) * width
+        for p in range(count):
+            places[p] = np.uint64(first + p) * size
+        for k in range(width):
+            query[k] = scale * queries[target + k]
+        mix(query, keys, values, places, np.uint64(count), np.uint64(heads), stride, scores)
+        for k in range(width):
+            out[target + k] = query[k]

@@ -19,7 +19,7 @@ Whatever is dropped, pruned from a step or left behind at the stop, has such a b
 at least as good as the best of these bounds is marked complete: no wider beam finds a better one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
@@ -37,6 +37,7 @@ from seqloom.search.top import Top, dead_end, top_symbols
 from seqloom.search.trace import Fate, Recorder
 from seqloom.search.trail import Ledger, Trail, extend
 
+IMPOSSIBLE = float("-inf")
 Constraints = Sequence[Constraint | None]
 """What each sentence's output must obey, None where it is free."""
 
@@ -106,21 +107,23 @@ class _Sentence:
     finished: list[tuple[float, Trail]] = field(default_factory=list)
     cut: list[Trail] = field(default_factory=list)
     ended: int = 0
-    best_dropped: float = float("-inf")
+    dropped: list[tuple[float, int]] = field(default_factory=list)
+    """Log-probability and length of what was left behind."""
 
     def advance(self, candidates: Sequence[_Candidate]) -> None:
         """Take the best of this step's candidates, which come best first, and drop the others."""
         chosen = self._choose(candidates)
         live: list[_Way] = []
-        trails = [self._extended(candidate) for candidate in candidates]
-        for number, (candidate, trail) in enumerate(zip(candidates, trails, strict=True)):
+        for number, candidate in enumerate(candidates):
             standing = self.ways[candidate.place].standing
             if number not in chosen:
-                self._drop(candidate.value, trail)
-            elif trail.symbol == self.ledger.end:
+                self._drop(candidate)
+                continue
+            trail = self._extended(candidate)
+            if candidate.symbol == self.ledger.end:
                 self._finish(trail)
             else:
-                standing = None if standing is None else standing.after(trail.symbol)
+                standing = None if standing is None else standing.after(candidate.symbol)
                 if standing is None or not standing.constraint.is_over(standing.place):
                     live.append(_Way(trail, standing))
                 elif standing.constraint.missing(standing.place):  # stopped before its forced phrases came
@@ -128,7 +131,7 @@ class _Sentence:
                 else:
                     self._finish(trail)
         if not live and not self.finished and not self.cut:
-            raise dead_end(self.number, trails[0].length if trails else _length_of(self.ways) + 1)
+            raise dead_end(self.number, _length_of(self.ways) + 1)
         self._go_on(live)
 
     def _go_on(self, live: list[_Way]) -> None:
@@ -137,20 +140,19 @@ class _Sentence:
             self._cut(trails)
             live = []
         elif self._is_decided(trails):
-            for trail in trails:
-                self.best_dropped = max(self.best_dropped, self._bound(trail.log_prob, trail.length))
+            self.dropped += [(trail.log_prob, trail.length) for trail in trails]
             self._record(trails, "left")
             live = []
         else:
             self._record(trails, "kept")
         self.ways = live
 
-    def _choose(self, candidates: Sequence[_Candidate]) -> set[int]:
+    def _choose(self, candidates: Sequence[_Candidate]) -> Container[int]:
         """The places of those that are kept: the k best, or under forced phrases those that the banks let in."""
         beam = self.settings.beam
         standings = [way.standing for way in self.ways if way.standing is not None]
         if not any(standing.constraint.missing(standing.place) for standing in standings):
-            return set(range(min(beam, len(candidates))))
+            return range(beam)
         banked = []
         for candidate in candidates:
             before = self.ways[candidate.place].standing
@@ -174,12 +176,17 @@ class _Sentence:
         self.cut += trails
         self._record(trails, "cut")
 
-    def _drop(self, value: float, trail: Trail) -> None:
-        self.best_dropped = max(self.best_dropped, self._bound(value, trail.length))
-        self._record([trail], "pruned")
+    def _drop(self, candidate: _Candidate) -> None:
+        self.dropped.append((candidate.value, _length_of(self.ways) + 1))
+        if self.recorder is not None:
+            self._record([self._extended(candidate)], "pruned")
 
     def _bound(self, log_prob: float, length: int) -> float:
         return self.ledger.score.bound(log_prob, length, limit=self.limit)
+
+    def _is_unbeaten(self, value: float) -> bool:
+        """Nothing that was left behind could have come to more."""
+        return all(self._bound(log_prob, length) <= value for log_prob, length in self.dropped)
 
     def _is_decided(self, live: Sequence[Trail]) -> bool:
         if not live:
@@ -205,7 +212,7 @@ class _Sentence:
 
     def hypotheses(self) -> list[Hypothesis]:
         found = [
-            self.ledger.hypothesis(trail, is_finished=True, is_complete=value >= self.best_dropped)
+            self.ledger.hypothesis(trail, is_finished=True, is_complete=self._is_unbeaten(value))
             for value, trail in self.finished
         ]
         found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
@@ -280,7 +287,7 @@ def _with_wanted(sentence: _Sentence, candidates: list[_Candidate], *, step: Ste
         for column in columns_of(step.symbols, row, wanted):
             symbol = column if step.symbols is None else int(step.symbols.expand_as(values)[row, column])
             value = so_far + float(values[row, column])
-            if value > float("-inf"):
+            if value > IMPOSSIBLE:
                 more.append(_Candidate(value, row, place, symbol, float(step.log_probs[row, column])))
     return sorted([*candidates, *more], key=lambda candidate: (-candidate.value, candidate.place, candidate.symbol))
 
@@ -298,20 +305,20 @@ def _ranked(live: Sequence[_Sentence], top: Top, *, beam: int, best: int) -> lis
     owner = torch.repeat_interleave(torch.arange(len(live), device=device), sizes)
     place = torch.arange(rows, device=device) - starts[owner]
 
-    grid = torch.full((len(live), beam, columns), float("-inf"), dtype=torch.float64, device=device)
+    grid = torch.full((len(live), beam, columns), IMPOSSIBLE, dtype=torch.float64, device=device)
     grid[owner, place] = torch.tensor(so_far, dtype=torch.float64, device=device)[:, None] + top.values.double()
     values, order = grid.flatten(1).sort(dim=1, descending=True, stable=True)
     values, order = values[:, :best], order[:, :best]  # [sentences, best]
     places, column = order // columns, order % columns
     picked = (starts[:, None] + places).clamp(max=rows - 1)  # empty places point past the rows
-    parts = [values, picked, places, top.symbols[picked, column], top.log_probs[picked, column]]
-    # Ids are exact in float64, so that one transfer brings everything.
-    table = torch.stack([part.double() for part in parts], 2).tolist()
+    log_probs = top.log_probs[picked, column].double()
+    numbers = torch.stack([values, log_probs], 2).tolist()
+    places_and_symbols = torch.stack([picked, places, top.symbols[picked, column]], 2).tolist()
     return [
         [
-            _Candidate(value, int(row), int(place), int(symbol), token_log_prob)
-            for value, row, place, symbol, token_log_prob in candidates
-            if value > float("-inf")
+            _Candidate(value, row, place, symbol, log_prob)
+            for (value, log_prob), (row, place, symbol) in zip(of_values, of_places, strict=True)
+            if value > IMPOSSIBLE
         ]
-        for candidates in table
+        for of_values, of_places in zip(numbers, places_and_symbols, strict=True)
     ]
