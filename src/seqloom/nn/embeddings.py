@@ -30,6 +30,9 @@ class Embedding(nn.Module):
     The padding row begins at zero, and looking it up gives it no gradient.
     """
 
+    row_gradients = False
+    """Whether the gradient of the table holds the rows that were looked up only; set by `training.sparse`."""
+
     def __init__(self, symbols: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(symbols, width))
@@ -42,7 +45,7 @@ class Embedding(nn.Module):
             self.weight[PAD].zero_()
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape width"]:
-        return F.embedding(ids, self.weight, padding_idx=PAD)
+        return F.embedding(ids, self.weight, padding_idx=PAD, sparse=self.row_gradients)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqloom.training.sparse import gradient_values
+
 
 def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """The gradients that the last backward passes left behind."""
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+    """The gradients that the last backward passes left behind; of a sparse one, the sums for the rows it touches."""
+    values = (gradient_values(parameter) for parameter in parameters)
+    return [value for value in values if value is not None]
 
 
 def global_norm(gradients: list[Tensor]) -> Float[Tensor, ""]:

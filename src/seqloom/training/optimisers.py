@@ -4,16 +4,21 @@ sgd      u = μ u + g + λ θ                   θ ← θ − η u
 adam     g' = g + λ θ, then as below without decay
 adamw    m = β₁ m + (1 − β₁) g               v = β₂ v + (1 − β₂) g²
          θ ← θ − η λ θ − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
+
+Where the gradient of a table holds some of its rows only, these rows move by the same formulas, see `training.sparse`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from seqloom.core.errors import ModelError
+from seqloom.nn.embeddings import Embedding
 from seqloom.training.settings import TrainingConfig
+from seqloom.training.sparse import adam_rows, sgd_rows, update_touched_rows
 
 _FUSED_DEVICES = {"cpu", "cuda"}
 
@@ -28,13 +33,18 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> Optimizer:
     groups = [group for group in groups if group["params"]]
     devices = {parameter.device.type for parameter in model.parameters()}
     fused = devices <= _FUSED_DEVICES
+    optimiser: Optimizer
     match config.optimiser:
         case "adamw":
-            return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+            optimiser = AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+            update_touched_rows(optimiser, partial(adam_rows, decoupled=True))
         case "adam":
-            return Adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+            optimiser = Adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=fused)
+            update_touched_rows(optimiser, partial(adam_rows, decoupled=False))
         case "sgd":
-            return SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=fused)
+            optimiser = SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=fused)
+            update_touched_rows(optimiser, sgd_rows)
+    return optimiser
 
 
 def split_by_decay(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str, nn.Parameter]]:
@@ -44,7 +54,9 @@ def split_by_decay(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str,
     row of an embedding that its batch did not use would fade although nothing spoke against it.
     """
     embeddings = {
-        id(module.weight) for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, (Embedding, nn.Embedding, nn.EmbeddingBag))
     }
     decayed: dict[str, nn.Parameter] = {}
     plain: dict[str, nn.Parameter] = {}

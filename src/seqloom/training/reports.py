@@ -13,6 +13,7 @@ from seqloom.core.events import Value
 from seqloom.training.distributed import World
 from seqloom.training.optimisers import trained
 from seqloom.training.progress import Progress, Share
+from seqloom.training.sparse import gradient_values
 from seqloom.training.task import Batch, Task
 
 TIMING_KEYS = frozenset({"seconds", "tokens_per_second", "eta"})
@@ -90,7 +91,7 @@ def describe_bad_step(
     names = [
         name
         for name, parameter in trained(model).items()
-        if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
+        if (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
     ]
     where = f"; gradients that are not finite: {_some(names)}" if names else ""
     return f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{where}"

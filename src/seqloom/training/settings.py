@@ -40,6 +40,10 @@ class TrainingConfig(Config):
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     """Highest learning rate, which the schedule multiplies by a factor between 0 and 1."""
 
+    table_updates: Literal["auto", "dense", "rows"] = "auto"
+    """Rows of embeddings and outputs that a step moves: all of them ("dense"), or those only that it looked at ("rows",
+    faster with a large vocabulary, on one rank). "auto" takes the rows where the objective draws samples."""
+
     schedule: Literal["inverse_sqrt", "cosine", "plateau", "constant"] = "inverse_sqrt"
     """Course of the learning rate after the warm-up: falling as 1/√step, falling as a cosine to zero at the last step,
     falling when the dev loss stands still, or constant."""

@@ -38,7 +38,8 @@ from seqloom.training.reports import Measured, Pace, describe_bad_step, step_val
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.signals import AtOnce, Signals
-from seqloom.training.task import Batch, Task
+from seqloom.training.sparse import choose_row_gradients
+from seqloom.training.task import Batch, Task, remembering
 
 
 class Trainer(Generic[Batch]):
@@ -63,11 +64,17 @@ class Trainer(Generic[Batch]):
                 f"training.batches_per_step={config.batches_per_step} cannot be shared by {self.world.size} ranks; "
                 f"set it to at least {self.world.size}, or start fewer ranks"
             )
+        if remembering(task) and self.world.size > 1:
+            raise ConfigError(
+                f"a state that is carried from batch to batch cannot be shared by {self.world.size} ranks; set "
+                "task.windows=random, or start one rank"
+            )
         self.model = model.to(device)
         self.task = task
         self.config = config
         self.run, self.seed, self.device = run, seed, device
         self.listener = listener if self.world.is_first else ignore
+        choose_row_gradients(self.model, task, updates=config.table_updates, world=self.world, listener=self.listener)
         self.optimiser = make_optimiser(self.model, config)
         self.objective: nn.Module = Objective(self.model, task)
         self.keeper = Keeper(
@@ -338,18 +345,32 @@ class Trainer(Generic[Batch]):
         then, now = found.state["circumstances"], self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
         self.progress = self.keeper.restore(found)
+        self._restore_memory(found.memory)
         self.saved_step = found.step
         values: dict[str, Value] = {"step": found.step, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
+
+    def _restore_memory(self, memory: Mapping[str, Tensor]) -> None:
+        task = remembering(self.task)
+        if task and memory:
+            task.restore_memory(memory)
+        elif task:
+            notice(self.listener, "the checkpoint holds no state to carry on; the next batch begins with an empty one")
 
     def _circumstances(self) -> dict[str, Any]:
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
 
     def _save(self, *, is_best: bool, is_last_act: bool) -> None:
         """Write a checkpoint. If the disk refuses, the run goes on with a loud event, unless there is no going on."""
-        progress = self.progress
-        failure = self.keeper.save(progress, self.config, circumstances=self._circumstances(), is_best=is_best)
+        progress, task = self.progress, remembering(self.task)
+        failure = self.keeper.save(
+            progress,
+            self.config,
+            circumstances=self._circumstances(),
+            memory=task.memory() if task else {},
+            is_best=is_best,
+        )
         if failure is None:
             self.saved_step = progress.step
         elif is_last_act:

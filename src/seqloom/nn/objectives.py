@@ -1,0 +1,265 @@
+"""What the last layer is trained for: the full softmax, and three ways round its sum over all symbols.
+
+Scores are s_w = W_w · x + b_w, the model is P(w ∣ x) = exp(s_w) / Z with Z = Σ_w exp(s_w), and the gradient of
+−log P(y ∣ x) is that of s_y under the data minus its mean under the model: Z is what a large vocabulary makes dear.
+
+    FullSoftmax        −log P(y ∣ x)                       every symbol, every token
+    SampledSoftmax     Z estimated from some symbols       tends to the full softmax as their number grows
+    Nce                "data or noise?", Z taken as 1      tends to the gradient of the full softmax
+    NegativeSampling   the same without q: no model of P   word vectors, not probabilities
+
+Each is a value: called with features, labels and the output layer it gives a sum over tokens. Symbols to compare with
+come from a generator that is handed in. With the row gradients of `training.sparse`, a step of the last three touches
+the rows of the labels and of the drawn symbols and no others.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.core.errors import ConfigError, ModelError
+from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.nn.alias import AliasSampler
+from seqloom.nn.outputs import Output
+
+Correction = Literal["sampled", "all"]
+Sharing = Literal["batch", "token"]
+
+
+class Objective(Protocol):
+    """A loss between features and labels, summed over tokens."""
+
+    @property
+    def touches_rows(self) -> bool:
+        """Whether it looks at some rows of the output only, so that updates of these rows alone make sense."""
+        ...
+
+    def __call__(
+        self,
+        features: Float[Tensor, "tokens width"],
+        labels: Int[Tensor, " tokens"],
+        output: Output | AdaptiveOutput,
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]: ...
+
+
+@dataclass(frozen=True)
+class FullSoftmax:
+    """−Σ log P(y ∣ x) over all symbols, smoothed: maximum likelihood."""
+
+    smoothing: float = 0.0
+    touches_rows: ClassVar[bool] = False
+
+    def __call__(
+        self,
+        features: Float[Tensor, "tokens width"],
+        labels: Int[Tensor, " tokens"],
+        output: Output | AdaptiveOutput,
+        *,
+        generator: torch.Generator,  # noqa: ARG002 - nothing is drawn
+    ) -> Float[Tensor, ""]:
+        return output.cross_entropy(features, labels, smoothing=self.smoothing)
+
+
+@dataclass(frozen=True)
+class SampledSoftmax:
+    """A softmax over the label and the distinct symbols C among `samples` draws from q, which all tokens share.
+
+        π_w = 1 − (1 − q_w)^samples               the chance that w is in C: its expected count
+        Ẑ = exp(s_y) + Σ_{w ∈ C, w ≠ y} exp(s_w − log π_w)
+        loss = −Σ over tokens of log exp(s_y) / Ẑ                                   correction="sampled"
+
+    Without the correction by log π a symbol would be pushed down as often as it is drawn, whatever the model thinks of
+    it; that form is not offered. E Ẑ = Z exactly. Its logarithm is too small in the mean (Jensen), and the gradient is
+    biased by a term that falls as 1 / samples. As π tends to 1 the loss is the full softmax, term by term.
+
+    With correction="all" the label is corrected too, exp(s_y − log π_y) (Jean et al., 2015; TensorFlow). That is the
+    likelihood of the label given the candidates: its best scores are right for any number of samples, but its value is
+    no estimate of the cross-entropy, and rare labels are so easily told apart that they teach little.
+
+    A label that is drawn as well (an accidental hit) is masked, since Ẑ holds it already. Kept (`masks_hits=False`), it
+    counts twice and pushes itself down; the form is here to be compared.
+    """
+
+    noise: AliasSampler
+    samples: int
+    correction: Correction = "sampled"
+    masks_hits: bool = True
+    touches_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_samples(self.samples)
+
+    def __call__(
+        self,
+        features: Float[Tensor, "tokens width"],
+        labels: Int[Tensor, " tokens"],
+        output: Output | AdaptiveOutput,
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        table = _table_of(output, self.noise)
+        drawn = self.noise.draw((self.samples,), generator=generator).to(features.device).unique()
+        rows, biases = table.picked(torch.cat([labels, drawn]))
+        wanted = (features * rows[: len(labels)]).sum(1)
+        shift = -self.log_expected(drawn).to(features.dtype)
+        if biases is not None:
+            wanted, shift = wanted + biases[: len(labels)], shift + biases[len(labels) :]
+        if self.correction == "all":
+            wanted = wanted - self.log_expected(labels).to(features.dtype)
+        scores = torch.addmm(shift, features, rows[len(labels) :].t())
+        if self.masks_hits:
+            # `unique` sorts, so the place of each label is found without comparing it to every symbol.
+            places = torch.searchsorted(drawn, labels).clamp_(max=len(drawn) - 1)
+            hits = (drawn[places] == labels).nonzero().squeeze(1)
+            scores = scores.index_put_((hits, places[hits]), scores.new_tensor(-math.inf))
+        candidates = torch.cat([wanted[:, None], scores], dim=1)
+        return F.cross_entropy(candidates, torch.zeros_like(labels), reduction="sum")
+
+    def log_expected(self, symbols: Int[Tensor, " picked"]) -> Float[Tensor, " picked"]:
+        """log π = log(1 − (1 − q)^samples)"""
+        rates = self.noise.log_probs(symbols).exp()
+        return torch.log(-torch.expm1(self.samples * torch.log1p(-rates)))
+
+
+@dataclass(frozen=True)
+class Nce:
+    """Noise-contrastive estimation: is a symbol from the data or from the noise? (Gutmann & Hyvärinen, 2010)
+
+        Δ_w = s_w − log Z − log(k q_w)               log odds of "data" against k noise words
+        loss = −Σ over tokens of [log σ(Δ_y) + Σ over k drawn w of log σ(−Δ_w)]
+
+    In the mean its gradient is that of the full softmax with a weight for each symbol, which tends to 1 with k:
+
+        ∇ = Σ_w k q_w / (k q_w + u_w) · (P_data(w ∣ x) − u_w) ∇s_w,  u_w = exp(s_w − log Z)
+
+    The weight depends on w and stands inside the sum. log Z is 0 (Mnih & Teh, 2012) or one learned number, the `log_z`
+    of the output: unlike likelihood, this loss cannot be cheated by a small Z. Where k draws are shared by the batch,
+    they are its k noise words for each token, at the cost of one product; else each token has its own. A noise word
+    that equals the label stays, since noise may well say the same as the data.
+    """
+
+    noise: AliasSampler
+    samples: int
+    log_z: Literal["fixed", "learned"] = "fixed"
+    sharing: Sharing = "batch"
+    touches_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_samples(self.samples)
+
+    def __call__(
+        self,
+        features: Float[Tensor, "tokens width"],
+        labels: Int[Tensor, " tokens"],
+        output: Output | AdaptiveOutput,
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        table = _table_of(output, self.noise)
+        offset = features.new_full((), math.log(self.samples))
+        if self.log_z == "learned":
+            if table.log_z is None:
+                raise ConfigError(
+                    "the objective has log_z='learned', but this output has no log_z to learn; build the model with "
+                    "one, or set log_z=fixed"
+                )
+            offset = offset + table.log_z
+        drawn = _draw(self.noise, self.samples, sharing=self.sharing, tokens=len(labels), generator=generator)
+        return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=self.noise, offset=offset)
+
+
+@dataclass(frozen=True)
+class NegativeSampling:
+    """The objective of word2vec for an output layer (Mikolov et al., 2013).
+
+        loss = −Σ over tokens of [log σ(s_y) + Σ over k drawn w of log σ(−s_w)]
+
+    It is NCE with k q_w left out, so that its best scores are s_w = log P(w ∣ x) − log(k q_w): good vectors, but a
+    softmax of these scores is not the model's probability.
+    """
+
+    noise: AliasSampler
+    samples: int
+    sharing: Sharing = "token"
+    touches_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_samples(self.samples)
+
+    def __call__(
+        self,
+        features: Float[Tensor, "tokens width"],
+        labels: Int[Tensor, " tokens"],
+        output: Output | AdaptiveOutput,
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        table = _table_of(output, self.noise)
+        drawn = _draw(self.noise, self.samples, sharing=self.sharing, tokens=len(labels), generator=generator)
+        return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=None, offset=None)
+
+
+def _contrast(
+    features: Float[Tensor, "tokens width"],
+    labels: Int[Tensor, " tokens"],
+    table: Output,
+    *,
+    drawn: Int[Tensor, "... samples"],
+    noise: AliasSampler | None,
+    offset: Float[Tensor, ""] | None,
+) -> Float[Tensor, ""]:
+    """−Σ [log σ(Δ_y) + Σ_drawn log σ(−Δ_w)] with Δ_w = s_w − offset − log q_w, or Δ = s without noise."""
+    # A symbol that the batch shares and that was drawn n times is scored once and counts n times.
+    distinct, counts = drawn.unique(return_counts=True) if drawn.dim() == 1 else (drawn.flatten(), None)
+    symbols = torch.cat([labels, distinct])
+    rows, shift = table.picked(symbols)
+    if noise is not None:
+        log_q = noise.log_probs(symbols).to(features.dtype)
+        shift = -log_q if shift is None else shift - log_q
+    if offset is not None:
+        shift = -offset.expand(len(symbols)) if shift is None else shift - offset
+    tokens = len(labels)
+    wanted = (features * rows[:tokens]).sum(1)
+    if counts is not None:
+        scores = features @ rows[tokens:].t()
+    else:
+        scores = torch.bmm(rows[tokens:].view(*drawn.shape, features.shape[1]), features[:, :, None]).squeeze(2)
+    if shift is not None:
+        wanted = wanted + shift[:tokens]
+        scores = scores + (shift[tokens:] if counts is not None else shift[tokens:].view_as(scores))
+    log_noise = F.logsigmoid(-scores)
+    if counts is not None:
+        log_noise = log_noise @ counts.to(features.dtype)
+    return -(F.logsigmoid(wanted).sum() + log_noise.sum())
+
+
+def _draw(
+    noise: AliasSampler, samples: int, *, sharing: Sharing, tokens: int, generator: torch.Generator
+) -> Int[Tensor, "... samples"]:
+    return noise.draw((samples,) if sharing == "batch" else (tokens, samples), generator=generator)
+
+
+def _table_of(output: Output | AdaptiveOutput, noise: AliasSampler) -> Output:
+    if not isinstance(output, Output):
+        raise ConfigError(
+            "an adaptive softmax has no table of scores to draw rows from; train it with the full softmax, or give "
+            "the model a full output"
+        )
+    if noise.symbols != len(output.weight):
+        raise ModelError(
+            f"the noise was counted over {noise.symbols} symbols, but the model has {len(output.weight)}; count with "
+            "the vocabulary of the model"
+        )
+    return output
+
+
+def _require_samples(samples: int) -> None:
+    if samples < 1:
+        raise ConfigError(f"samples={samples}: at least one word must be drawn to compare with")

@@ -1,0 +1,154 @@
+"""Updates of the rows that a step has touched, and of no others.
+
+A table of a hundred thousand rows, of which a step looks up two thousand, spends nearly all its time on rows about
+which nothing was learned. With row gradients the gradient of a table is a sparse tensor of the touched rows, and the
+optimiser moves these alone. Each row r then has an optimiser of its own, whose clock n_r counts the steps that touched
+it (`step`, one number per row, in place of one per table):
+
+    sgd      u_r = μ u_r + g_r + λ θ_r                  θ_r ← θ_r − η u_r
+    adam     m_r = β₁ m_r + (1 − β₁) g_r                v_r = β₂ v_r + (1 − β₂) g_r²
+    adamw    θ_r ← θ_r − η λ θ_r − η (m_r / (1 − β₁ⁿ)) / (√(v_r / (1 − β₂ⁿ)) + ε),  n = n_r
+
+So a row moves as a dense optimiser would move it that had seen the steps in which the row came up and slept through
+the others: means do not fade and decay does not work meanwhile. By the clock of the run in place of n_r, the first
+gradient of a rare row would be taken for the mean of many and would move it up to √(1 / (1 − β₂)) (1 − β₁) times as
+far as a first step should.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from seqloom.core.errors import ConfigError
+from seqloom.core.events import Listener, notice
+from seqloom.nn.embeddings import Embedding
+from seqloom.nn.outputs import Output
+from seqloom.training.distributed import World
+
+TableUpdates = Literal["auto", "dense", "rows"]
+
+RowRule = Callable[[Tensor, Tensor, Tensor, dict[str, Any], dict[str, Any]], None]
+"""Moves the rows of a table by their gradients: (table, rows, gradients of these rows, state, settings)."""
+
+
+@runtime_checkable
+class TouchesRows(Protocol):
+    """A task whose loss may look at some rows of the output only. Tasks that say nothing of it look at all."""
+
+    @property
+    def touches_rows(self) -> bool: ...
+
+
+def choose_row_gradients(
+    model: nn.Module, task: object, *, updates: TableUpdates, world: World, listener: Listener
+) -> bool:
+    """Give the tables of a model row gradients if they are asked for, or if the loss is made for them; whether so.
+
+    Several ranks average gradients that are written out, so there they stay dense.
+    """
+    if updates == "rows" and world.size > 1:
+        raise ConfigError(
+            f"training.table_updates=rows cannot be shared by {world.size} ranks, which average whole gradients; set "
+            "training.table_updates=dense, or start one rank"
+        )
+    wanted = isinstance(task, TouchesRows) and task.touches_rows
+    is_sparse = updates == "rows" or (updates == "auto" and wanted and world.size == 1)
+    if updates == "auto" and wanted and not is_sparse:
+        notice(listener, f"{world.size} ranks average whole gradients, so each step moves all rows of the tables")
+    set_row_gradients(model, is_sparse)
+    return is_sparse
+
+
+def set_row_gradients(model: nn.Module, is_sparse: bool) -> None:
+    """Let the gradients of embeddings and outputs hold the touched rows only, or be written out."""
+    for module in model.modules():
+        if isinstance(module, (Embedding, Output)):
+            module.row_gradients = is_sparse
+
+
+def gradient_values(parameter: nn.Parameter) -> Tensor | None:
+    """The numbers of a gradient, to be measured and changed in place; of a sparse one, those of its rows.
+
+    A row that came up several times has several gradients, whose sum is what counts: it is formed here, once.
+    """
+    gradient = parameter.grad
+    if gradient is None or not gradient.is_sparse:
+        return gradient
+    if not gradient.is_coalesced():
+        parameter.grad = gradient = gradient.coalesce()
+    return gradient._values()
+
+
+def update_touched_rows(optimiser: Optimizer, rule: RowRule) -> None:
+    """Let an optimiser of torch move the touched rows of tables by a rule; all else it does as before."""
+
+    @torch.no_grad()
+    def before_step(optimiser: Optimizer, _positional: Any, _named: Any) -> None:
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    _update_rows(optimiser, parameter, rule, group)
+
+    optimiser.register_step_pre_hook(before_step)
+
+
+def _update_rows(optimiser: Optimizer, parameter: nn.Parameter, rule: RowRule, group: dict[str, Any]) -> None:
+    """Move a table whose gradient or whose memory is kept by rows, and use its gradient up."""
+    clock = optimiser.state[parameter].get("step") if parameter in optimiser.state else None
+    values = gradient_values(parameter)
+    assert parameter.grad is not None
+    assert values is not None
+    if parameter.grad.is_sparse and isinstance(clock, Tensor) and clock.dim() == 0:
+        # Trained densely so far, as by a run that goes on with other settings: its one clock cannot be taken apart.
+        parameter.grad = parameter.grad.to_dense()
+    elif parameter.grad.is_sparse:
+        rows = parameter.grad._indices()[0]
+        rule(parameter, rows, values, optimiser.state[parameter], group)
+        parameter.grad = None
+    elif isinstance(clock, Tensor) and clock.dim() == 1:
+        rows = torch.arange(len(parameter), device=parameter.device)
+        rule(parameter, rows, values, optimiser.state[parameter], group)
+        parameter.grad = None
+
+
+def adam_rows(
+    table: Tensor, rows: Tensor, gradients: Tensor, state: dict[str, Any], group: dict[str, Any], *, decoupled: bool
+) -> None:
+    """One step of Adam, or AdamW if its decay is decoupled, for each of some distinct rows."""
+    if not state:
+        state["step"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
+        state["exp_avg"] = torch.zeros_like(table)
+        state["exp_avg_sq"] = torch.zeros_like(table)
+    rate, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
+    if decay and not decoupled:
+        gradients = gradients.add(table[rows], alpha=decay)
+    elif decay:
+        table.index_copy_(0, rows, table[rows].mul_(1 - rate * decay))
+    clock = state["step"][rows].add_(1)
+    state["step"].index_copy_(0, rows, clock)
+    mean = state["exp_avg"][rows].lerp_(gradients, 1 - beta1)
+    state["exp_avg"].index_copy_(0, rows, mean)
+    square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(gradients, gradients, value=1 - beta2)
+    state["exp_avg_sq"].index_copy_(0, rows, square)
+    # In float64, because 1 − βⁿ is the small difference of two large numbers; there is but one per row.
+    first, second = (
+        (1 - torch.pow(beta, clock.double())).to(table.dtype).view(-1, *[1] * (table.dim() - 1))
+        for beta in (beta1, beta2)
+    )
+    spread = square.div_(second).sqrt_().add_(group["eps"])
+    table.index_add_(0, rows, mean.div_(first).div_(spread), alpha=-rate)
+
+
+def sgd_rows(table: Tensor, rows: Tensor, gradients: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    """One step of gradient descent with momentum for each of some distinct rows."""
+    if group["weight_decay"]:
+        gradients = gradients.add(table[rows], alpha=group["weight_decay"])
+    if group["momentum"]:
+        if not isinstance(state.get("momentum_buffer"), Tensor):
+            state["momentum_buffer"] = torch.zeros_like(table)
+        gradients = state["momentum_buffer"][rows].mul_(group["momentum"]).add_(gradients)
+        state["momentum_buffer"].index_copy_(0, rows, gradients)
+    table.index_add_(0, rows, gradients, alpha=-group["lr"])
