@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.metrics.perplexity import perplexity
+from seqloom.metrics.perplexity import measure_text, perplexities, perplexity
 
 
 @given(st.integers(1, 100_000), st.integers(1, 10_000))
@@ -40,3 +40,31 @@ def test_what_cannot_be_a_perplexity_is_refused() -> None:
             perplexity(wrong, 5)
     assert perplexity(math.inf, 5).value == math.inf
     assert perplexity(1e6, 5).value == math.inf
+
+
+LINES = ["the cat sat", "", "on a mät"]
+
+
+def test_a_text_is_counted_in_every_unit() -> None:
+    size = measure_text(LINES, tokens=9)
+    assert (size.lines, size.words, size.characters, size.bytes) == (3, 6, 19, 20)
+    assert [size.count(unit) for unit in ("token", "word", "character", "byte")] == [12, 9, 22, 23]
+    without = measure_text(LINES, tokens=9, has_end=False)
+    assert [without.count(unit) for unit in ("token", "word", "character", "byte")] == [9, 6, 19, 20]
+
+
+def test_a_character_model_and_a_word_model_compare_by_words() -> None:
+    # Both give the text the same probability, so they are equally good, though one cuts it into many more tokens.
+    nats = 9 * math.log(50)
+    words = perplexities(nats, measure_text(LINES, tokens=6), unknown="counted")
+    characters = perplexities(nats, measure_text(LINES, tokens=19))
+    assert words[1].value == pytest.approx(50)
+    assert words[1].value == characters[1].value
+    assert words[2].value == characters[2].value
+    assert words[0].value != characters[0].value  # which is why tokens do not compare
+    assert characters[1].value == math.exp(nats / 9)
+    assert [found.signature for found in characters] == [
+        "unit:token|count:22|end:yes|unknown:absent",
+        "unit:word|count:9|end:yes|unknown:absent",
+        "unit:character|count:22|end:yes|unknown:absent",
+    ]

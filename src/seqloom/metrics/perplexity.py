@@ -1,6 +1,13 @@
-"""Perplexity: among how many equally likely symbols a model hesitates, on average."""
+"""Perplexity: among how many equally likely symbols a model hesitates, on average.
+
+Models that cut text differently cannot be compared token by token: the same text has more characters than words. But
+what a model thinks of the whole text, −Σ log P in nats, does not depend on how it was cut. Shared among the words (or
+characters, or bytes) of the text it gives numbers that compare: the perplexity per word of a character model is
+exp(nats / words).
+"""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +15,9 @@ from seqloom.core.errors import DataError, UsageError
 
 Unit = Literal["token", "word", "character", "byte"]
 Unknown = Literal["counted", "skipped", "absent"]
+
+UNITS: tuple[Unit, ...] = ("token", "word", "character")
+"""The units that are usually told."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +66,46 @@ def perplexity(
     mean = cross_entropy / count
     value = math.exp(mean) if mean < 700 else math.inf  # exp overflows near 709.8
     return Perplexity(value, unit, count, has_end, unknown)
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """A text, counted in every unit. What is one unit at the end of a line is counted where `has_end` says so."""
+
+    lines: int
+    tokens: int
+    words: int
+    """Runs of anything but white space."""
+    characters: int
+    """Unicode characters, spaces among them."""
+    bytes: int
+    """Bytes of UTF-8."""
+    has_end: bool
+
+    def count(self, unit: Unit) -> int:
+        """The units of the text, the ends of its lines among them where they count."""
+        counts = {"token": self.tokens, "word": self.words, "character": self.characters, "byte": self.bytes}
+        return counts[unit] + (self.lines if self.has_end else 0)
+
+
+def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> TextSize:
+    """Count a text, given the number of tokens (without the ends of lines) that a model cuts it into."""
+    found = words = characters = length = 0
+    for line in lines:
+        found += 1
+        words += len(line.split())
+        characters += len(line)
+        length += len(line.encode("utf-8", "surrogatepass"))
+    return TextSize(found, tokens, words, characters, length, has_end)
+
+
+def perplexities(
+    cross_entropy: float, size: TextSize, *, unknown: Unknown = "absent", units: Iterable[Unit] = UNITS
+) -> tuple[Perplexity, ...]:
+    """The perplexity of one text in several units: exp(cross_entropy / units), each with how it was counted.
+
+    `cross_entropy` is −Σ log P in nats over all tokens, those of the ends of lines among them where `size.has_end`.
+    """
+    return tuple(
+        perplexity(cross_entropy, size.count(unit), unit=unit, has_end=size.has_end, unknown=unknown) for unit in units
+    )
