@@ -1,11 +1,18 @@
 """Tags leave a line before it is translated, and come back exactly once, nested as they were."""
 
+import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqloom.text import tags as module
+from seqloom.text.normalise import Normaliser
 from seqloom.text.tags import Node, put_back, take_out
 from seqloom.text.words import word_spans
 
@@ -25,6 +32,7 @@ def translate(line: str, translation: str, links: str) -> str:
         ("%s of %d files&nbsp;<br/>gone", " of files gone"),
         ("no tags", "no tags"),
         ("<!-- no --> yes ${user}", " yes "),
+        ("<!-- one <b> --> two <!-- three", " two <!-- three"),
     ],
 )
 def test_tags_are_taken_out(line: str, plain: str) -> None:
@@ -44,6 +52,8 @@ def test_tags_are_taken_out(line: str, plain: str) -> None:
         ("<b>one</b> <i>two</i>", "eins zwei drei", "0-0 0-2 1-1", "<b>eins zwei drei</b><i></i>"),
         ("a <b>b", "x y", "0-0 1-1", "x <b>y"),
         ("<i>a</i> c", "", "", "<i></i>"),
+        ("I don'<b>t</b> go", "x y z", "0-0 1-1 2-2", "x <b>y</b> z"),
+        ("it is 3.<b>5 m</b> long", "a b c d e", "0-0 1-1 2-2 3-3 4-4", "a b <b>c d</b> e"),
     ],
 )
 def test_tags_go_where_their_words_went(line: str, translation: str, links: str, expected: str) -> None:
@@ -78,3 +88,98 @@ def test_every_tag_comes_back_once_and_nested_as_it_was(
     again = take_out(found)
     assert tree(again.nodes) == tree(tagged.nodes)
     assert again.plain.replace(" ", "") == translation.replace(" ", "")
+
+
+# --- many tags --------------------------------------------------------------------------------------------------------
+
+
+def back(line: str, normalise: Callable[[str], str] = str) -> str:
+    """A line whose translation is itself, word for word."""
+    tagged = take_out(line)
+    spans = word_spans(tagged.plain)
+    links = [(word, word) for word in range(len(spans))]
+    return put_back(tagged, tagged.plain, target_spans=spans, links=links, normalise=normalise)
+
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "side by side": lambda count: " ".join(f"w{number} <b>x</b>" for number in range(count // 2)),
+    "one in another": lambda count: " ".join(["<b>w"] * (count // 2)) + "</b>" * (count // 2),
+    "never closed": lambda count: "x <b>" * count,
+    "opened in vain": lambda count: "<p>" + "x <i>" * (count - 2) + "</p>",
+    "all at one place": lambda count: "x " + "<br/>" * count + "y",
+    "between spaces": lambda count: "x " + "<br/> " * count + "y",
+    "in one word": lambda count: "x<br/>" * count,
+    "comments without an end": lambda count: "<!-- x " * count,
+}
+
+
+def test_twenty_thousand_tags_come_back() -> None:
+    line = SHAPES["side by side"](20_000)
+    assert back(line) == line
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tags_of_every_shape_come_back(shape: str) -> None:
+    line = SHAPES[shape](1_200)
+    assert Counter(back(line).replace(" ", "")) == Counter(line.replace(" ", ""))
+
+
+def test_five_thousand_tags_inside_each_other_come_back() -> None:
+    line = "a " + "".join(f"<i{number}>" for number in range(5_000)) + "b"
+    line += "".join(f"</i{number}>" for number in reversed(range(5_000))) + " c"
+    assert back(line) == line
+
+
+def work(function: Callable[[], object]) -> int:
+    """How many lines of the module are executed, each turn of a comprehension counted."""
+    done = 0
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal done
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        done += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return done
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_four_times_as_many_tags_are_about_four_times_the_work(shape: str) -> None:
+    few, many = (work(partial(back, SHAPES[shape](count))) for count in (100, 400))
+    assert few < many < 5 * few
+
+
+def test_the_work_of_a_loop_in_a_loop_is_seen() -> None:
+    source = compile("[0 for _ in range(count) for _ in range(count)]", module.__file__, "eval")
+    few, many = (work(partial(eval, source, {"count": count})) for count in (25, 100))
+    assert many > 10 * few
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_line_is_normalised_twice_however_many_tags_it_has(shape: str) -> None:
+    line, letters = SHAPES[shape](500), 0
+
+    def normalise(text: str) -> str:
+        nonlocal letters
+        letters += len(text)
+        return text
+
+    back(line, normalise)
+    assert letters <= 2 * len(take_out(line).plain)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "e", "\u0301", "\u1100", "\u1161", "\u11a8", "ｶ", "ﾞ", "¨", "İ", ".", " ", "<b>"]))
+)
+def test_pieces_between_tags_have_the_letters_of_the_whole(line: list[str]) -> None:
+    for rule in (Normaliser(), Normaliser(form="nfkc", lowercase=True), Normaliser(space_before_punctuation=True)):
+        tagged = take_out("".join([*line, "<br/>"]))
+        whole = rule(tagged.plain)
+        assert module._letters_before(tagged, rule)[len(tagged.plain)] == len(whole) - whole.count(" ")

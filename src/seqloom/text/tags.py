@@ -5,20 +5,28 @@
 
 Pairs stay as they were nested: what was inside a pair is inside it again, what was beside it is beside it, though
 perhaps on the other side. A tag whose words have no partner goes to the end of what it is in. None is ever lost.
+
+A line may be a whole page with thousands of tags, or hold as many inside each other: nothing here recurses, and the
+work grows like n log n.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from seqloom.text.words import Span, word_spans
 
+# Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
 _TAG = re.compile(
-    r"""<!--.*?-->                                              # a comment
+    r"""<!--                                                    # a comment, whose end is looked for by itself
     | </?[A-Za-z][^<>]*>                                        # HTML and XML
     | \{\{[^{}]*\}\} | \$\{[^{}]*\} | \{[\w.:!,-]*\}            # templates and formats
-    | %\([A-Za-z_]\w*\)[-+0\#]*\d*(?:\.\d+)?[a-zA-Z]            # %(name)s
-    | (?<!\d)%(?:\d+\$)?[-+0\#]*\d*(?:\.\d+)?[sdifuxXeEgGcr@](?![A-Za-z])
+    | %\([A-Za-z_]\w*\)[-+0\#]*+\d*+(?:\.\d++)?[a-zA-Z]         # %(name)s
+    | (?<!\d)%(?:\d++\$)?[-+0\#]*+\d*+(?:\.\d++)?[sdifuxXeEgGcr@](?![A-Za-z])
     | (?<!\d)%%
     | &(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#[xX][0-9A-Fa-f]+);    # an entity
     """,
@@ -60,59 +68,77 @@ class Tagged:
 
 def take_out(line: str) -> Tagged:
     """Part a line from its tags. Where a tag leaves two spaces, or one before a mark, a space goes with it."""
-    plain, end = "", 0
+    plain: list[str] = []
     tags: list[Tag] = []
-    for match in _TAG.finditer(line):
-        plain = _append(plain, line[end : match.start()], tags)
-        end = match.end()
-        before, after = line[max(0, match.start() - 1) : match.start()], line[end : end + 1]
-        tags.append(Tag(match[0], len(plain), not before or before.isspace(), not after or after.isspace()))
-    return Tagged(_append(plain, line[end:], tags), _nest(tags))
+    end = 0
+    for start, stop in _tag_spans(line):
+        _append(plain, line[end:start], tags)
+        end = stop
+        before, after = line[max(0, start - 1) : start], line[end : end + 1]
+        tags.append(Tag(line[start:stop], len(plain), not before or before.isspace(), not after or after.isspace()))
+    _append(plain, line[end:], tags)
+    return Tagged("".join(plain), _nest(tags))
 
 
-def _append(plain: str, more: str, tags: list[Tag]) -> str:
-    """What stands behind tags, put after what stands before them."""
-    passed = [tag for tag in tags if tag.place == len(plain)]
-    if not plain.endswith(" "):
-        is_break = plain and any((_parts(tag.text)[1] or tag.text) in _BREAKS for tag in passed)
-        return f"{plain} {more}" if is_break and more[:1].isalnum() else plain + more
-    if not passed:
-        return plain + more
-    if more.startswith(" "):
-        return plain + more.lstrip(" ")
-    if more[:1] in _NO_SPACE_BEFORE:
-        kept = plain.rstrip(" ")
-        tags[:] = [replace(tag, place=min(tag.place, len(kept))) for tag in tags]
-        return kept + more
-    return plain + more
+def _tag_spans(line: str) -> Iterator[Span]:
+    last_comment = line.rfind("-->")
+    end = 0
+    while found := _TAG.search(line, end):
+        end = found.end()
+        if found[0] == "<!--":
+            if last_comment < end:
+                continue  # it never ends, so it is text
+            end = line.index("-->", end) + len("-->")
+        yield found.start(), end
+
+
+def _append(plain: list[str], more: str, tags: list[Tag]) -> None:
+    """Put what stands behind tags after what stands before them."""
+    if more and tags and tags[-1].place == len(plain):
+        if not plain or plain[-1] != " ":
+            if plain and more[0].isalnum() and _has_break(tags, len(plain)):
+                plain.append(" ")
+        elif more[0] == " ":
+            more = more.lstrip(" ")
+        elif more[0] in _NO_SPACE_BEFORE:
+            while plain and plain[-1] == " ":
+                plain.pop()
+            for number in range(len(tags) - 1, -1, -1):
+                if tags[number].place <= len(plain):
+                    break
+                tags[number] = replace(tags[number], place=len(plain))
+    plain.extend(more)
+
+
+def _has_break(tags: Sequence[Tag], place: int) -> bool:
+    """Whether one of the last tags, those at this place, parts words."""
+    for tag in reversed(tags):
+        if tag.place != place:
+            return False
+        if (_parts(tag.text)[1] or tag.text) in _BREAKS:
+            return True
+    return False
 
 
 def _nest(tags: Iterable[Tag]) -> tuple[Node, ...]:
     """Pairs find each other as in XML; one whose partner is missing stands alone."""
-    levels: list[list[Node]] = [[]]
-    names: list[str] = []
+    nodes: list[Node] = []  # what is not inside a closed pair
+    opened: list[tuple[str, int]] = []  # names of open pairs, and where among the nodes they are
+    names: Counter[str] = Counter()
     for tag in tags:
         slash, name, is_empty = _parts(tag.text)
-        if slash and name in names:
-            while names[-1] != name:  # opened in between and never closed
-                _close(levels, names, None)
-            _close(levels, names, tag)
-        elif name and not slash and not is_empty:
-            levels[-1].append(Node(tag))
-            levels.append([])
-            names.append(name)
-        else:
-            levels[-1].append(Node(tag))
-    while names:
-        _close(levels, names, None)
-    return tuple(levels[0])
-
-
-def _close(levels: list[list[Node]], names: list[str], closing: Tag | None) -> None:
-    names.pop()
-    inner = levels.pop()
-    opened = levels[-1].pop()
-    levels[-1] += [Node(opened.tag), *inner] if closing is None else [Node(opened.tag, closing, tuple(inner))]
+        if slash and names[name]:
+            closed, place = "", 0
+            while closed != name:  # those opened in between and never closed stay where they are
+                closed, place = opened.pop()
+                names[closed] -= 1
+            nodes[place:] = [Node(nodes[place].tag, tag, tuple(nodes[place + 1 :]))]
+            continue
+        if name and not slash and not is_empty:
+            opened.append((name, len(nodes)))
+            names[name] += 1
+        nodes.append(Node(tag))
+    return tuple(nodes)
 
 
 def _parts(text: str) -> tuple[bool, str, bool]:
@@ -137,89 +163,168 @@ def put_back(
     `target_spans` are the places of the words of the translation; source words are those of the line without tags after
     it was normalised.
     """
-    placer = _Placer(tagged.plain, translation, target_spans, links, normalise)
-    tokens: list[str | Tag] = []
-    placer.write(tokens, tagged.nodes, (0, len(translation)))
-    return _spell(tokens)
+    words = _Words(tagged, normalise)
+    wishes = _Wishes(words, links, target_spans, length=len(translation))
+    return _spell(_lay_out(tagged.nodes, translation, wishes))
 
 
-class _Placer:
-    def __init__(
-        self,
-        plain: str,
-        translation: str,
-        spans: Sequence[Span],
-        links: Iterable[tuple[int, int]],
-        normalise: Callable[[str], str],
-    ) -> None:
-        self._plain, self._normalise = plain, normalise
-        self._translation, self._spans = translation, spans
-        self._words = self._count(plain)
-        self._partners: dict[int, list[int]] = {}
+class _Words:
+    """Between which words of the normalised line a tag stands, found by counting the letters before it."""
+
+    def __init__(self, tagged: Tagged, normalise: Callable[[str], str]) -> None:
+        normal = normalise(tagged.plain)
+        # Letters, not places: a normaliser may put spaces in or take them out, and words have none.
+        ends = list(accumulate(end - begin for begin, end in word_spans(normal)))
+        self.count = len(ends)
+        self._begins, self._ends = [0, *ends[:-1]] if ends else [], ends
+        self._letters = _letters_before(tagged, normalise)
+
+    def before(self, tag: Tag, *, is_opening: bool) -> int:
+        """How many words stand before a tag; a word in which it stands is before it, unless it opens a pair."""
+        letters = self._letters[tag.place]
+        before = bisect_left(self._begins, letters)
+        is_in_word = before > 0 and letters < self._ends[before - 1]
+        return before - 1 if is_in_word and is_opening else before
+
+
+def _letters_before(tagged: Tagged, normalise: Callable[[str], str]) -> dict[int, int]:
+    """How many letters of the normalised line stand before each place of a tag.
+
+    The line is normalised piece by piece. What composes with the letter before it, such as an accent, is never at the
+    beginning of a piece, so that together they are what the line becomes as a whole.
+    """
+    plain, counts = tagged.plain, {}
+    done = letters = 0
+    for place in sorted({tag.place for tag in _all_tags(tagged.nodes)}):
+        end = max(place, done)
+        while end < len(plain) and _composes(plain[end]):
+            end += 1
+        piece = normalise(plain[done:end])
+        letters += len(piece) - piece.count(" ")
+        counts[place] = letters
+        done = end
+    return counts
+
+
+def _composes(character: str) -> bool:
+    """Whether a character can become one with that before it, in any Unicode form."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"  # Hangul vowels and finals
+
+
+def _all_tags(nodes: Sequence[Node]) -> Iterator[Tag]:
+    left = list(nodes)
+    while left:
+        node = left.pop()
+        yield node.tag
+        if node.closing is not None:
+            yield node.closing
+            left += node.children
+
+
+class _Wishes:
+    """Where nodes would like to be in a translation."""
+
+    def __init__(self, words: _Words, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, length: int) -> None:
+        self._words, self._spans, self._length = words, spans, length
+        nobody = len(spans)
+        first, last = [nobody] * words.count, [-1] * words.count  # partners of each word
         for source, target in links:
-            self._partners.setdefault(source, []).append(target)
+            if source < words.count:
+                first[source] = min(first[source], target)
+                last[source] = max(last[source], target)
+        self._first, self._last = _Ranges(first, min), _Ranges(last, max)
 
-    def write(self, tokens: list[str | Tag], nodes: Sequence[Node], inside: Span) -> None:
-        """Lay nodes side by side into a span of the translation, by where they would like to begin."""
-        cursor, end = inside
-        wanted = [self._span(node) or (end, end) for node in nodes]
-        for number in sorted(range(len(nodes)), key=lambda number: (wanted[number][0], number)):
-            node, (start, stop) = nodes[number], wanted[number]
-            if start < cursor:
-                start = cursor
-                while start < min(stop, end) and self._translation[start] == " ":
-                    start += 1
-            start = min(start, end)
-            stop = min(max(stop, start), end)
-            tokens += [self._translation[cursor:start], node.tag]
-            if node.closing is not None:
-                self.write(tokens, node.children, (start, stop))
-                tokens.append(node.closing)
-                cursor = stop
-            else:
-                cursor = start
-        tokens.append(self._translation[cursor:end])
-
-    def _span(self, node: Node) -> Span | None:
-        """Where a node would like to be; None if none of its words has a partner."""
+    def span(self, node: Node) -> Span | None:
+        """From where to where; None if none of its words has a partner."""
         if node.closing is None:
             return self._point(node.tag)
-        first, last = self._gap(node.tag, is_opening=True), self._gap(node.closing, is_opening=False)
-        if first == 0 and last >= self._words:
-            return 0, len(self._translation)
-        targets = [target for word in range(first, last) for target in self._partners.get(word, ())]
-        if not targets:
+        begin, end = self._words.before(node.tag, is_opening=True), self._words.before(node.closing, is_opening=False)
+        if begin == 0 and end >= self._words.count:
+            return 0, self._length
+        if begin >= end or self._last.of(begin, end) < 0:
             return self._point(node.tag)
-        return self._spans[min(targets)][0], self._spans[max(targets)][1]
+        return self._spans[self._first.of(begin, end)][0], self._spans[self._last.of(begin, end)][1]
 
     def _point(self, tag: Tag) -> Span | None:
-        gap = self._gap(tag, is_opening=False)
+        gap = self._words.before(tag, is_opening=False)
         if gap == 0:
             return 0, 0
-        if gap >= self._words:
+        if gap >= self._words.count:
             return None
-        before, after = self._partners.get(gap - 1), self._partners.get(gap)
-        if after and (tag.has_space_before or not before):
-            place = self._spans[min(after)][0]
-        elif before:
-            place = self._spans[max(before)][1]
+        is_before, is_after = self._last.of(gap - 1, gap) >= 0, self._last.of(gap, gap + 1) >= 0
+        if is_after and (tag.has_space_before or not is_before):
+            place = self._spans[self._first.of(gap, gap + 1)][0]
+        elif is_before:
+            place = self._spans[self._last.of(gap - 1, gap)][1]
         else:
             return None
         return place, place
 
-    def _gap(self, tag: Tag, *, is_opening: bool) -> int:
-        """How many words stand before a tag; a word in which it stands is before it, unless it opens a pair."""
-        before = self._count(self._plain[: tag.place])
-        is_in_word = before + self._count(self._plain[tag.place :]) > self._words
-        return before - 1 if is_in_word and is_opening else before
 
-    def _count(self, text: str) -> int:
-        return len(word_spans(self._normalise(text)))
+class _Ranges:
+    """The least or greatest of any run of values: runs of 1, 2, 4 … values are known, and two of them cover any run."""
+
+    def __init__(self, values: list[int], choose: Callable[[int, int], int]) -> None:
+        self._choose = choose
+        self._runs = [values]
+        while (size := 1 << len(self._runs)) <= len(values):
+            shorter = self._runs[-1]
+            self._runs.append(list(map(choose, shorter, shorter[size // 2 :])))
+
+    def of(self, begin: int, end: int) -> int:
+        """Of the values from `begin` to before `end`, of which there must be some."""
+        level = (end - begin).bit_length() - 1
+        return self._choose(self._runs[level][begin], self._runs[level][end - (1 << level)])
 
 
-def _spell(tokens: Sequence[str | Tag]) -> str:
-    """Text and tags in a row; tags that stand alone keep the spaces that they had."""
-    text = ""
+@dataclass
+class _Level:
+    """Nodes that are laid side by side into a span of the translation."""
+
+    nodes: Iterator[tuple[Node, Span]]
+    cursor: int
+    end: int
+    closing: Tag | None
+    """What ends the pair that they are inside of."""
+
+
+def _lay_out(nodes: Sequence[Node], translation: str, wishes: _Wishes) -> list[str | Tag]:
+    """Text and tags in a row: of those side by side first who would like to begin first."""
+    tokens: list[str | Tag] = []
+    levels = [_level(nodes, (0, len(translation)), wishes)]
+    while levels:
+        level = levels[-1]
+        node, (start, stop) = next(level.nodes, (None, (0, 0)))
+        if node is None:
+            tokens.append(translation[level.cursor : level.end])
+            if level.closing is not None:
+                tokens.append(level.closing)
+            levels.pop()
+            continue
+        if start < level.cursor:
+            start = level.cursor
+            while start < min(stop, level.end) and translation[start] == " ":
+                start += 1
+        start = min(start, level.end)
+        stop = min(max(stop, start), level.end)
+        tokens += [translation[level.cursor : start], node.tag]
+        level.cursor = start
+        if node.closing is not None:
+            level.cursor = stop
+            levels.append(_level(node.children, (start, stop), wishes, closing=node.closing))
+    return tokens
+
+
+def _level(nodes: Sequence[Node], inside: Span, wishes: _Wishes, *, closing: Tag | None = None) -> _Level:
+    begin, end = inside
+    wanted = [(node, wishes.span(node) or (end, end)) for node in nodes]
+    return _Level(iter(sorted(wanted, key=lambda each: each[1][0])), begin, end, closing)
+
+
+def _spell(tokens: Iterable[str | Tag]) -> str:
+    """Text and tags as one string; tags that stand alone keep the spaces that they had."""
+    parts: list[str] = []
     pending: list[Tag] = []
     for token in [*(token for token in tokens if token != ""), ""]:
         if isinstance(token, Tag):
@@ -227,15 +332,15 @@ def _spell(tokens: Sequence[str | Tag]) -> str:
             continue
         if pending:
             is_alone = any(_is_standing_alone(tag) for tag in pending)
-            if is_alone and pending[0].has_space_before and text and not text.endswith(" "):
-                text += " "
-            text += "".join(tag.text for tag in pending)
+            if is_alone and pending[0].has_space_before and parts and not parts[-1].endswith(" "):
+                parts.append(" ")
+            parts += [tag.text for tag in pending]
             is_closed = token[:1] in _NO_SPACE_BEFORE | {" "}
             if is_alone and pending[-1].has_space_after and token and not is_closed:
-                text += " "
+                parts.append(" ")
             pending = []
-        text += token
-    return text
+        parts.append(token)
+    return "".join(parts)
 
 
 def _is_standing_alone(tag: Tag) -> bool:
