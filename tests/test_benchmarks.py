@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +19,15 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "contestants")]
 import peer_loop  # noqa: E402
 import plain_torch  # noqa: E402
 
+import beam_width  # noqa: E402
 import multi30k_scores  # noqa: E402
 import run_all  # noqa: E402
 from harness import ending, flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
 from seqloom.core.errors import DataError, UsageError  # noqa: E402
 from seqloom.metrics.translation import Bootstrap  # noqa: E402
+from seqloom.recipes.translate import Translation  # noqa: E402
+from seqloom.search.hypothesis import Hypothesis  # noqa: E402
+from seqloom.search.settings import SearchConfig  # noqa: E402
 
 
 def test_claim_is_the_median_of_paired_ratios() -> None:
@@ -319,3 +324,22 @@ def test_multi30k_score_refuses_texts_that_do_not_fit() -> None:
         multi30k_scores.multi30k_bleu(["a"], ["a", "b"], language="de", bootstrap=bootstrap)
     with pytest.raises(DataError, match="1 reference lines are blank, the first is line 2"):
         multi30k_scores.multi30k_bleu(["a", "b"], ["a", " "], language="de", bootstrap=bootstrap)
+
+
+def test_widths_are_measured_by_words_of_both_sides() -> None:
+    asked: list[SearchConfig] = []
+
+    def search(lines: list[str], *, search: SearchConfig) -> list[list[Translation]]:
+        asked.append(search)
+        hypothesis = Hypothesis((5, 6), True, -1.0, {"log_prob": -1.5}, (-0.5, -1.0))
+        return [[Translation("ein Hund schläft.", -1.0, (hypothesis,))] for _ in lines]
+
+    translator = SimpleNamespace(config=SimpleNamespace(search=SearchConfig(alpha=0.7)), search=search)
+    found = beam_width.measure(
+        translator, ["a", "b"], ["Ein Hund schläft.", "Der Hund schläft heute hier."],
+        beam=7, normalisation="none", language="de",
+    )  # fmt: skip
+    assert (asked[0].beam, asked[0].length_normalisation, asked[0].alpha) == (7, "none", 0.7)
+    assert (found.words, found.ratio, found.log_prob) == (4, 8 / 10, -1.5)
+    assert 0 < found.bleu < 100
+    assert beam_width.table([found]).splitlines()[-1].startswith("| `none` | 7 | ")
