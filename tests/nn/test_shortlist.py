@@ -10,6 +10,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.models.transformer import Transformer, TransformerConfig
+from seqloom.nn import beam_attention
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.outputs import Output
 from seqloom.nn.shortlist import Offered
@@ -67,3 +68,19 @@ def test_a_list_of_another_vocabulary_or_without_an_end_is_refused() -> None:
         Offered.of(output, torch.tensor([[2, 9]]))
     with pytest.raises(ModelError, match="without the end symbol"):
         Offered.of(output, torch.tensor([[2, 5], [4, 5]]))
+
+
+def test_loops_give_what_products_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(2)
+    output = Output(torch.nn.Parameter(torch.randn(17, 9, generator=generator)), has_bias=True)
+    listed = torch.tensor([[END, 5, 7, 16], [END, 8, -1, -1]])
+    owners, slots = torch.tensor([0, 0, 1, 0, 1]), torch.tensor([0, 1, 0, 2, 1])
+    features = torch.randn(5, 9, generator=generator)
+    found = []
+    with torch.inference_mode():
+        for fewest in (1, 1000):
+            monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+            found.append(Offered.of(output, listed).log_probs(features, owners=owners, slots=slots))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-6)
+    assert not torch.equal(found[0], found[1])  # they are different ways
+    assert found[0].isneginf().sum(1).tolist() == [0, 0, 2, 0, 2]

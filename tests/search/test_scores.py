@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from seqloom.core.config import resolve
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source, Step
 from seqloom.search.scores import (
     CombinedScore,
@@ -21,7 +21,7 @@ from seqloom.search.scores import (
     score_of,
 )
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import MANY, top_symbols, topk_by_blocks
+from seqloom.search.top import FEWEST, MANY, top_symbols, topk_by_blocks
 
 KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "power", "gnmt")
 lengths = st.integers(1, 500)
@@ -113,6 +113,30 @@ def test_top_symbols_are_those_of_a_stable_sort(values: list[list[int]], best: i
     assert torch.equal(top.log_probs, expected[:, :best])
     allowed = top.log_probs.isfinite()
     assert torch.equal(top.symbols[allowed], columns[:, :best][allowed])
+
+
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 500])
+@pytest.mark.parametrize("best", [1, 2, 6, 64])
+def test_loops_find_what_a_stable_sort_puts_first(columns: int, best: int) -> None:
+    values = torch.randint(-6, 0, (FEWEST + 7, columns)).float()
+    values = values.masked_fill(values == -6, float("-inf"))
+    values[3] = float("-inf")
+    top = top_symbols(Step(values, Unused()), best)
+    expected, order = values.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(top.values, expected[:, :best])
+    assert torch.equal(top.symbols, order[:, :best])
+    few = top_symbols(Step(values[:5], Unused()), best)  # by sorting
+    assert torch.equal(few.values, top.values[:5])
+    assert torch.equal(few.symbols[few.values.isfinite()], top.symbols[:5][few.values.isfinite()])
+
+
+@pytest.mark.parametrize("rows", [5, FEWEST])
+@pytest.mark.parametrize("column", [0, 40, 99])
+def test_no_number_is_found_by_both_ways(rows: int, column: int) -> None:
+    values = torch.arange(100.0).neg().repeat(rows, 1)
+    values[2, column] = float("nan")
+    with pytest.raises(ModelError, match=f"first in row 2 of {rows}"):
+        top_symbols(Step(values, Unused()), 3)
 
 
 @pytest.mark.parametrize("columns", [64, 65, 200, MANY, MANY + 63])

@@ -12,28 +12,17 @@ not depend on where its range begins. So ranges may be shared among threads in a
 Arguments are given by place: that is how compiled code is called.
 """
 
-import inspect
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from seqloom.core.compiling import compiled
 
 Array = Any
 """numba finds out types and shapes by itself."""
-F = TypeVar("F", bound=Callable[..., Any])
 
 INTERSECTION, UNION, GROW_DIAG, GROW_DIAG_FINAL_AND = 0, 1, 2, 3
-
-
-def compiled(function: F) -> F:
-    """The function as machine code that lets other threads run, kept on disk if there is a place for it."""
-    plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks round it
-    try:
-        return cast("F", numba.njit(plain, cache=True, nogil=True, error_model="numpy"))
-    except RuntimeError:  # no folder that can be written to
-        return cast("F", numba.njit(plain, nogil=True, error_model="numpy"))
 
 
 class Pairs(NamedTuple):
@@ -77,7 +66,7 @@ class Prior(NamedTuple):
 # --- where links may go ----------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled()
 def base_weight(i: int, n: int, null_rate: float) -> float:
     """a_ij without a tension; i is −1 for the null word."""
     if null_rate < 0:
@@ -85,13 +74,13 @@ def base_weight(i: int, n: int, null_rate: float) -> float:
     return null_rate if i < 0 else (1.0 - null_rate) / n
 
 
-@compiled
+@compiled()
 def nearness(i: int, n: int, j: int, m: int, tension: float) -> float:
     """1 on the diagonal, less beside it (Dyer et al., 2013)."""
     return math.exp(-tension * abs((i + 1) / n - (j + 1) / m))
 
 
-@compiled
+@compiled()
 def share_diagonal(source_starts: Array, target_starts: Array, tension: float, shares: Array) -> None:
     """n / Σ_i nearness(i, j) of each target token."""
     for k in range(len(source_starts) - 1):
@@ -106,7 +95,7 @@ def share_diagonal(source_starts: Array, target_starts: Array, tension: float, s
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled()
 def count_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: int, lengths: Array) -> None:
     """How many different target words stand in the sentences of each of these source words."""
     seen = np.full(symbols, -1, np.int64)
@@ -121,7 +110,7 @@ def count_partners(first: int, last: int, places: Places, pairs: Pairs, symbols:
         lengths[word] = count
 
 
-@compiled
+@compiled()
 def list_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: int, table: Table) -> None:
     """Which ones, sorted."""
     seen = np.full(symbols, -1, np.int64)
@@ -137,7 +126,7 @@ def list_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: 
         table.columns[table.starts[word] : entry].sort()
 
 
-@compiled
+@compiled()
 def first_not_below(values: Array, low: int, high: int, wanted: int) -> int:
     """The first place from `low` to `high` whose value is the wanted one or more, in sorted values."""
     while low < high:
@@ -149,7 +138,7 @@ def first_not_below(values: Array, low: int, high: int, wanted: int) -> int:
     return low
 
 
-@compiled
+@compiled()
 def look_up(table: Table, row: int, column: int) -> float:
     """t(column ∣ row), which is 0 where the two never met."""
     if row < 0 or row >= len(table.starts) - 1:
@@ -162,7 +151,7 @@ def look_up(table: Table, row: int, column: int) -> float:
 # --- expectation and maximisation ------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled()
 def explain(
     first: int,
     last: int,
@@ -206,7 +195,7 @@ def explain(
         log_likelihoods[k] = total
 
 
-@compiled
+@compiled()
 def reestimate(
     first: int,
     last: int,
@@ -241,7 +230,7 @@ def reestimate(
         normalise(begin, end, counts, table, alpha)
 
 
-@compiled
+@compiled()
 def normalise(begin: int, end: int, counts: Array, table: Table, alpha: float) -> None:
     """t = c / Σ c, or with a Dirichlet prior t = exp(ψ(c + α) − ψ(Σ (c + α))), of one row."""
     total = 0.0
@@ -255,7 +244,7 @@ def normalise(begin: int, end: int, counts: Array, table: Table, alpha: float) -
         table.probabilities[entry] = math.exp(digamma(count + alpha) - log_total) if alpha > 0.0 else count / total
 
 
-@compiled
+@compiled()
 def digamma(x: float) -> float:
     """ψ(x) for x > 0: by ψ(x) = ψ(x + 1) − 1/x up to x ≥ 10, and there ln x − 1/2x − Σ_k B_2k / (2k x^2k)."""
     shift = 0.0
@@ -270,7 +259,7 @@ def digamma(x: float) -> float:
 # --- use of a fitted model -------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled()
 def fill_joint(pairs: Pairs, k: int, table: Table, prior: Prior, floor: float, out: Array) -> None:
     """a_ij t(y_j ∣ x_i) of sentence k; column 0 is the null word, column i + 1 the word at i."""
     begin, low = pairs.source_starts[k], pairs.target_starts[k]
@@ -286,7 +275,7 @@ def fill_joint(pairs: Pairs, k: int, table: Table, prior: Prior, floor: float, o
             out[j, i + 1] = value
 
 
-@compiled
+@compiled()
 def choose(first: int, last: int, pairs: Pairs, table: Table, prior: Prior, chosen: Array) -> None:
     """For each target token of these sentences the position of its likeliest source word, −1 for the null word.
 
@@ -311,7 +300,7 @@ def choose(first: int, last: int, pairs: Pairs, table: Table, prior: Prior, chos
             chosen[low + j] = best
 
 
-@compiled
+@compiled()
 def symmetrise(forward: Array, backward: Array, rule: int, links: Array) -> None:
     """Join the source place of each target token and the target place of each source token (−1: none) into links.
 
@@ -342,7 +331,7 @@ def symmetrise(forward: Array, backward: Array, rule: int, links: Array) -> None
                 links[i, backward[i]] = has_source[i] = has_target[backward[i]] = True
 
 
-@compiled
+@compiled()
 def _grow_diagonally(forward: Array, backward: Array, links: Array, has_source: Array, has_target: Array) -> None:
     """Links of either direction beside a link, if one of their words has none yet, until there are no more."""
     neighbours = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # target, source

@@ -7,35 +7,23 @@ file. Arguments are given by place: that is how compiled code is called quickly.
 one who calls. A row of the result depends on nothing but its own numbers, to the last bit.
 """
 
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
+
+from seqloom.core.compiling import compiled
 
 Array = Any
 """numba finds out types and shapes by itself."""
-F = TypeVar("F", bound=Callable[..., Any])
 
 # 2^f = Σ_i C_i f^i to 3e-9 for 0 ≤ f < 1, fitted by least squares on the relative error at Chebyshev's places.
-LOG2_E, LOWEST = np.float32(1.4426950408889634), np.float32(-120.0)
+LOWEST = np.float32(-120.0)
 C0, C1, C2 = np.float32(1.0000000018154933), np.float32(0.6931469870574706), np.float32(0.24022979581429327)
 C3, C4 = np.float32(0.05548352472375446), np.float32(0.00967847255490023)
 C5, C6 = np.float32(0.001244308150400659), np.float32(0.0002169060918639303)
 
 
-def compiled(function: F) -> F:
-    """The function as machine code, kept on disk if there is a place for it. Sums may be taken eight at a time."""
-    plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks round it
-    options: dict[str, Any] = {"fastmath": {"contract", "reassoc"}, "error_model": "numpy", "nogil": True}
-    try:
-        return cast("F", numba.njit(plain, cache=True, **options))
-    except RuntimeError:  # no folder that can be written to
-        return cast("F", numba.njit(plain, **options))
-
-
-@compiled
+@compiled(fast={"contract", "reassoc"})
 def powers(exponents: Array, count: int) -> None:
     """2^exponent in its place, for the first `count` exponents, none of which is above 0."""
     bits = exponents.view(np.int32)
@@ -47,7 +35,7 @@ def powers(exponents: Array, count: int) -> None:
         bits[p] += np.int32(whole) << 23  # one more in the exponent is a factor of 2
 
 
-@compiled
+@compiled(fast={"contract", "reassoc"})
 def mix(
     query: Array, keys: Array, values: Array, places: Array, count: Any, heads: Any, stride: Any, scores: Array
 ) -> None:
@@ -88,7 +76,7 @@ def mix(
                 query[own + k] += share * values[at + k]
 
 
-@compiled
+@compiled(fast={"contract", "reassoc"})
 def look_back(
     joined: Array, keys: Array, values: Array, owners: Array, ancestors: Array, shape: Any, scale: Any, out: Array
 ) -> None:
@@ -116,11 +104,11 @@ def look_back(
             out[target + k] = query[k]
     for s in range(sentences):
         first = (s * room + count - 1) * slots
-        for at in range(np.uint64(first + taken[s]) * width, np.uint64(first + slots) * width):
-            keys[at] = values[at] = np.float32(0.0)
+        for free in range(np.uint64(first + taken[s]) * width, np.uint64(first + slots) * width):
+            keys[free] = values[free] = np.float32(0.0)
 
 
-@compiled
+@compiled(fast={"contract", "reassoc"})
 def look_at(
     queries: Array, keys: Array, values: Array, owners: Array, lengths: Array, shape: Any, scale: Any, out: Array
 ) -> None:

@@ -9,16 +9,14 @@ No loop has more than five arrays and each writes one: a quick check then tells 
 which the compiled code could not work on eight numbers at a time.
 """
 
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
+
+from seqloom.core.compiling import compiled
 
 Array = Any
 """Of float32. numba finds out types and shapes by itself."""
-F = TypeVar("F", bound=Callable[..., Any])
 
 # tanh(x) = x P(x²) / Q(x²) to 2.3e-8 for |x| ≤ 9.1, where it is 1 in single precision: fitted by least squares on the
 # relative error, weighted anew where it was largest until it was nearly the same everywhere.
@@ -30,16 +28,7 @@ FARTHEST = np.float32(9.0)
 HALF, ONE = np.float32(0.5), np.float32(1.0)
 
 
-def compiled(function: F) -> F:
-    """The function as machine code, kept on disk if there is a place for it."""
-    plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks round it
-    try:
-        return cast("F", numba.njit(plain, cache=True, fastmath={"contract"}, error_model="numpy"))
-    except RuntimeError:  # no folder that can be written to
-        return cast("F", numba.njit(plain, fastmath={"contract"}, error_model="numpy"))
-
-
-@compiled
+@compiled(fast={"contract"})
 def tanh(x: Any) -> Any:
     # Written so that a NaN passes every comparison and comes out again.
     x = FARTHEST if x > FARTHEST else x
@@ -50,26 +39,26 @@ def tanh(x: Any) -> Any:
     return -ONE if y < -ONE else y
 
 
-@compiled
+@compiled(fast={"contract"})
 def squash(gate: Array) -> None:
     """σ(a) = ½ + ½ tanh(½ a)"""
     for k in range(gate.shape[0]):
         gate[k] = HALF + HALF * tanh(HALF * gate[k])
 
 
-@compiled
+@compiled(fast={"contract"})
 def bend(source: Array, out: Array) -> None:
     for k in range(source.shape[0]):
         out[k] = tanh(source[k])
 
 
-@compiled
+@compiled(fast={"contract"})
 def look(peephole: Array, memory: Array, gate: Array) -> None:
     for k in range(gate.shape[0]):
         gate[k] += peephole[k] * memory[k]
 
 
-@compiled
+@compiled(fast={"contract"})
 def step_forward(
     gates: Array,
     memory: Array,
@@ -115,7 +104,7 @@ def step_forward(
             h[k] = o[k] * t[k]
 
 
-@compiled
+@compiled(fast={"contract"})
 def step_back(
     slopes: Array,
     carried: Array,

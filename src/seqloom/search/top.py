@@ -9,6 +9,10 @@ from torch import Tensor
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Step
 
+FEWEST = 32
+"""Rows from which on compiled loops are used: below, importing the compiler takes longer than a short search."""
+FEW = 64
+"""Symbols up to which a row of the best is kept in order by moving them."""
 BLOCK = 64
 MANY = 2048
 """Columns from which on blocks pay."""
@@ -34,13 +38,8 @@ def top_symbols(step: Step, best: int, *, values: Float[Tensor, "rows symbols"] 
         # In the order of ids, columns decide ties as they do without a shortlist.
         symbols, order = symbols.sort(dim=-1)
         values, log_probs = (of_columns(table, order) for table in (values, log_probs))
-    values, columns = _top_columns(values, min(best, values.shape[1]))
-    if values.isnan().any():
-        rows = values.isnan().any(1).nonzero().flatten().tolist()
-        raise ModelError(
-            f"the model gave log-probabilities that are no numbers (NaN) for {len(rows)} of {len(values)} rows, the "
-            f"first one row {rows[0]}; its weights may be damaged: look for non-finite values in the training log"
-        )
+    best = min(best, values.shape[1])
+    values, columns = _by_loops(values, best) if _has_loops(values, best) else _by_sorting(values, best)
     own = log_probs.gather(1, columns)
     return Top(values, own, columns if symbols is None else of_columns(symbols.expand(len(columns), -1), columns))
 
@@ -52,7 +51,30 @@ def of_columns(
     return table.index_select(1, columns) if columns.dim() == 1 else table.gather(1, columns)
 
 
-def _top_columns(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
+def _has_loops(values: Float[Tensor, "rows columns"], best: int) -> bool:
+    """Whether compiled loops find the best: one row after another, on the processor."""
+    return len(values) >= FEWEST and 1 <= best <= FEW and values.dtype == torch.float32 and values.device.type == "cpu"
+
+
+def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
+    from seqloom.search.top_kernels import best_columns
+
+    rows, columns = values.shape
+    found, places = values.new_empty(rows, best), torch.empty(rows, best, dtype=torch.long)
+    row = best_columns(values.contiguous().view(-1).numpy(), columns, found.numpy(), places.numpy())
+    if row >= 0:
+        raise _not_a_number(row, rows)
+    return found, places
+
+
+def _not_a_number(row: int, rows: int) -> ModelError:
+    return ModelError(
+        f"the model gave log-probabilities that are no numbers (NaN), first in row {row} of {rows}; its weights may be "
+        "damaged: look for non-finite values in the training log"
+    )
+
+
+def _by_sorting(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
     """What a stable descending sort puts first, without sorting all columns.
 
     `topk` finds the right values, but where several columns share the last of them it takes any. One value more
@@ -68,6 +90,8 @@ def _top_columns(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tens
             sorted_values, sorted_columns = values[rows].sort(dim=1, descending=True, stable=True)
             found = found.index_copy(0, rows, sorted_values[:, :best])
             columns = columns.index_copy(0, rows, sorted_columns[:, :best])
+    if found.isnan().any():
+        raise _not_a_number(int(found.isnan().any(1).nonzero()[0]), len(found))
     columns, order = columns.sort(dim=1)
     found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
     return found, columns.gather(1, order)
@@ -93,9 +117,18 @@ def topk_by_blocks(
     return found, numbers.gather(1, places)
 
 
-def dead_end(sentence: int, step: int) -> ModelError:
+class DeadEnd(ModelError):
+    """A sentence of a batch that can neither go on nor end; whoever knows its name can put it before the reason."""
+
+    def __init__(self, sentence: int, step: int) -> None:
+        self.sentence = sentence
+        self.reason = (
+            f"cannot go on: at step {step} every symbol has probability 0 and nothing is finished; allow the end "
+            "symbol, or leave out a constraint or shortlist that forbids all others"
+        )
+        super().__init__(f"sentence {sentence} of the batch {self.reason}")
+
+
+def dead_end(sentence: int, step: int) -> DeadEnd:
     """What to raise when a sentence can neither go on nor end."""
-    return ModelError(
-        f"sentence {sentence} of the batch cannot go on: at step {step} every symbol has probability 0 and nothing is "
-        "finished; allow the end symbol, or leave out a constraint or shortlist that forbids all others"
-    )
+    return DeadEnd(sentence, step)
