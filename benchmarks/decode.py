@@ -47,7 +47,8 @@ SCRIPTS = Path(__file__).resolve().parent / "contestants"
 CTRANSLATE2 = ("ctranslate2==4.8.4",)
 TRANSLATIONS = 20
 LENGTH = 30
-BATCHES = (1024, 4096)
+BATCHES = (1024, 2048, 4096)
+"""Tokens in a batch, of which each contestant gets what suits it."""
 FLOAT_GOAL, FASTEST_GOAL, ONMT_GOAL, RECURRENT_GOAL = 0.75, 1.1, 1.5, 2.0
 BLEU_GOAL = 0.2
 
@@ -139,7 +140,7 @@ def compare_ctranslate2(task: Task, given: argparse.Namespace) -> tuple[list[Cla
     lines = len(task.lines)
     with all_running([member for team in (*ours, *theirs) for member in team.members]):
         entries = {
-            title: best_entry(title, ours, [mode], lines=lines)
+            title: best_entry(title, ours, [f"{mode} {tokens}" for tokens in BATCHES], lines=lines)
             for title, mode in (
                 ("seqloom float32", "float32"),
                 ("seqloom int8", "int8"),

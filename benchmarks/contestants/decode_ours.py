@@ -1,4 +1,5 @@
-"""Translation by ours. Commands: `float32`, `int8`, `shortlist`, `fastest`, and `forced N` for N symbols of each line.
+"""Translation by ours. Commands: `float32 T`, `int8 T`, `shortlist T` and `fastest T` in batches of T tokens, and
+`forced N` for N symbols of each line.
 
 Answers {"seconds": …, "outputs": [[number, text], …]} for its share of the lines; `latency N` answers
 {"milliseconds": …}, the median time of a line by itself, in float32 (N = 0) or the fastest mode. Text goes in and comes
@@ -98,8 +99,9 @@ def serve(line: Line, translator: Translator, mine: dict[int, str], *, beam: int
             force(stepper, ids, beam=beam, length=count)
             line.say({"seconds": time.perf_counter() - begin})
         else:
+            mode = settings[name].model_copy(update={"tokens_per_batch": count})
             begin = time.perf_counter()
-            texts = translator.translate(mine.values(), search=settings[name])
+            texts = translator.translate(mine.values(), search=mode)
             seconds = time.perf_counter() - begin
             line.say({"seconds": seconds, "outputs": list(zip(mine, texts, strict=True))})
 
