@@ -1,0 +1,200 @@
+"""How often each n-gram occurs, for all n up to an order, by sorting.
+
+Each sentence is read with the begin symbol before it and the end symbol after it; no n-gram reaches across its ends.
+The n-grams of one length are numbered in lexicographic order. An n-gram is then known by two numbers, whatever n and
+the vocabulary are:
+
+    key(w_1 … w_n) = number(w_1 … w_(n−1)) · V + w_n      sorted keys are again in lexicographic order
+
+A text is counted in runs: as many tokens as the memory allows are sorted and counted, and written to the disk if there
+are more. Sorted runs are merged two by two, which reads and writes them once from front to back. The result does not
+depend on where runs begin.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int32, Int64, Integer
+
+from seqloom.classical import ngram_kernels as kernels
+from seqloom.core.errors import DataError
+from seqloom.core.events import Event, Listener, ignore
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
+
+BYTES_PER_TOKEN = 64
+"""What sorting and numbering one token of a run takes: a key, its place, both once more in order, and a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grams:
+    """The different n-grams of one length in lexicographic order."""
+
+    contexts: Int64[np.ndarray, " grams"]
+    """The number of w_1 … w_(n−1) among the grams that are one shorter; 0 for single words."""
+    words: Int32[np.ndarray, " grams"]
+    """w_n."""
+    suffixes: Int64[np.ndarray, " grams"]
+    """The number of w_2 … w_n among the grams that are one shorter; 0 for single words."""
+    counts: Int64[np.ndarray, " grams"]
+    """How often each occurs. Single words are all words of the vocabulary, whether they occur or not."""
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def count_ngrams(
+    ids: Integer[np.ndarray, " tokens"],
+    order: int,
+    *,
+    symbols: int,
+    memory: int = 1 << 30,
+    folder: Path | None = None,
+    listener: Listener = ignore,
+) -> list[Grams]:
+    """The n-grams of a text for n = 1 … order; sentences end with END and hold no BEGIN.
+
+    Sorting holds about `memory` bytes at a time; what goes beyond lies in files that are deleted at the end, in
+    `folder` or where the system keeps such files. The result itself takes 28 bytes for each different n-gram.
+    """
+    counts = _count_words(ids, symbols)
+    words = np.arange(symbols, dtype=np.int32)
+    levels = [Grams(np.zeros(symbols, np.int64), words, np.zeros(symbols, np.int64), counts)]
+    with ExitStack() as stack:
+        room = _Room(stack, folder, is_small=BYTES_PER_TOKEN * (len(ids) + int(counts[END])) <= memory)
+        tokens = _with_begins(ids, int(counts[END]), room)
+        counter = _Counter(tokens, room, symbols=symbols, run=max(1, memory // BYTES_PER_TOKEN))
+        for length in range(2, order + 1):
+            listener(Event("progress", {"what": f"counting {length}-grams", "done": length - 2, "all": order - 1}))
+            levels.append(counter.count(length, known=len(levels[-1])))
+    return levels
+
+
+def _count_words(ids: Integer[np.ndarray, " tokens"], symbols: int) -> Int64[np.ndarray, " symbols"]:
+    if not len(ids) or ids[-1] != END:
+        raise DataError(f"a text to count needs at least one sentence and ends with id {END} ({RESERVED[END]})")
+    counts = np.zeros(symbols, np.int64)
+    for begin in range(0, len(ids), 1 << 24):
+        part = ids[begin : begin + (1 << 24)]
+        if part.min() < 0 or part.max() >= symbols:
+            raise DataError(f"ids run from {part.min()} to {part.max()}, but the vocabulary has {symbols:,} symbols")
+        counts += np.bincount(part, minlength=symbols)
+    for id in (PAD, BEGIN):
+        if counts[id]:
+            raise DataError(f"the text holds {RESERVED[id]} {counts[id]:,} times; sentences are given without it")
+    counts[BEGIN] = counts[END]
+    return counts
+
+
+class _Room:
+    """Where arrays lie: in memory, or in files of a folder that lives as long as the counting."""
+
+    def __init__(self, stack: ExitStack, folder: Path | None, *, is_small: bool) -> None:
+        self._folder = None if is_small else Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+        self._numbers = count()
+
+    def empty(self, length: int, dtype: type[np.generic]) -> np.ndarray:
+        """An array with anything in it."""
+        if self._folder is None or length == 0:
+            return np.empty(length, dtype)
+        name = self._folder / str(next(self._numbers))
+        # The compiled loops take plain arrays; the file stays mapped as long as its view lives.
+        array: np.ndarray = np.asarray(np.memmap(name, dtype, mode="w+", shape=(length,)))
+        name.unlink()  # gone from the folder now, and from the disk with its last reader
+        return array
+
+    def keep(self, array: np.ndarray) -> np.ndarray:
+        """The same array, out of memory if memory is short."""
+        if self._folder is None:
+            return array
+        kept = self.empty(len(array), array.dtype.type)
+        kept[:] = array
+        return kept
+
+
+def _with_begins(ids: Integer[np.ndarray, " tokens"], sentences: int, room: _Room) -> Int32[np.ndarray, " padded"]:
+    """The text with BEGIN before each sentence."""
+    tokens = room.empty(len(ids) + sentences, np.int32)
+    kernels.add_begins(ids, tokens, BEGIN, END)
+    return tokens
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Different keys in rising order, and how often each came."""
+
+    keys: Int64[np.ndarray, " keys"]
+    counts: Int64[np.ndarray, " keys"]
+
+
+@dataclass(frozen=True, eq=False)
+class _SortedRun(_Run):
+    """A run that remembers where its keys stood: token `places[i]` begins the n-gram `keys[numbers[i]]`."""
+
+    begin: int
+    places: Int64[np.ndarray, " grams"]
+    numbers: Int64[np.ndarray, " grams"]
+
+
+class _Counter:
+    """Counts one length after the other: each needs the numbers of the length before at every place of the text."""
+
+    def __init__(self, tokens: Int32[np.ndarray, " padded"], room: _Room, *, symbols: int, run: int) -> None:
+        self._tokens, self._room, self._symbols, self._run = tokens, room, symbols, run
+        self._numbers = room.empty(len(tokens), np.int64)
+        self._numbers[:] = tokens
+
+    def count(self, length: int, *, known: int) -> Grams:
+        """The n-grams of the next length; `known` are those that are one shorter."""
+        if known > np.iinfo(np.int64).max // self._symbols:
+            raise DataError(f"{known:,} {length - 1}-grams are more than can be numbered; lower the order")
+        merged, numbered = self._merge(length)
+        suffixes = np.empty(len(merged.keys), np.int64)
+        for run in numbered or self._sorted_runs(length):
+            found = np.searchsorted(merged.keys, run.keys)[run.numbers]
+            suffixes[found] = self._numbers[run.places + 1]
+            part = self._numbers[run.begin : run.begin + self._run]
+            part[:] = -1
+            part[run.places - run.begin] = found
+        contexts, words = np.divmod(merged.keys, self._symbols)
+        return Grams(contexts, words.astype(np.int32), suffixes, np.array(merged.counts))
+
+    def _merge(self, length: int) -> tuple[_Run, list[_SortedRun]]:
+        """All keys of one length, and the run itself if there was but one, which need not be sorted again.
+
+        Runs wait until another of about their size comes, so that each key is moved a logarithmic number of times.
+        """
+        waiting: list[_Run] = []
+        first: list[_SortedRun] = []
+        for run in self._sorted_runs(length):
+            first = [run] if not waiting else []
+            waiting.append(_Run(self._room.keep(run.keys), self._room.keep(run.counts)))
+            while len(waiting) > 1 and len(waiting[-2].keys) <= 2 * len(waiting[-1].keys):
+                waiting.append(self._merged(waiting.pop(), waiting.pop()))
+        while len(waiting) > 1:
+            waiting.append(self._merged(waiting.pop(), waiting.pop()))
+        return waiting[0], first if len(self._tokens) <= self._run else []
+
+    def _sorted_runs(self, length: int) -> Iterator[_SortedRun]:
+        for begin in range(0, len(self._tokens), self._run):
+            places, keys = self._keys(begin, length)
+            different, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            yield _SortedRun(different, counts.astype(np.int64), begin, places, numbers)
+
+    def _merged(self, one: _Run, other: _Run) -> _Run:
+        most = len(one.keys) + len(other.keys)
+        keys, counts = self._room.empty(most, np.int64), self._room.empty(most, np.int64)
+        size = kernels.merge_runs(one.keys, one.counts, other.keys, other.counts, keys, counts)
+        return _Run(keys[:size], counts[:size])
+
+    def _keys(self, begin: int, length: int) -> tuple[Int64[np.ndarray, " grams"], Int64[np.ndarray, " grams"]]:
+        """Where the n-grams begin that start in this run, and their keys."""
+        numbers = self._numbers[begin : begin + self._run]
+        places = np.flatnonzero(numbers >= 0) + begin
+        # An n-gram goes on where the shorter one is whole and does not end its sentence.
+        places = places[self._tokens[places + length - 2] != END]
+        return places, self._numbers[places] * self._symbols + self._tokens[places + length - 1]

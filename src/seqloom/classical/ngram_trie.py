@@ -1,0 +1,84 @@
+"""The n-grams of a model as one array of nodes and a hash table: 32 bytes each, ready to be memory-mapped.
+
+`seqloom.classical.ngram_kernels` says what a node holds and how questions walk along nodes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Int32, Int64
+
+from seqloom.classical import ngram_kernels as kernels
+from seqloom.classical.ngram_counts import Grams
+from seqloom.classical.ngram_kernels import NODE, Trie
+from seqloom.classical.smoothing import Level
+from seqloom.core.errors import DataError
+
+MOST = np.iinfo(np.uint32).max
+"""Nodes that four bytes can number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The n-grams of one length as a model keeps them, by rising context and word."""
+
+    contexts: Int64[np.ndarray, " grams"]
+    """The number of each n-gram without its last word, in the layer before."""
+    words: Int32[np.ndarray, " grams"]
+    log_probs: Float[np.ndarray, " grams"]
+    """log10 P(last word ∣ the words before)."""
+    backoffs: Float[np.ndarray, " grams"]
+    """log10 γ; 0 in the last layer."""
+    suffixes: Int64[np.ndarray, " grams"]
+    """The number of each n-gram without its first word, in the layer before."""
+
+
+def layers_of(levels: Sequence[Grams], smoothed: Sequence[Level]) -> Iterator[Layer]:
+    """What is kept of counted n-grams, numbered anew. Whatever ends or begins a kept n-gram is kept too."""
+    numbers = np.arange(len(levels[0]))
+    for length, (grams, level) in enumerate(zip(levels, smoothed, strict=True), 1):
+        kept = np.flatnonzero(level.is_kept)
+        yield Layer(
+            numbers[grams.contexts[kept]] if length > 1 else grams.contexts,
+            grams.words[kept],
+            level.log_probs[kept],
+            level.backoffs[kept],
+            numbers[grams.suffixes[kept]] if length > 1 else grams.suffixes,
+        )
+        numbers = np.cumsum(level.is_kept) - 1
+
+
+def build_trie(layers: Sequence[Layer]) -> tuple[Trie, Int64[np.ndarray, " borders"]]:
+    """The trie, and where the nodes of each length begin; the last border is their number."""
+    borders = np.cumsum([0, *(len(layer.words) for layer in layers)])
+    if borders[-1] > MOST:
+        raise DataError(f"{borders[-1]:,} n-grams are more than {MOST:,}; lower model.order or raise model.prune")
+    nodes = np.zeros(int(borders[-1]) + 1, NODE)
+    for layer, (begin, end) in zip(layers, pairwise(borders), strict=True):
+        part = nodes[begin:end]
+        part["word"], part["log_prob"], part["backoff"] = layer.words, layer.log_probs, layer.backoffs
+    _set_first_children(nodes, layers, borders)
+    return Trie(nodes, _slots(layers, borders)), borders
+
+
+def _set_first_children(nodes: np.ndarray, layers: Sequence[Layer], borders: np.ndarray) -> None:
+    nodes["first"] = borders[-1]
+    for layer, (begin, end) in zip(layers[1:], pairwise(borders[:-1]), strict=True):
+        children = np.bincount(layer.contexts, minlength=end - begin)
+        nodes["first"][begin:end] = end + np.cumsum(children) - children
+
+
+def _slots(layers: Sequence[Layer], borders: np.ndarray) -> Int64[np.ndarray, " slots"]:
+    """A table that is half full, since most questions are for n-grams that are not there."""
+    slots = np.zeros(int(2 * (borders[-1] - borders[1])) + 1, np.int64)
+    first_words = layers[0].words
+    hashes = first_words.astype(np.int64)
+    for layer, begin in zip(layers[1:], borders[1:-1], strict=True):
+        first_words = first_words[layer.contexts]
+        longer = np.empty(len(layer.words), np.int64)
+        kernels.hash_layer(hashes, layer.suffixes, first_words, longer)
+        kernels.fill_slots(slots, longer, int(begin))
+        hashes = longer
+    return slots
