@@ -11,6 +11,7 @@ costs fewer numbers. Most tokens lie in the head, and only those of a cluster me
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -76,7 +77,7 @@ class AdaptiveOutput(nn.Module):
             first[is_here] = self.edges[0] + number
             here = is_here.nonzero().squeeze(1)
             if len(here):
-                tail = self.tails[number]
+                tail = cast("_Tail", self.tails[number])
                 narrow = tail.narrow(features[here])
                 total = total + smoothed_cross_entropy(narrow, tail.wide.weight, None, ranks[here] - begin)
         return total + smoothed_cross_entropy(features, self.head.weight, self.head.bias, first)

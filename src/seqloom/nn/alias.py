@@ -40,8 +40,9 @@ def noise_distribution(counts: Counts, *, power: float, smoothing: float = 1.0) 
         raise ConfigError(
             f"noise has power {power:g} and smoothing {smoothing:g}; give a power from 0 to 1 and a smoothing above 0"
         )
-    weights: Float64[np.ndarray, " symbols"] = (values + smoothing) ** power
-    return weights / weights.sum()
+    weights = (values + smoothing) ** power
+    normalised: Float64[np.ndarray, " symbols"] = weights / weights.sum()
+    return normalised
 
 
 class AliasSampler:
