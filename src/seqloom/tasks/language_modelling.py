@@ -185,6 +185,11 @@ class LanguageModellingTask:
     def fingerprint(self) -> str:
         return self.train.fingerprint()
 
+    @property
+    def touches_rows(self) -> bool:
+        """Whether the objective looks at some rows of the output only."""
+        return self.objective.touches_rows
+
     # --- what is carried from batch to batch -------------------------------------------------------------------------
 
     @property
@@ -192,7 +197,7 @@ class LanguageModellingTask:
         """Whether the state is carried on from batch to batch."""
         return self.config.windows == "sequential"
 
-    def memory(self) -> dict[str, Tensor]:
+    def memory(self) -> Mapping[str, Tensor]:
         """The carried state and the batch that it belongs before, for a checkpoint."""
         tensors = {"place": torch.tensor(self._place)}
         for number, layer in enumerate(self._state or ()):
