@@ -1,7 +1,8 @@
 """Checkpoints: written whole or not at all, verified when read, never pickled.
 
-A run folder holds `checkpoints/step-N/`, each with four files and the manifest that vouches for them, and beside them
-the one-line files `latest` and `best` that name one of these folders. A process may die between any two calls to the
+A run folder holds `checkpoints/step-N/`, each with four files (a fifth, `memory.safetensors`, where the task hands
+something on from batch to batch) and the manifest that vouches for them, and beside them the one-line files `latest`
+and `best` that name one of these folders. A process may die between any two calls to the
 disk: what is then found is the old checkpoint or the new one, and leftovers that carry "partial" in their names.
 """
 
@@ -11,7 +12,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
 _MODEL, _OPTIMISER, _GENERATORS, _STATE = "model.safetensors", "optim.safetensors", "rng.safetensors", "state.json"
-_MANIFEST = "manifest.json"
+_MEMORY, _MANIFEST = "memory.safetensors", "manifest.json"
 _FOLDER = re.compile(r"step-(\d+)")
 _PARTIAL = ".partial-"
 
@@ -42,6 +43,8 @@ class Checkpoint:
     generators: Mapping[str, Tensor]
     state: Mapping[str, Any]
     """Plain JSON values."""
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the task hands on from batch to batch, if it does."""
 
 
 class NewerFormatError(ModelError):
@@ -116,11 +119,13 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: 
         # 1. A folder under another name, on the same file system, if there is room for it.
         _require_room(folder.parent, checkpoint, disk=disk)
         disk.make_folder(partial)
-        # 2. The four files.
+        # 2. The four files, or five.
         disk.write_tensors(partial / _MODEL, checkpoint.weights)
         disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
         disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
         disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
+        if checkpoint.memory:
+            disk.write_tensors(partial / _MEMORY, checkpoint.memory)
         # 3. The manifest, last of all: without it a folder is no checkpoint.
         disk.write_text(partial / _MANIFEST, _manifest(checkpoint.step, directory_manifest(partial)))
         disk.sync_folder(partial)
@@ -183,7 +188,7 @@ def remove_leftovers(run: Path, *, listener: Listener) -> None:
 
 
 def _require_room(folder: Path, checkpoint: Checkpoint, *, disk: Disk) -> None:
-    parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators)
+    parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
     need = round(1.2 * sum(tensor.nbytes for part in parts for tensor in part.values()))
     free = disk.free_bytes(folder)
     if need > free:
@@ -308,6 +313,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             optimiser=load_file(folder / _OPTIMISER),
             generators=load_file(folder / _GENERATORS),
             state=json.loads((folder / _STATE).read_text(encoding="utf-8")),
+            memory=load_file(folder / _MEMORY) if (folder / _MEMORY).exists() else {},
         )
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder} cannot be read: {error}") from error

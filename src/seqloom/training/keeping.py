@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from seqloom.core.errors import ModelError, TrainingError, UsageError
@@ -82,7 +82,13 @@ class Keeper:
         return progress
 
     def save(
-        self, progress: Progress, config: TrainingConfig, *, circumstances: Mapping[str, Any], is_best: bool
+        self,
+        progress: Progress,
+        config: TrainingConfig,
+        *,
+        circumstances: Mapping[str, Any],
+        memory: Mapping[str, Tensor],
+        is_best: bool,
     ) -> TrainingError | None:
         """Write a checkpoint and remove old ones; what went wrong on the disk, if something did."""
         generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
@@ -96,6 +102,7 @@ class Keeper:
                 optimiser={name: for_disk(tensor) for name, tensor in tensors.items()},
                 generators=generators,
                 state={"progress": progress.to_json(), "circumstances": circumstances},
+                memory={name: for_disk(tensor) for name, tensor in memory.items()},
             )
             try:
                 folder = checkpoint.write_checkpoint(self.run, contents, is_best=is_best, disk=self.disk)

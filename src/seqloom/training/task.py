@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -48,3 +48,30 @@ class Task(Protocol[Batch]):
     def fingerprint(self) -> str:
         """A hash of the training data, to notice at a resume that it has changed."""
         ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A task that may hand something on from batch to batch, such as the state of a language model.
+
+    Batches are then no longer a function of their place alone: they are used in order, by one rank, and what is handed
+    on is part of each checkpoint.
+    """
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """What the next batch would be handed."""
+        ...
+
+    def restore_memory(self, memory: Mapping[str, Tensor]) -> None:
+        """Go on with what `memory` gave."""
+        ...
+
+
+def remembering(task: object) -> Remembers | None:
+    """The task, if it hands something on."""
+    return task if isinstance(task, Remembers) and task.has_memory else None
