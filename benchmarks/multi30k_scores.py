@@ -32,7 +32,10 @@ def as_words(lines: Sequence[str], language: str) -> list[str]:
 def multi30k_bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, language: str, bootstrap: Bootstrap | None = None
 ) -> Score:
-    """BLEU, with its interval if there is a bootstrap. Every line of the reference must hold something: a shifted file often ends in blanks."""
+    """BLEU, with its interval if there is a bootstrap.
+
+    Every line of the reference must hold something: a shifted file often ends in blanks.
+    """
     blank = [number for number, line in enumerate(references, start=1) if not line.strip()]
     if blank:
         raise DataError(f"{len(blank)} reference lines are blank, the first is line {blank[0]}; is it the right file?")
