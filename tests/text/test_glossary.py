@@ -151,11 +151,17 @@ def test_a_term_is_found_wherever_it_stands(kind: str) -> None:
 def test_subwords_have_a_way_with_a_space_and_one_without() -> None:
     ours = tokenizer("bpe")
     first = [ours.piece(way[0]) for way in ways_to_write("dog", ours)]
-    assert [piece.startswith("▁") for piece in first] == [True, False]
+    assert [piece.startswith("▁") for piece in first] == [True, False, True]
 
 
-def test_no_way_holds_another() -> None:
-    assert len(ways_to_write("dog", tokenizer("char"))) == 1
+def test_every_way_without_a_space_is_there_with_one_too() -> None:
+    spelled = ["".join(map(tokenizer("char").piece, way)) for way in ways_to_write("dog", tokenizer("char"))]
+    assert spelled == ["dog", "▁dog"]
+    assert [tokenizer("char").piece(way[0]) for way in ways_to_write("狗", tokenizer("char"))] == ["狗"]
+
+
+def test_a_combining_mark_begins_no_term() -> None:
+    assert ways_to_write("\u0301a", tokenizer("char")) == []
 
 
 def test_what_has_unknown_pieces_cannot_be_written() -> None:

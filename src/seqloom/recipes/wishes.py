@@ -1,11 +1,14 @@
 """What somebody wants of a translation, in words: how it begins, what it must and must not hold, where it stops."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.search.constraints import All, Constraint, Forbidden, OneOf, Phrases, Prefix, StopText
+from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
 from seqloom.text.glossary import Glossary, ways_to_write
+from seqloom.text.normalise import is_blank
+from seqloom.text.phrases import unwritten, word_borders
 from seqloom.text.tokenizer import Tokenizer
 
 
@@ -16,9 +19,9 @@ class Wish:
     prefix: str = ""
     """How the translation begins."""
     phrases: tuple[str, ...] = ()
-    """Words and phrases that it must hold."""
+    """Words and phrases that it must hold, between borders of words."""
     forbidden: tuple[str, ...] = ()
-    """Words and phrases that it must not hold."""
+    """Words and phrases that must not stand in it between borders of words, whatever pieces it is made of."""
     stops: tuple[str, ...] = ()
     """Strings after which it stops; what was found is part of the translation."""
 
@@ -41,20 +44,28 @@ def constraint_of(wish: Wish | None, tokenizer: Tokenizer) -> Constraint | None:
     if wish.prefix:
         parts.append(Prefix(tuple(_known(tokenizer.encode(wish.prefix), wish.prefix, what="prefix"))))
     if wish.phrases:
-        parts.append(Phrases(tuple(OneOf(_ways(phrase, tokenizer, what="phrase")) for phrase in wish.phrases), END))
+        phrases = tuple(OneOf(_ways(phrase, tokenizer)) for phrase in wish.phrases)
+        parts.append(Phrases(phrases, END, word_borders(tokenizer)))
     if wish.forbidden:
-        ways = [way for phrase in wish.forbidden for way in _ways(phrase, tokenizer, what="forbidden phrase")]
-        parts.append(Forbidden(tuple(ways)))
+        parts.append(_never(wish.forbidden, tokenizer))
     if wish.stops:
         parts.append(StopText(tokenizer.decode, wish.stops))
     return All(tuple(parts))
 
 
-def _ways(phrase: str, tokenizer: Tokenizer, *, what: str) -> tuple[tuple[int, ...], ...]:
+@lru_cache(maxsize=8)
+def _never(phrases: tuple[str, ...], tokenizer: Tokenizer) -> ForbiddenText:
+    """One object for all sentences, since it remembers what it has found out."""
+    if any(is_blank(phrase) for phrase in phrases):
+        raise UsageError(f"a forbidden phrase has nothing that can be seen: {phrases}; leave it out")
+    return ForbiddenText(unwritten(tokenizer, phrases), phrases, tokenizer.size, END)
+
+
+def _ways(phrase: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
     ways = ways_to_write(phrase, tokenizer)
     if not ways:
         raise UsageError(
-            f"the {what} {phrase!r} cannot be written in the vocabulary of this model; choose another, or train the "
+            f"the phrase {phrase!r} cannot be written in the vocabulary of this model; choose another, or train the "
             "model with a subword tokeniser and byte fallback, which can write everything"
         )
     return tuple(ways)

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - where runs may begin and end anywhere, no answer depends on the place
 """Runs of symbols, found while the symbols come, and how many symbols a set of them still needs.
 
 An automaton (Aho and Corasick, 1975) stands at a node: the longest end of what was read that begins one of its runs.
@@ -5,10 +6,12 @@ A symbol that does not go on from there is tried from the next shorter end that 
 occurrence is missed: `a a b` is found in `a a a b`.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 Run = tuple[int, ...]
 """Symbols that stand side by side."""
@@ -27,8 +30,10 @@ class Automaton:
     """The next shorter end that begins a run."""
     completing: tuple[frozenset[int], ...]
     """The symbols with which some run is complete."""
-    distances: tuple[int, ...]
-    """The fewest symbols after which some run is complete."""
+    is_whole: tuple[bool, ...]
+    """Whether some run ends here."""
+    distances: tuple[float, ...]
+    """The fewest symbols after which some run that has begun is complete; ∞ where none has."""
 
     def after(self, node: int, symbol: int) -> int:
         """The node one symbol later."""
@@ -57,20 +62,22 @@ def automaton_of(runs: Sequence[Run]) -> Automaton:
                 shorter = failures[shorter]
             failures[child] = children[shorter].get(symbol, ROOT)
 
-    distances = [0] * len(children)
+    distances = [0.0 if whole else math.inf for whole in is_last]
     for node in reversed(nodes):
         if not is_last[node]:
-            distances[node] = min((distances[child] + 1 for child in children[node].values()), default=0)
+            distances[node] = min((distances[child] + 1 for child in children[node].values()), default=math.inf)
+    distances[ROOT] = math.inf
     completing: list[frozenset[int]] = []
     for node in nodes:
         own = frozenset(symbol for symbol, child in children[node].items() if is_last[child])
         if node != ROOT:
             shorter = failures[node]
+            is_last[node] = is_last[node] or is_last[shorter]
             distances[node] = min(distances[node], distances[shorter])
             # Nodes that add nothing share one set: thousands of forbidden words are then held once.
             own = own | completing[shorter] if own else completing[shorter]
         completing.append(own)
-    return Automaton(tuple(children), tuple(failures), tuple(completing), tuple(distances))
+    return Automaton(tuple(children), tuple(failures), tuple(completing), tuple(is_last), tuple(distances))
 
 
 def _beginnings(runs: Sequence[Run]) -> tuple[list[dict[int, int]], list[bool]]:
@@ -104,30 +111,110 @@ def shared(earlier: Run, later: Run) -> int:
 # --- runs that must come ---------------------------------------------------------------------------------------------
 
 
-Standing = tuple[tuple[int, int], ...]
-"""For each demand, how often it must still be met and the node of its automaton."""
+class Borders(Protocol):
+    """Where runs may begin and end, by what symbols mean. A place is asked about as a constraint's is."""
+
+    def begin(self) -> Hashable:
+        """Before the first symbol."""
+        ...
+
+    def inside(self) -> Hashable:
+        """The place at which the fewest runs may begin."""
+        ...
+
+    def after(self, place: Any, symbol: int) -> Hashable:
+        """The place one symbol later."""
+        ...
+
+    def may_begin(self, place: Any, symbol: int) -> bool:
+        """Whether a run that begins with this symbol may begin here."""
+        ...
+
+    def may_end(self, place: Any, symbol: int) -> bool:
+        """Whether a run that is complete may have ended here, before this symbol. END may come after any run."""
+        ...
+
+    def inner(self, place: Any) -> Collection[int]:
+        """All symbols before which no run may have ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class Anywhere:
+    """Runs may begin and end between any two symbols."""
+
+    def begin(self) -> Hashable:
+        return ROOT
+
+    def inside(self) -> Hashable:
+        return ROOT
+
+    def after(self, place: Any, symbol: int) -> Hashable:
+        return ROOT
+
+    def may_begin(self, place: Any, symbol: int) -> bool:
+        return True
+
+    def may_end(self, place: Any, symbol: int) -> bool:
+        return True
+
+    def inner(self, place: Any) -> Collection[int]:
+        return ()
+
+
+ANYWHERE = Anywhere()
+
+
+class Standing(NamedTuple):
+    """The place between borders and, for each demand, how often it must still be met and the node of its automaton."""
+
+    at: Hashable
+    parts: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Runs of which one must occur, whichever it is, `times` times at places that do not overlap.
+    """Runs of which one must occur between borders, whichever it is, `times` times at places that do not overlap.
 
     The occurrence that ends first is taken, which leaves the most room for the others, and the search begins anew
-    behind it; so counting never has to be taken back.
+    behind it; so counting never has to be taken back. It counts once the next symbol shows that it ends at a border.
     """
 
     ways: tuple[Run, ...]
     times: int
+    borders: Borders
 
     @cached_property
     def automaton(self) -> Automaton:
-        """What finds the next occurrence."""
-        return automaton_of(self.ways)
+        """What finds the next occurrence, in codes that tell a symbol before which a run may begin from others."""
+        return automaton_of(self.codes)
+
+    @cached_property
+    def codes(self) -> tuple[Run, ...]:
+        """The ways in codes. Within a way these do not depend on what stands before it."""
+        return tuple(self._codes(way) for way in self.ways)
+
+    def _codes(self, way: Run) -> Run:
+        at, codes = self.borders.begin(), []
+        for symbol in way:
+            codes.append(code_of(symbol, may_begin=self.borders.may_begin(at, symbol)))
+            at = self.borders.after(at, symbol)
+        return tuple(codes)
 
     @cached_property
     def length(self) -> int:
         """The symbols of the shortest way."""
         return min(map(len, self.ways))
+
+    def distance(self, at: Hashable, node: int) -> int:
+        """The fewest symbols after which a way is complete; one that may not begin here needs a border first."""
+        fresh = min(len(way) + (not self.borders.may_begin(at, way[0])) for way in self.ways)
+        return int(min(fresh, self.automaton.distances[node]))
+
+
+def code_of(symbol: int, *, may_begin: bool) -> int:
+    """A symbol and whether a run may begin with it where it stands, as one number."""
+    return 2 * symbol + may_begin
 
 
 @dataclass(frozen=True)
@@ -135,29 +222,46 @@ class Demands:
     """Several demands at once. Occurrences for different demands may share symbols."""
 
     parts: tuple[Demand, ...]
+    borders: Borders
 
     @staticmethod
-    def of(wishes: Iterable[Sequence[Run]]) -> "Demands":
+    def of(wishes: Iterable[Sequence[Run]], borders: Borders) -> "Demands":
         """One demand for each set of ways; a set that is given twice must be met twice."""
         counts = Counter(tuple(sorted(set(ways))) for ways in wishes)
-        return Demands(tuple(Demand(ways, times) for ways, times in counts.items()))
+        return Demands(tuple(Demand(ways, times, borders) for ways, times in counts.items()), borders)
 
     def begin(self) -> Standing:
         """Before the first symbol."""
-        return tuple((part.times, ROOT) for part in self.parts)
+        return Standing(self.borders.begin(), tuple((part.times, ROOT) for part in self.parts))
 
     def after(self, standing: Standing, symbol: int) -> Standing:
         """One symbol later."""
+        code = code_of(symbol, may_begin=self.borders.may_begin(standing.at, symbol))
+        before = self._settled(standing) if self.borders.may_end(standing.at, symbol) else standing.parts
+        places = zip(self.parts, before, strict=True)
+        moved = tuple((left, part.automaton.after(node, code) if left else ROOT) for part, (left, node) in places)
+        return Standing(self.borders.after(standing.at, symbol), moved)
+
+    def is_met(self, standing: Standing) -> bool:
+        """Whether nothing is missing if the output ends here."""
+        return not any(left for left, _ in self._settled(standing))
+
+    def is_complete(self, standing: Standing) -> bool:
+        """Whether a run that is still to be counted has just become complete."""
+        return self._settled(standing) != standing.parts
+
+    def _settled(self, standing: Standing) -> tuple[tuple[int, int], ...]:
+        """How often each must still be met if a border comes now."""
+        places = zip(self.parts, standing.parts, strict=True)
         return tuple(
-            _advance(part.automaton, left, node, symbol) if left else (0, ROOT)
-            for part, (left, node) in zip(self.parts, standing, strict=True)
+            (left - 1, ROOT) if part.automaton.is_whole[node] else (left, node) for part, (left, node) in places
         )
 
     def needs(self, standing: Standing) -> list[int]:
         """The fewest symbols that each demand would need if it were alone."""
         return [
-            part.automaton.distances[node] + (left - 1) * part.length if left else 0
-            for part, (left, node) in zip(self.parts, standing, strict=True)
+            part.distance(standing.at, node) + (left - 1) * part.length if left else 0
+            for part, (left, node) in zip(self.parts, self._settled(standing), strict=True)
         ]
 
     def missing(self, standing: Standing) -> int:
@@ -170,15 +274,16 @@ class Demands:
         what an occurrence of another open demand can share with it. Where no two runs can overlap, own_i is the
         length and the bound is exact.
         """
-        still = [index for index, (left, _) in enumerate(standing) if left]
+        settled = self._settled(standing)
+        still = [index for index, (left, _) in enumerate(settled) if left]
         if not still:
             return 0
         own = {
             index: self.parts[index].length - max(self._savings.get((other, index), 0) for other in still)
             for index in still
         }
-        first = min(self.parts[index].automaton.distances[standing[index][1]] - own[index] for index in still)
-        together = sum(standing[index][0] * own[index] for index in still) + first
+        first = min(self.parts[index].distance(standing.at, settled[index][1]) - own[index] for index in still)
+        together = sum(settled[index][0] * own[index] for index in still) + first
         # Runs within runs can leave nothing of the sum, but each demand alone needs what it needs.
         return max(together, *self.needs(standing))
 
@@ -200,9 +305,10 @@ class Demands:
     def fitting(self, standing: Standing, room: int) -> frozenset[int] | None:
         """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
 
-        None when any symbol will do. The worst is one that neither begins a run nor goes on with one.
+        None when any symbol will do. The worst is one that neither begins a run nor goes on with one, and behind which
+        the fewest may begin.
         """
-        worst = tuple((left, ROOT) for left, _ in standing)
+        worst = Standing(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(standing)))
         if self.missing(worst) < max(room, 1):
             return None
         onward = self._onward(standing)
@@ -210,8 +316,11 @@ class Demands:
 
     def _onward(self, standing: Standing) -> frozenset[int]:
         """The symbols that begin a run of an open demand or go on with one."""
-        places = zip(self.parts, standing, strict=True)
-        return frozenset[int]().union(*(part.automaton.onward(node) for part, (left, node) in places if left))
+        places = zip(self.parts, self._settled(standing), strict=True)
+        codes = frozenset[int]().union(*(part.automaton.onward(node) for part, (left, node) in places if left))
+        symbols = {code // 2 for code in codes}
+        at = standing.at
+        return frozenset(s for s in symbols if code_of(s, may_begin=self.borders.may_begin(at, s)) in codes)
 
     @cached_property
     def _savings(self) -> dict[tuple[int, int], int]:
@@ -219,13 +328,7 @@ class Demands:
         savings = {}
         for first, earlier in enumerate(self.parts):
             for second, later in enumerate(self.parts):
-                added = min(len(way) - max(shared(other, way) for other in earlier.ways) for way in later.ways)
+                added = min(len(way) - max(shared(other, way) for other in earlier.codes) for way in later.codes)
                 if first != second and added < later.length:
                     savings[first, second] = later.length - added
         return savings
-
-
-def _advance(automaton: Automaton, left: int, node: int, symbol: int) -> tuple[int, int]:
-    if symbol in automaton.completing[node]:
-        return left - 1, ROOT
-    return left, automaton.after(node, symbol)

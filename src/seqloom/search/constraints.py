@@ -9,17 +9,18 @@ hypotheses of a sentence, and a hypothesis that is dropped leaves no trace.
     Phrases     these runs must occur                    StopAt    the output stops when one of these runs is there
     Forbidden   these runs must not occur                StopText  … when one of these strings is in its text
     NoRepeat    no n-gram occurs twice                   All       several of these at once
+    ForbiddenText   these strings must not stand in its text, however it is cut into symbols
 
 Constraints speak of symbols before END; END itself is never fed to one. Those that forbid it are told which it is.
 """
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from seqloom.core.errors import UsageError
-from seqloom.search.automata import ROOT, Automaton, Demands, Run, Standing, automaton_of
+from seqloom.search.automata import ANYWHERE, ROOT, Automaton, Borders, Demands, Run, Standing, automaton_of
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -120,14 +121,15 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Phrases(Free):
-    """Every phrase must occur as a run; END is forbidden until all do.
+    """Every phrase must occur as a run between borders; END is forbidden until all do.
 
     A phrase that is given twice must occur twice, at places that do not overlap. Different phrases may share symbols:
-    `a b c` holds both `a b` and `b c`.
+    `a b c` holds both `a b` and `b c`. Behind a phrase that has come a border must come, by `borders`.
     """
 
     phrases: tuple[Run | OneOf, ...]
     end: int
+    borders: Borders = ANYWHERE
 
     def __post_init__(self) -> None:
         for ways in self._wishes():
@@ -142,7 +144,8 @@ class Phrases(Free):
         return self.demands.after(place, symbol)
 
     def forbidden(self, place: Standing) -> Collection[int]:
-        return frozenset({self.end}) if any(left for left, _ in place) else NOTHING
+        open_end = NOTHING if self.demands.is_met(place) else frozenset({self.end})
+        return open_end.union(self.borders.inner(place.at)) if self.demands.is_complete(place) else open_end
 
     def wanted(self, place: Standing) -> Collection[int]:
         return self.demands.wanted(place)
@@ -153,7 +156,7 @@ class Phrases(Free):
     @cached_property
     def demands(self) -> Demands:
         """The different phrases, each with how often it must occur."""
-        return Demands.of(self._wishes())
+        return Demands.of(self._wishes(), self.borders)
 
     def _wishes(self) -> list[tuple[Run, ...]]:
         return [phrase.ways if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
@@ -180,6 +183,105 @@ class Forbidden(Free):
     @cached_property
     def _automaton(self) -> Automaton:
         return automaton_of(self.phrases)
+
+
+class Reader(Protocol):
+    """Reads what an output says, symbol by symbol. Its places are asked about as a constraint's are."""
+
+    def begin(self) -> Hashable:
+        """Before the first symbol."""
+        ...
+
+    def after(self, place: Any, symbol: int) -> Hashable | None:
+        """The place one symbol later; None if the output would then say what it must not, whatever follows."""
+        ...
+
+    def may_end(self, place: Any) -> bool:
+        """Whether an output that ends here does not say what it must not."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Onward:
+    """How a text may go on from a place."""
+
+    refused: frozenset[int]
+    """Symbols that may not come next, END perhaps among them."""
+    unfinished: Mapping[int, int]
+    """Symbols that may come, but after which the output may not end yet: the fewest symbols until it may."""
+
+
+@dataclass(frozen=True)
+class ForbiddenText(Free):
+    """No phrase may stand in the text of the output, however it is cut into symbols. A place is the reader's.
+
+    Symbols are refused, too, after which the output could never end.
+    """
+
+    reader: Reader
+    strings: tuple[str, ...]
+    """What is forbidden, for messages; the reader knows it."""
+    symbols: int
+    """Symbols there are."""
+    end: int
+
+    def begin(self) -> Hashable:
+        return self.reader.begin()
+
+    def after(self, place: Hashable, symbol: int) -> Hashable:
+        # What has gone wrong stays wrong, where somebody looks beyond what is let through.
+        return None if place is None else self.reader.after(place, symbol)
+
+    def forbidden(self, place: Hashable) -> Collection[int]:
+        return self._onward(place).refused
+
+    def unfinished(self, place: Hashable) -> Mapping[int, int]:
+        """The symbols that may come but not be the last, with the fewest symbols that must then follow."""
+        return self._onward(place).unfinished
+
+    def _onward(self, place: Hashable) -> _Onward:
+        """Remembered for each place: there are few, and each is met again and again."""
+        if place not in self._known:
+            self._known[place] = self._look(place)
+        return self._known[place]
+
+    def _look(self, place: Hashable) -> _Onward:
+        refused = set() if place is not None and self.reader.may_end(place) else {self.end}
+        unfinished: dict[int, int] = {}
+        for symbol in self._others:
+            later = self.after(place, symbol)
+            if later not in self._distances:
+                self._distances[later] = self._distance(later)
+            distance = self._distances[later]
+            if distance is None:
+                refused.add(symbol)
+            elif distance:
+                unfinished[symbol] = distance
+        return _Onward(frozenset(refused), unfinished)
+
+    def _distance(self, place: Hashable) -> int | None:
+        """The fewest symbols after which an output that stands here may end, None if it never may."""
+        reached: set[Hashable] = {None}
+        level, distance = {place} - reached, 0
+        while level:
+            if any(self.reader.may_end(each) for each in level):
+                return distance
+            reached |= level
+            level = {self.reader.after(each, symbol) for each in level for symbol in self._others} - reached
+            distance += 1
+        return None
+
+    @cached_property
+    def _known(self) -> dict[Hashable, _Onward]:
+        return {}
+
+    @cached_property
+    def _distances(self) -> dict[Hashable, int | None]:
+        return {}
+
+    @cached_property
+    def _others(self) -> list[int]:
+        return [symbol for symbol in range(self.symbols) if symbol != self.end]
 
 
 @dataclass(frozen=True)
@@ -322,7 +424,11 @@ class All(Free):
         return tuple(part.after(at, symbol) for part, at in self._at(place))
 
     def forbidden(self, place: tuple[Hashable, ...]) -> frozenset[int]:
-        return NOTHING.union(*(part.forbidden(at) for part, at in self._at(place)))
+        at = self._at(place)
+        # A prefix may go on where a forced phrase would have to end: its word is then another one.
+        is_led = self._is_led(place)
+        named = (part.forbidden(each) for part, each in at if not (is_led and isinstance(part, Phrases)))
+        return NOTHING.union(*named, self._too_late(place))
 
     def only(self, place: tuple[Hashable, ...]) -> frozenset[int] | None:
         named = [part.only(at) for part, at in self._at(place)]
@@ -349,16 +455,40 @@ class All(Free):
     def _at(self, place: tuple[Any, ...]) -> list[tuple[Constraint, Any]]:
         return list(zip(self.parts, place, strict=True))
 
-    def _last_moment(self, place: tuple[Hashable, ...]) -> Collection[int] | None:
-        """The symbols after which the phrases still fit, once not any symbol will do."""
+    def _is_led(self, place: tuple[Any, ...]) -> bool:
+        """Whether a prefix leaves no choice."""
+        return any(isinstance(part, Prefix) and part.missing(at) for part, at in self._at(place))
+
+    def _room(self, place: tuple[Any, ...]) -> int | None:
+        """The symbols that may still come before END, if there is a maximum."""
         at = self._at(place)
         bounds = [part.most - length for part, length in at if isinstance(part, Lengths) and part.most is not None]
-        forced = [
-            part.demands.fitting(standing, min(bounds)) for part, standing in at if bounds and isinstance(part, Phrases)
+        return min(bounds, default=None)
+
+    def _last_moment(self, place: tuple[Hashable, ...]) -> Collection[int] | None:
+        """The symbols after which the phrases still fit, once not any symbol will do."""
+        room = self._room(place)
+        # A prefix may bring phrases that are not on their way yet.
+        if room is None or self._is_led(place):
+            return None
+        forced = [part.demands.fitting(at, room) for part, at in self._at(place) if isinstance(part, Phrases)]
+        return forced[0] if forced else None
+
+    def _too_late(self, place: tuple[Hashable, ...]) -> set[int]:
+        """The symbols behind which a text must go on, where there is no room to, or where a stop ends it."""
+        room, found = self._room(place), set()
+        for part, at in self._at(place):
+            if isinstance(part, ForbiddenText):
+                unfinished = part.unfinished(at)
+                found |= {s for s, more in unfinished.items() if room is not None and more > room - 1}
+                found |= {s for s in unfinished if self._stops_after(place, s)}
+        return found
+
+    def _stops_after(self, place: tuple[Hashable, ...], symbol: int) -> bool:
+        stops: list[tuple[Constraint, Any]] = [
+            (part, at) for part, at in self._at(place) if isinstance(part, StopAt | StopText)
         ]
-        # A prefix leaves no choice, and may bring phrases that are not on their way yet.
-        is_led = any(isinstance(part, Prefix) and part.missing(count) for part, count in at)
-        return forced[0] if forced and not is_led else None
+        return any(part.is_over(part.after(at, symbol)) for part, at in stops)
 
 
 def _require_symbols(runs: Sequence[Run], *, name: str) -> None:

@@ -5,8 +5,19 @@ from dataclasses import dataclass
 from itertools import product
 
 from seqloom.core.errors import UsageError
-from seqloom.search.automata import Run
-from seqloom.search.constraints import All, Constraint, Forbidden, Lengths, NoRepeat, Phrases, Prefix, StopAt, StopText
+from seqloom.search.automata import Anywhere, Run
+from seqloom.search.constraints import (
+    All,
+    Constraint,
+    Forbidden,
+    ForbiddenText,
+    Lengths,
+    NoRepeat,
+    Phrases,
+    Prefix,
+    StopAt,
+    StopText,
+)
 
 Show = Callable[[Sequence[int]], str]
 """How a run of symbols is written in a message."""
@@ -37,6 +48,8 @@ class _Forced:
     times: int
     is_at_start: bool
     owner: Constraint
+    needs_border: bool = False
+    """Whether what follows it must be a border, as the end is."""
 
 
 def _plainly(symbols: Sequence[int]) -> str:
@@ -49,8 +62,9 @@ def _forced(parts: Sequence[Constraint], show: Show) -> Iterator[_Forced]:
             yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part)
         if isinstance(part, Phrases):
             for demand in part.demands.parts:
-                name = " or ".join(show(way) for way in demand.ways)
-                yield _Forced(f"the forced phrase {name}", demand.ways, demand.times, False, part)
+                name = " or ".join(dict.fromkeys(show(way) for way in demand.ways))
+                is_bound = not isinstance(part.borders, Anywhere)
+                yield _Forced(f"the forced phrase {name}", demand.ways, demand.times, False, part, is_bound)
 
 
 def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most: int) -> None:
@@ -70,22 +84,26 @@ def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most:
 
 def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
     """Why a run cannot come under a constraint, if it cannot, whichever way it is written."""
-    if part is run.owner:
+    # Forced phrases wait until a prefix has come.
+    if part is run.owner or isinstance(part, Phrases):
         return None
     if run.is_at_start:
         return _reason(part, show) if _refuses(part, run.ways[0]) else None
     # What these refuse at the start of an output they refuse everywhere: what stands before can only add to it.
-    if not isinstance(part, Forbidden | NoRepeat | StopAt):
+    if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
         return None
-    if all(_refuses(part, way) for way in run.ways):
+    if all(_refuses(part, way, with_end=run.needs_border) for way in run.ways):
         return _reason(part, show)
     if isinstance(part, NoRepeat) and run.times > 1 and len(run.ways) == 1 and len(run.ways[0]) >= part.size:
         return f"it is asked for {run.times} times, but no {part.size} symbols may be repeated"
     return None
 
 
-def _refuses(part: Constraint, run: Run) -> bool:
-    """Whether a run at the start of an output is broken off before it is complete."""
+def _refuses(part: Constraint, run: Run, *, with_end: bool = False) -> bool:
+    """Whether a run at the start of an output is broken off before it is complete, or cannot be followed by a border.
+
+    In a text that may not end here, no border may come either.
+    """
     place = part.begin()
     for symbol in run:
         only = part.only(place)
@@ -93,7 +111,7 @@ def _refuses(part: Constraint, run: Run) -> bool:
         if is_shut_out or symbol in part.forbidden(place) or part.is_over(place):
             return True
         place = part.after(place, symbol)
-    return False
+    return with_end and isinstance(part, ForbiddenText) and part.end in part.forbidden(place)
 
 
 def _reason(part: Constraint, show: Show) -> str:
@@ -103,6 +121,8 @@ def _reason(part: Constraint, show: Show) -> str:
             return f"the output must begin with {show(part.symbols)}"
         case Forbidden():
             return f"something in it is forbidden ({_several(part.phrases, show)})"
+        case ForbiddenText():
+            return f"something in it is forbidden ({', '.join(map(repr, part.strings[:5]))})"
         case NoRepeat():
             return f"no {part.size} symbols may be repeated"
         case StopAt():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.beam import Constraints, beam_search
-from seqloom.search.constraints import All, Constraint, Lengths, NoRepeat, Phrases
+from seqloom.search.constraints import All, Constraint, ForbiddenText, Lengths, NoRepeat, Phrases
 from seqloom.search.contradictions import Show, check
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
@@ -92,10 +92,11 @@ def _of_one(
     if settings.no_repeat:
         parts.append(NoRepeat(settings.no_repeat))
     least = min(settings.least(length), limit) - 1  # symbols before end
-    has_phrases = any(isinstance(part, Phrases) for part in parts)
-    if least > 0 or has_phrases:
-        # A hypothesis that is told its maximum length brings its forced words in before it is cut there.
-        parts.append(Lengths(max(0, least), limit - 1 if has_phrases else None, end))
+    needs_end = any(isinstance(part, Phrases | ForbiddenText) for part in parts)
+    if least > 0 or needs_end:
+        # A hypothesis that is told its maximum length brings its forced words in before it is cut there, and is not cut
+        # where what it says would become a forbidden word.
+        parts.append(Lengths(max(0, least), limit - 1 if needs_end else None, end))
     if not parts:
         return None
     together = All(tuple(parts))

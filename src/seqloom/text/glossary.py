@@ -8,24 +8,22 @@
 UTF-8, a pair per line, a tab between the terms. A line that begins with # is a comment.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import UNKNOWN
-from seqloom.text.marks import UNSPACED
+from seqloom.text.borders import sort_of, stands_between_borders
+from seqloom.text.marks import SPACE
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import Tokenizer
 
 Pair = tuple[str, str]
 """A term of the source and its translation."""
-
-_is_unspaced = re.compile(f"[{UNSPACED}]").match
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,9 @@ class Glossary:
     def _occurrences(self, text: str) -> Iterator[tuple[int, int]]:
         """Length and start of every term in a text that was folded as the terms were."""
         for start in range(len(text)):
-            if not _is_border(text, start):
-                continue
             for length in self._lengths:
                 end = start + length
-                if end <= len(text) and text[start:end] in self._index and _is_border(text, end):
+                if end <= len(text) and text[start:end] in self._index and stands_between_borders(text, start, end):
                     yield length, start
 
     @cached_property
@@ -81,21 +77,6 @@ def _folded(text: str, ignores_case: bool) -> str:
     normal = Normaliser()(text)
     # A folded letter can fall apart (ŉ), so the form is made again.
     return unicodedata.normalize("NFC", normal.casefold()) if ignores_case else normal
-
-
-def _is_border(text: str, place: int) -> bool:
-    """Whether a term may begin or end between two characters of a text."""
-    if place in (0, len(text)):
-        return True
-    before, after = text[place - 1], text[place]
-    if unicodedata.category(after)[0] == "M":
-        return False
-    return not (_is_in_word(before) and _is_in_word(after)) or bool(_is_unspaced(before) or _is_unspaced(after))
-
-
-def _is_in_word(character: str) -> bool:
-    # The zero-width joiners stand inside words of Persian and of Indian languages.
-    return unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -146,25 +127,32 @@ _LEFT = ("", "a ", "(")
 def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     """The ids of a term at the start of a text, after a space, and directly after a mark, each way once.
 
-    A way that holds another one is left out, since the shorter one is there whenever the longer one is. Ways with
-    unknown pieces are left out too; the list is empty when there is no other.
+    A way without a space before it is given with one, too, where the vocabulary has a piece for it. Which way may stand
+    where, the borders of words decide (`seqloom.text.phrases`). Ways with unknown pieces are left out; the list is
+    empty when there is no other.
     """
     normal = tokenizer.normaliser(term)
-    ways: list[tuple[int, ...]] = []
+    first = sort_of(normal[0]) if normal else None
+    if first is None or first.is_attached:  # a combining mark would belong to what stands before it
+        return []
+    ways = []
     for left in _LEFT:
         ids = tuple(tokenizer.encode(left + term))
-        rest = _behind(ids, left.strip(), tokenizer)
-        if rest and UNKNOWN not in rest and tokenizer.decode(rest) == normal:
-            ways.append(rest)
-    unique = list(dict.fromkeys(ways))
-    return [way for way in unique if not any(other != way and _holds(way, other) for other in unique)]
+        ways.append(_behind(ids, left.strip(), tokenizer))
+    if first.is_in_word and not first.is_unspaced:
+        bare = [way for way in ways if way and not tokenizer.piece(way[0]).startswith(SPACE)]
+        ways += [(space, *way) for way in bare for space in _spaces(tokenizer)]
+    unique = dict.fromkeys(way for way in ways if way and UNKNOWN not in way)
+    return [way for way in unique if tokenizer.decode(way) == normal]
+
+
+@lru_cache(maxsize=8)
+def _spaces(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The id of the piece that is a space and nothing else, if there is one."""
+    return tuple(number for number in range(tokenizer.size) if tokenizer.piece(number) == SPACE)[:1]
 
 
 def _behind(ids: tuple[int, ...], left: str, tokenizer: Tokenizer) -> tuple[int, ...]:
     """The ids after those that spell `left`; none when no border lies there."""
     borders = (cut for cut in range(len(ids)) if tokenizer.decode(ids[:cut]) == left)
     return ids[next(borders, len(ids)) :]
-
-
-def _holds(way: tuple[int, ...], part: tuple[int, ...]) -> bool:
-    return any(way[start : start + len(part)] == part for start in range(len(way) - len(part) + 1))
