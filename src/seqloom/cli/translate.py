@@ -88,7 +88,7 @@ Terms = Annotated[
         "--glossary",
         metavar="FILE",
         help="Terms and their translations, a pair per line with a tab between. Where a term stands in a line, its "
-        "translation must come.",
+        "translation must come, as a word or words of its own.",
     ),
 ]
 Prefix = Annotated[
@@ -97,7 +97,12 @@ Prefix = Annotated[
 ]
 Forbid = Annotated[
     list[str] | None,
-    typer.Option("--forbid", metavar="WORD", help="A word or phrase that no translation may hold; may be given again."),
+    typer.Option(
+        "--forbid",
+        metavar="WORD",
+        help="A word or phrase that may stand in no translation between borders of words, however the model would "
+        "write it: Hund forbids neither Hunde nor hund. May be given again.",
+    ),
 ]
 Stop = Annotated[
     list[str] | None,
