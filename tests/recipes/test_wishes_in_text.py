@@ -97,9 +97,7 @@ def test_a_forced_phrase_that_is_forbidden_is_refused() -> None:
     ours = tokenizer("bpe", "dog ", 0)
     constraint = constraint_of(Wish(phrases=("dog",), forbidden=("dog",)), ours)
     assert constraint is not None
-    with pytest.raises(
-        UsageError, match=r"the forced phrase .*dog.* cannot come: something in it is forbidden \('dog'"
-    ):
+    with pytest.raises(UsageError, match=r"the forced phrase .* cannot come: something in it is forbidden \('dog'"):
         texts(constraint, ours, seed=0)
     other = constraint_of(Wish(phrases=("dog",), forbidden=("do",)), ours)
     assert other is not None
