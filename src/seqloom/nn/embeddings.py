@@ -1,6 +1,6 @@
 """Embeddings: a row of numbers per symbol."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -22,6 +22,8 @@ class Symbols:
     source: int
     target: int
     is_shared: bool
+    pieces: tuple[str, ...] = field(default=(), repr=False)
+    """The symbols of the target side as they are written, by id, for models that read words by their letters."""
 
 
 class Embedding(nn.Module):

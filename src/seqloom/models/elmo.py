@@ -1,0 +1,361 @@
+"""ELMo: embeddings from a language model that reads in both directions (Peters et al., 2018).
+
+    words      x_t = E[w_t], or from the letters of w_t (`nn.character_input`)
+    rightward  →h_l[t] = →cell_l(→h_{l−1}[t], →h_l[t − 1]),  →h_0 = x      has read w_0 … w_t
+    leftward   ←h_l[t] = ←cell_l(←h_{l−1}[t], ←h_l[t + 1]),  ←h_0 = x      has read w_t … w_{n+1}
+    next       P(w_{t+1} | w_0 … w_t)     = softmax(W →P →h_L[t] + b)
+    previous   P(w_{t−1} | w_t … w_{n+1}) = softmax(W ←P ←h_L[t] + b)
+
+A sentence w_1 … w_n stands between w_0 = BEGIN and w_{n+1} = END. Words and output are shared, the layers are not:
+were they to meet below the top, each word would be told by what has seen it already. A language model has no need of
+labels, and its states know what a word means where it stands:
+
+    concat       [→h_L[t]; ←h_L[t]; x_t]
+    scalar mix   γ Σ_j softmax(s)_j h_j[t],  h_j = [→h_j; ←h_j],  h_0 = [x; x]     s, γ learned with the task
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.stepping import Source, State, Step
+from seqloom.core.symbols import BEGIN, END, PAD
+from seqloom.models.cell_options import CellOptions
+from seqloom.nn.cell_base import check_lengths
+from seqloom.nn.character_input import MARKS, CharacterInput, spell_vocabulary
+from seqloom.nn.dropout import reseed
+from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.masks import length_mask
+from seqloom.nn.modes import evaluating
+from seqloom.nn.outputs import Output
+from seqloom.nn.packing import pack_features, packing_of
+from seqloom.nn.recurrent import Stack, StackState, cells_of, input_widths, reorder, turning
+from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
+
+
+class ElmoConfig(CellOptions):
+    """Word vectors that know their sentence: a language model in both directions."""
+
+    kind: Literal["elmo"] = "elmo"
+    """Names this model in a config file."""
+    width: int = Field(256, ge=1)
+    """Size of the hidden states of each direction."""
+    embedding_width: int | None = Field(None, ge=1)
+    """Size of each word's own vector; left open, that of the hidden states, which a scalar mix needs."""
+    layers: int = Field(2, ge=1)
+    """Recurrent layers of each direction."""
+    input: Literal["table", "characters"] = "table"
+    """Where the vectors of words come from: a table with a row for each, or their letters, so that words which were
+    never seen have one too."""
+    skip: Skip = "none"
+    """The way past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined)."""
+    dropout_rate: float = Field(0.2, ge=0, lt=1)
+    """Share of numbers dropped from words, between layers and from the features, in training."""
+    dropout_kind: DropoutKind = "between"
+    """Whether each number is dropped by itself (between), or the same ones at all positions of a sentence
+    (variational)."""
+    tying: Literal["output", "none"] | None = None
+    """Whether the table of the words is also that of the output; left open, it is where there is a table."""
+    character_width: int = Field(16, ge=1)
+    """Size of a letter's vector, for input=characters."""
+    filter_widths: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """How many letters the patterns span that are looked for, for input=characters."""
+    filters: int = Field(16, ge=1)
+    """Patterns of width 1; of width k there are k times as many, for input=characters."""
+    highways: int = Field(1, ge=0)
+    """Highway layers after the patterns, for input=characters."""
+    longest_word: int = Field(50, gt=MARKS)
+    """Letters of a word that are looked at, in bytes and with two marks, for input=characters."""
+
+    def check(self) -> None:
+        """Raise if some settings do not go together."""
+        super().check()
+        read = input_widths(self._embedding_width, self.width, layers=self.layers, skip=self.skip)
+        self.check_reset("language model", read, width=self.width)
+        if self.input == "characters" and self.tying == "output":
+            raise ConfigError(
+                "model.tying=output gives the output the table of the words, but model.input=characters has none; "
+                "leave model.tying out"
+            )
+        if not self.filter_widths or min(self.filter_widths) < 1 or max(self.filter_widths) > self.longest_word:
+            raise ConfigError(
+                f"model.filter_widths={list(self.filter_widths)} must be one or more widths from 1 to "
+                f"model.longest_word={self.longest_word}"
+            )
+
+    @property
+    def _embedding_width(self) -> int:
+        return self.embedding_width or self.width
+
+    def build(self, symbols: Symbols, *, seed: int) -> "Elmo":
+        """A model of the target side's symbols with fresh weights drawn from `seed`."""
+        self.check()
+        with seeded(seed):
+            words = self._words(symbols)
+            is_tied = isinstance(words, Embedding) and self.tying != "none"
+            rightward, leftward = (self._direction(is_tied=is_tied) for _ in range(2))
+            if isinstance(words, Embedding) and is_tied:
+                weight = words.weight
+            else:
+                weight = Embedding(symbols.target, self.width).weight
+            dropout = SequenceDropout(self.dropout_rate, kind=self.dropout_kind)
+            model = Elmo(words, rightward, leftward=leftward, output=Output(weight, has_bias=True), dropout=dropout)
+        reseed(model, seed)
+        return model
+
+    def _words(self, symbols: Symbols) -> Embedding | CharacterInput:
+        if self.input == "table":
+            return Embedding(symbols.target, self._embedding_width)
+        if len(symbols.pieces) != symbols.target:
+            raise ConfigError(
+                f"model.input=characters spells all {symbols.target} symbols, but the pieces of {len(symbols.pieces)} "
+                "were given; build the model with Symbols(…, pieces=…), or set model.input=table"
+            )
+        return CharacterInput(
+            spell_vocabulary(symbols.pieces, longest=self.longest_word),
+            self._embedding_width,
+            character_width=self.character_width,
+            filter_widths=self.filter_widths,
+            filters=self.filters,
+            highways=self.highways,
+            longest=self.longest_word,
+        )
+
+    def _direction(self, *, is_tied: bool) -> "Direction":
+        width = self._embedding_width
+        cells = cells_of(self.make_cell(), width, width=self.width, layers=self.layers, skip=self.skip)
+        projection = None
+        if is_tied and width != self.width:
+            projection = nn.Linear(self.width, width)
+            xavier_uniform(projection.weight)
+            nn.init.zeros_(projection.bias)
+        layers = Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
+        return Direction(layers, projection)
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def frame(ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch framed"]:
+    """Sentences between BEGIN and END; whatever stands after their lengths becomes padding."""
+    check_lengths(lengths, rows=len(ids), time=ids.shape[1])
+    words = ids.masked_fill(~length_mask(lengths, ids.shape[1]), PAD)
+    framed = nn.functional.pad(words, (1, 1), value=PAD)
+    framed[:, 0] = BEGIN
+    return framed.scatter_(1, (lengths + 1)[:, None].long(), END)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What is known of each position of framed sentences, layer by layer."""
+
+    words: Float[Tensor, "batch framed embedding"]
+    rightward: tuple[Float[Tensor, "batch framed width"], ...]
+    leftward: tuple[Float[Tensor, "batch framed width"], ...]
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """Features from which symbols are told, sentence after sentence, of n + 1 symbols each.
+
+    `following` tells w_1 … END from what stands before each, `preceding` tells BEGIN … w_n from what stands after.
+    """
+
+    following: Float[Tensor, "tokens features"]
+    preceding: Float[Tensor, "tokens features"]
+
+
+@dataclass(frozen=True)
+class WordFeatures:
+    """What is known of each word, without the frame: its own vector, and what each layer adds of its sentence."""
+
+    words: Float[Tensor, "batch time embedding"]
+    layers: Float[Tensor, "layers batch time joined"]
+
+    def concat(self) -> Float[Tensor, "batch time features"]:
+        """[→h_L; ←h_L; x]"""
+        return torch.cat([self.layers[-1], self.words], -1)
+
+    def stack(self) -> Float[Tensor, "stacked batch time joined"]:
+        """[x; x] below all layers, which must be as wide."""
+        twice = torch.cat([self.words, self.words], -1)
+        if twice.shape != self.layers.shape[1:]:
+            raise UsageError(
+                f"a scalar mix needs layers of one width, but twice the words' vectors have {twice.shape[-1]} numbers "
+                f"and the states {self.layers.shape[-1]}; leave model.embedding_width out, or use concat"
+            )
+        return torch.cat([twice[None], self.layers])
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+class Direction(nn.Module):
+    """The layers that read in one direction, and the way from their top to the output."""
+
+    def __init__(self, layers: Stack, projection: nn.Linear | None) -> None:
+        super().__init__()
+        self.layers = layers
+        self.projection = projection
+
+    def read(
+        self, words: Float[Tensor, "batch time embedding"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch time width"], ...]:
+        """What each layer leaves at every position."""
+        found: list[Tensor] = []
+        stack, left = self.layers, words
+
+        def layer(number: int, read: Tensor) -> Tensor:
+            nonlocal left
+            cell = stack.cells[number]
+            hidden = cell.outputs(read, cell.begin(read.new_zeros(len(read), cell.width)), lengths=lengths)
+            left = stack.climb.bypasses[number](left, hidden)
+            found.append(left)
+            return hidden
+
+        stack.climb(words, layer)
+        return tuple(found)
+
+    def features(self, top: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows features"]:
+        """What the output reads."""
+        return top if self.projection is None else self.projection(top)
+
+
+class Elmo(nn.Module):
+    """Two language models with one table of words and one output; `forward` is training, `features` is use."""
+
+    def __init__(
+        self,
+        words: Embedding | CharacterInput,
+        rightward: Direction,
+        *,
+        leftward: Direction,
+        output: Output,
+        dropout: SequenceDropout,
+    ) -> None:
+        super().__init__()
+        self.words = words
+        self.rightward = rightward
+        self.leftward = leftward
+        self.output = output
+        self.dropout = dropout
+
+    def read(self, words: Float[Tensor, "batch framed embedding"], lengths: Int[Tensor, " batch"]) -> Layers:
+        """Read framed sentences, given as the vectors of their words, in both directions. Lengths count the frame."""
+        dropped = self.dropout(words)
+        turn = turning(lengths, words.shape[1])
+        leftward = self.leftward.read(reorder(dropped, turn), lengths)
+        return Layers(words, self.rightward.read(dropped, lengths), tuple(reorder(each, turn) for each in leftward))
+
+    def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> BothWays:
+        """Features of every symbol from those before it, and from those after it; sentences come without a frame."""
+        found = self.read(self.words(frame(ids, lengths)), lengths + 2)
+        packing = packing_of(lengths + 1, ids.shape[1] + 1)
+        # The last position of the rightward half and the first of the leftward half have nothing left to tell.
+        following = pack_features(self.dropout(found.rightward[-1][:, :-1]).contiguous(), packing)
+        preceding = pack_features(self.dropout(found.leftward[-1][:, 1:]).contiguous(), packing)
+        return BothWays(self.rightward.features(following), self.leftward.features(preceding))
+
+    def features(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> WordFeatures:
+        """What is known of each word of padded sentences. After the end of a sentence stands anything finite."""
+        return self._without_frame(self.read(self.words(frame(ids, lengths)), lengths + 2))
+
+    def features_of_words(self, sentences: Sequence[Sequence[str]]) -> WordFeatures:
+        """The same for sentences of any words, which are read by their letters."""
+        if not isinstance(self.words, CharacterInput):
+            raise UsageError(
+                "this model knows words by their place in a table, so it cannot read others; "
+                "train one with model.input=characters"
+            )
+        lengths = torch.tensor([len(sentence) for sentence in sentences], device=self.words.spelling.device)
+        ids = lengths.new_zeros(len(sentences), int(lengths.max()) if len(sentences) else 0)
+        framed = self.words(frame(ids, lengths))
+        written = [word for sentence in sentences for word in sentence]
+        if written:
+            is_word = nn.functional.pad(length_mask(lengths, ids.shape[1]), (1, 1), value=False)
+            framed = framed.masked_scatter(is_word[:, :, None], self.words.written(written))
+        return self._without_frame(self.read(framed, lengths + 2))
+
+    def _without_frame(self, found: Layers) -> WordFeatures:
+        joined = [torch.cat(pair, -1) for pair in zip(found.rightward, found.leftward, strict=True)]
+        return WordFeatures(found.words[:, 1:-1], torch.stack(joined)[:, :, 1:-1])
+
+    def forward_half(self) -> "ForwardHalf":
+        """The rightward half as a language model of its own, with the same weights."""
+        return ForwardHalf(self)
+
+    def stepper(self) -> "ElmoStepper":
+        """The rightward half as the search sees it."""
+        return self.forward_half().stepper()
+
+
+class ForwardHalf:
+    """An ELMo that reads from left to right only, as a language model: it scores, steps and generates."""
+
+    def __init__(self, model: Elmo) -> None:
+        self.model = model
+        self.output = model.output
+
+    def __call__(
+        self, previous: Int[Tensor, "rows time"], state: StackState | None
+    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
+        """Features of every position from the symbols before it, and the state after the last one; None is empty."""
+        model = self.model
+        hidden, state = model.rightward.layers(model.dropout(model.words(previous)), state)
+        return model.rightward.features(model.dropout(hidden)), state
+
+    def start(self, rows: int) -> StackState:
+        """The empty state, in which nothing has been read."""
+        layers = self.model.rightward.layers
+        return layers.begin(self.output.weight.new_zeros(rows, len(layers.cells), layers.cells[0].width))
+
+    def step(self, last: Int[Tensor, " rows"], state: StackState) -> tuple[Float[Tensor, "rows features"], StackState]:
+        """One position."""
+        model = self.model
+        hidden, state = model.rightward.layers.step(model.dropout(model.words(last)), state)
+        return model.rightward.features(model.dropout(hidden)), state
+
+    def stepper(self) -> "ElmoStepper":
+        """This half as the search sees it."""
+        return ElmoStepper(self)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where each row stands: the states of all layers."""
+
+    layers: StackState
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "Reading":
+        return Reading(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
+
+
+class ElmoStepper:
+    """Decodes the rightward half, without dropout and without gradients whatever mode the model is in.
+
+    A source says how many rows there are, and nothing else.
+    """
+
+    begin = BEGIN
+    end = END
+
+    def __init__(self, half: ForwardHalf) -> None:
+        self.half = half
+
+    def start(self, source: Source) -> Reading:
+        with torch.no_grad():
+            return Reading(self.half.start(len(source.lengths)))
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, Reading)
+        with evaluating(self.half.model):
+            features, layers = self.half.step(last, state.layers)
+            log_probs = self.half.output.log_probs(features)
+        return Step(log_probs, Reading(layers))
