@@ -3,6 +3,10 @@
 from seqloom import Translator
 translator = Translator.load("run/model")
 translator.translate(["Guten Morgen."])
+
+from seqloom import LanguageModel
+model = LanguageModel.load("language-model/model")
+model.generate("The old man")[0].text
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.recipes.language_model import LanguageModel
     from seqloom.recipes.load import load
     from seqloom.recipes.train import train
     from seqloom.recipes.translate import Translator
 
-__all__ = ["Translator", "__version__", "load", "train"]
+__all__ = ["LanguageModel", "Translator", "__version__", "load", "train"]
 
 
 def __dir__() -> list[str]:
@@ -31,6 +36,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.recipes.train import train
 
         return train
+    if name == "LanguageModel":
+        from seqloom.recipes.language_model import LanguageModel
+
+        return LanguageModel
     if name == "Translator":
         from seqloom.recipes.translate import Translator
 

@@ -206,6 +206,9 @@ def progress_text(event: Event) -> str:
 
 
 def _encoded(event: Event) -> str:
+    if "lines" in event.values:  # a text that is no translation of another
+        rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
+        return f"{event['name']}: {event['lines']:,} lines, {event['tokens']:,} tokens{rest}"
     unknown = max(event["source_unknown"], event["target_unknown"])
     rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
     tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"

@@ -40,7 +40,13 @@ def info(
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
-    languages = f"{card.source or '?'} → {card.target or '?'}"
+    from seqloom.recipes.load import use_of
+
+    use = use_of(config)
+    if use == "translator":
+        languages = f"{card.source or '?'} → {card.target or '?'}"
+    else:
+        languages = f"{use} of {card.target}" if card.target else use
     rows = [
         ("Model", str(folder)),
         ("Kind", f"{config.model.kind}, {card.parameters:,} parameters, {languages}"),
@@ -48,7 +54,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         ("Text", _settings(config.text.model_dump(mode="json"))),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
-        ("Search", _settings(config.search.model_dump(mode="json"))),
+        *([("Search", _settings(config.search.model_dump(mode="json")))] if use != "word vectors" else []),
         ("Written", f"by Seqloom {card.version}, format {card.format}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
@@ -67,12 +73,18 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     rows = [str(name) for name in trained_on.get("files", ())]
     if "pairs" in trained_on:
         rows.append(f"{trained_on['pairs']:,} pairs, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+    if "lines" in trained_on:
+        size_of = f"{trained_on['lines']:,} lines, {trained_on.get('tokens', 0):,} tokens"
+        rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+    if "steps" not in trained_on and "seconds" in trained_on:
+        rows.append(f"fitted in {duration(float(trained_on['seconds']))}")
     if "steps" in trained_on:
-        tokens = trained_on.get("target_tokens", 0)
+        unit = "target tokens" if "target_tokens" in trained_on else "tokens"
+        tokens = trained_on.get("target_tokens", trained_on.get("tokens_read", 0))
         loss = trained_on.get("best_dev_loss")
         best = f", best dev loss {loss:.4f}" if isinstance(loss, float) else ""
         taken = duration(float(trained_on.get("seconds", 0)))
-        rows.append(f"{trained_on['steps']:,} steps over {tokens:,} target tokens in {taken}{best}")
+        rows.append(f"{trained_on['steps']:,} steps over {tokens:,} {unit} in {taken}{best}")
     if "weights" in trained_on:
         rows.append(f"{trained_on['weights']}, dev loss {trained_on.get('dev_loss', float('nan')):.4f}")
     rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]

@@ -97,11 +97,12 @@ def gradients(
     Without sentences, some of the run's own dev set are taken.
     """
     from seqloom.recipes.gradients import look_at_gradients
-    from seqloom.recipes.load import load
+    from seqloom.recipes.load import load, require_translator
 
     _check_picture(out)
     _check_sentences(pair or [], source=source, reference=reference)
     loaded = load(model)
+    require_translator(loaded.folder, loaded.config)
     out.parent.mkdir(parents=True, exist_ok=True)
     pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
     with show_events(as_json=json) as listener:

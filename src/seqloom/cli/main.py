@@ -13,9 +13,11 @@ from seqloom.cli import (
     demo,
     evaluate,
     export,
+    generate,
     info,
     lab,
     look,
+    perplexity,
     score,
     shortlist,
     train,
@@ -41,10 +43,12 @@ app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
+app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
 app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
+app.command(epilog=perplexity.EXAMPLES, rich_help_panel=LOOK)(perplexity.perplexity)
 app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
 app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)

@@ -37,6 +37,11 @@ class Config(BaseModel):
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
     )
 
+    @classmethod
+    def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The given settings with what follows from them, before defaults are laid under them; here nothing does."""
+        return values
+
 
 def resolve(
     cls: type[C],
@@ -130,7 +135,7 @@ def _of_same_kind(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
 
 def _with_class_defaults(cls: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Lay each section over the section that is its default, so that setting one field keeps its neighbours."""
-    result = dict(values)
+    result = dict(cls.follow(values) if issubclass(cls, Config) else values)
     for name, field in cls.model_fields.items():
         value = result.get(name)
         if not isinstance(value, Mapping):

@@ -1,41 +1,82 @@
-"""The settings of a run, and the one list of models."""
+"""The settings of a run, the one list of models, and what each of them is trained for."""
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from seqloom.classical.ngram import NGramConfig
 from seqloom.core.config import Config
+from seqloom.data.text import Unit
+from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.search.settings import SearchConfig
+from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationConfig
 from seqloom.text.tokenizer import TextConfig
 from seqloom.training.settings import TrainingConfig
 
-ModelConfig = Annotated[TransformerConfig | Seq2SeqConfig, Field(discriminator="kind")]
-"""Every model there is. A new one is a file in `models/` and a word here."""
+
+class FittingConfig(Config):
+    """Models with a loop of their own are fitted to a text as a whole; all that can be set is the model's own."""
+
+    kind: Literal["fitting"] = "fitting"
+    """Names this task in a config file."""
+
+
+ModelConfig = Annotated[TransformerConfig | Seq2SeqConfig | RnnLmConfig | NGramConfig, Field(discriminator="kind")]
+"""Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
+
+AnyTask = TranslationConfig | LanguageModellingConfig | FittingConfig
+
+TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
+"""Every task there is."""
+
+TASKS: Mapping[str, type[AnyTask]] = {
+    "transformer": TranslationConfig,
+    "seq2seq": TranslationConfig,
+    "rnn_lm": LanguageModellingConfig,
+    "ngram": FittingConfig,
+}
+"""What each kind of model is trained for."""
+
+
+def _kind_of(task: type[AnyTask]) -> str:
+    return str(task.model_fields["kind"].default)
+
+
+def _task_of(earlier: dict[str, Any]) -> AnyTask:
+    """The task of the model among the fields that were read before."""
+    model = earlier.get("model")
+    return TranslationConfig() if model is None else TASKS[model.kind]()
 
 
 class DataConfig(Config):
     """The text a model learns from."""
 
     train: tuple[str, ...] = ()
-    """Training files: source and target (several pairs one after another), or TSV files. Plain or .gz."""
+    """Training files. Translation: source and target (several pairs one after another), or TSV files. Language models
+    and word vectors: texts. Plain or .gz."""
     dev: tuple[str, ...] = ()
-    """Held-out files for validation, in the same form. Without any, a share of the training pairs is held out."""
+    """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs taken from the training files for validation when there are no dev files, at most a tenth of them."""
+    """Pairs drawn from the training files, or lines at the end of a text, that are kept for validation when there are
+    no dev files; at most a tenth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
-    """Target language, likewise."""
+    """Target language, likewise; that of a text which is not translated."""
     encoding: str = "utf-8"
     """Character encoding of the files."""
+    unit: Unit = "line"
+    """What of a text is one piece, after which its end is told: a line, or (paragraph) all lines up to an empty one. Of
+    pairs, it is always the line."""
     longest: int = Field(256, ge=2)
     """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
     tokens_per_batch: int = Field(4096, ge=1)
-    """Places in a batch: sentences × the longest of them, on the longer side."""
+    """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
 
     @field_validator("encoding")
     @classmethod
@@ -69,12 +110,12 @@ class RunConfig(Config):
     """How text is normalised and cut into pieces."""
     model: ModelConfig = TransformerConfig()
     """The model and its sizes."""
-    task: TranslationConfig = TranslationConfig()
-    """What it is trained for."""
+    task: TaskConfig = Field(default_factory=_task_of)
+    """What it is trained for. Its kind follows from that of the model."""
     training: TrainingConfig = TrainingConfig()
     """How it is trained."""
     search: SearchConfig = SearchConfig()
-    """How it is searched for translations."""
+    """How it is searched for translations, or for texts."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
 
@@ -85,9 +126,30 @@ class RunConfig(Config):
             raise ValueError(f"{value!r} is no device that Seqloom works on; use cpu, cuda or cuda:0")
         return value
 
+    @classmethod
+    def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The given settings, with the task that belongs to the model unless one is named."""
+        model, task = values.get("model"), values.get("task", {})
+        kind = model.get("kind") if isinstance(model, Mapping) else None
+        if kind not in TASKS or not isinstance(task, Mapping) or "kind" in task:
+            return values
+        return {**values, "task": {"kind": _kind_of(TASKS[kind]), **task}}
+
+    @model_validator(mode="after")
+    def _task_fits(self) -> "RunConfig":
+        wanted = _kind_of(TASKS[self.model.kind])
+        if self.task.kind != wanted:
+            kinds = [kind for kind, task in TASKS.items() if _kind_of(task) == self.task.kind]
+            raise ValueError(
+                f"task.kind is {self.task.kind}, but a model of kind {self.model.kind} is made for {wanted}; leave "
+                f"task.kind out, or choose another model: model.kind={' or '.join(kinds)}"
+            )
+        return self
+
     @model_validator(mode="after")
     def _tables_fit(self) -> "RunConfig":
-        if self.model.tying == "all" and not self.text.shared:
+        is_translator = isinstance(self.model, TransformerConfig | Seq2SeqConfig)
+        if is_translator and self.model.tying == "all" and not self.text.shared:
             raise ValueError(
                 "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
                 "model.tying=output"

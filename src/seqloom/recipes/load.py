@@ -1,7 +1,7 @@
 """A model directory: what export gives and `load` needs.
 
     config.yaml            the complete settings it was trained with
-    model.safetensors      its weights
+    model.safetensors      its weights, or the arrays of a model that was fitted
     text/                  its tokenisers
     model.json             format number, languages, sizes, what it was trained on, its scores
     manifest.json          size and SHA-256 of every file
@@ -13,20 +13,25 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
+import numpy as np
 import torch
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
+from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.weights import for_disk, load_weights
 from seqloom.version import __version__
@@ -68,6 +73,50 @@ class LoadedModel:
     device: torch.device
 
 
+class Fitted(Protocol):
+    """A model that was fitted by a loop of its own: an n-gram model, word vectors."""
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """All that it consists of."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedFitted:
+    """A fitted model ready for use."""
+
+    folder: Path
+    config: RunConfig
+    tokenizers: Tokenizers
+    model: Fitted
+    card: Card
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+Loaded = LoadedModel | LoadedFitted
+
+Use = Literal["translator", "language model", "word vectors"]
+
+
+class FitsModel(Protocol):
+    """The settings of a model with a loop of its own."""
+
+    kind: str
+
+    def fit(self, text: EncodedText, *, seed: int, listener: Listener) -> Fitted:
+        """Learn from a text."""
+        ...
+
+    def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> Fitted:
+        """The model that gave these arrays, which may be mapped from a file."""
+        ...
+
+
+def fits(settings: Any) -> TypeGuard[FitsModel]:
+    """Whether a model is fitted by a loop of its own, and not built for the trainer."""
+    return hasattr(settings, "fit")
+
+
 class BuildsModel(Protocol):
     """The settings of a model, in the house or from outside: all they need is to build it."""
 
@@ -86,12 +135,33 @@ def save_model(
     folder: Path, config: RunConfig, *, tokenizers: Tokenizers, weights: Mapping[str, Tensor], card: Card
 ) -> None:
     """Write a model directory, whole or not at all; an older one at the same place is replaced."""
+
+    def write(path: Path) -> None:
+        save_file({name: for_disk(tensor) for name, tensor in weights.items()}, path)
+
+    _write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+
+
+def save_fitted(
+    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, arrays: Mapping[str, np.ndarray], card: Card
+) -> None:
+    """The same for a fitted model."""
+
+    def write(path: Path) -> None:
+        save_arrays({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+    _write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+
+
+def _write_model(
+    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, card: Card, write: Callable[[Path], None]
+) -> None:
     partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
     partial.mkdir(parents=True)
     try:
         write_atomically(partial / "config.yaml", to_yaml(config, comments=False))
         write_atomically(partial / "model.json", json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
-        save_file({name: for_disk(tensor) for name, tensor in weights.items()}, partial / "model.safetensors")
+        write(partial / "model.safetensors")
         tokenizers.save(partial / "text")
         _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)
@@ -126,13 +196,16 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     """
     folder = find_model(Path(folder))
     card = read_card(folder)
+    config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
+    if fits(config.model):
+        python = "seqloom.WordVectors" if use_of(config) == "word vectors" else "seqloom.LanguageModel.load"
+        raise UsageError(f"{folder} does not translate: {in_words(config)}, or from Python {python}")
     outside = card.trained_on.get("outside_model")
     if outside and model is None:
         raise ModelError(
             f"{folder} holds a model from outside, {outside}. Only Python can use it, with the settings it was "
             "trained from: seqloom.load(folder, model=…)"
         )
-    config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
     built = build_model(model or config.model, tokenizers, seed=config.seed)
@@ -140,6 +213,52 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
         load_weights(built, load_file(folder / "model.safetensors"), origin=str(folder))
     built.to(place).eval()
     return LoadedModel(folder, config, tokenizers, built, card, place)
+
+
+def require_translator(folder: Path, config: RunConfig) -> None:
+    """Refuse a model that does not translate, with what can be done with it."""
+    if use_of(config) != "translator":
+        raise UsageError(f"{folder} does not translate: {in_words(config)}")
+
+
+def load_fitted(folder: Path | str) -> LoadedFitted:
+    """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
+    folder = find_model(Path(folder))
+    card = read_card(folder)
+    config = resolve(RunConfig, file=folder / "config.yaml")
+    if not fits(config.model):
+        raise UsageError(
+            f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
+        )
+    tokenizers = Tokenizers.load(folder / "text")
+    fitted = config.model.restore(map_safetensors(folder / "model.safetensors"), tokenizers.target.vocabulary)
+    return LoadedFitted(folder, config, tokenizers, fitted, card)
+
+
+def load_any(folder: Path | str, *, device: str | None = None) -> Loaded:
+    """Read a model directory, whatever it holds."""
+    found = find_model(Path(folder))
+    config = resolve(RunConfig, file=found / "config.yaml")
+    return load_fitted(found) if fits(config.model) else load(found, device=device)
+
+
+def use_of(config: RunConfig) -> Use:
+    """What a model is good for."""
+    if config.task.kind == "translation":
+        return "translator"
+    return "word vectors" if config.model.kind == "word2vec" else "language model"
+
+
+def in_words(config: RunConfig) -> str:
+    """What a model is and what can be done with it, for messages."""
+    commands = {
+        "translator": "seqloom translate",
+        "language model": "seqloom perplexity and seqloom generate",
+        "word vectors": "seqloom vectors",
+    }
+    use = use_of(config)
+    what = f"it holds {use}" if use == "word vectors" else f"it is a {use}"
+    return f"{what} of kind {config.model.kind}; use {commands[use]}"
 
 
 def find_model(folder: Path) -> Path:

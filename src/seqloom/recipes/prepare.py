@@ -1,10 +1,9 @@
-"""From files to what a trainer needs: languages, sizes, tokenisers and stored ids, all in the run directory.
+"""From files to what a trainer needs: settings, tokenisers and stored ids, all in the run directory.
 
 run/config.yaml     the complete settings
 run/run.json        versions, seed, machine, fingerprints of the data
 run/text/           tokenisers
-run/data/train/     the training pairs as ids, memory-mapped
-run/data/dev/       the held-out pairs, and their reference lines in references.txt
+run/data/           the text as ids, in the form that the line of work needs
 """
 
 import json
@@ -13,7 +12,6 @@ import platform
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +19,15 @@ import torch
 
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
-from seqloom.core.events import Event, Listener, notice
-from seqloom.core.files import read_lines, write_atomically
-from seqloom.data.corpus import Lines, hold_out, languages_from, open_corpus
-from seqloom.data.examples import Report, encode_corpus
-from seqloom.data.store import Store
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.files import write_atomically
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import find_model
-from seqloom.recipes.sizing import choose_sizes, facts_of
+from seqloom.recipes.fitting import FittingWork
+from seqloom.recipes.load import find_model, fits
+from seqloom.recipes.modelling import ModellingWork
+from seqloom.recipes.translation import TranslationWork
+from seqloom.recipes.work import Text, Work
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.text.training import train_tokenizers
 from seqloom.training.lock import locked
 from seqloom.version import __version__
 
@@ -40,7 +37,8 @@ UNASKED = 987_654_321
 OWN_FILES = re.compile(
     r"lock(\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
-    r"|data/(train|dev)(\.partial-\w+)?/(store\.json|lines|(source|target)\.(ids|lengths))|data/references\.txt"
+    r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
+    r"|data/(references|dev)\.txt"
 )
 """All that a run directory can hold before `run.json` is written."""
 
@@ -48,23 +46,11 @@ FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
 """Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
 
 
-@dataclass(frozen=True)
-class Corpora:
-    """The text of a run."""
-
-    train: Lines
-    dev: Lines
-    fingerprints: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What was made of the text."""
-
-    tokenizers: Tokenizers
-    train: Store
-    dev: Store
-    references: list[str]
+def work_for(config: RunConfig) -> TranslationWork | ModellingWork | FittingWork:
+    """The line of work of a run."""
+    if fits(config.model):
+        return FittingWork(needs_dev=config.model.kind != "word2vec")
+    return TranslationWork() if config.task.kind == "translation" else ModellingWork()
 
 
 def choose_config(
@@ -79,32 +65,19 @@ def choose_config(
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
     unasked = {"data": named, "training": {"steps": UNASKED}}
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    work: Work[Any, Any] = work_for(first)
+    first = resolve(RunConfig, defaults={**unasked, **work.presets}, file=file, overrides=overrides)
     files = tuple(train) or first.data.train
     if not files:
-        raise UsageError(
-            "no training files: give --train SOURCE --train TARGET (or one .tsv), or data.train in a config"
-        )
-    paths = [Path(name) for name in files]
-    found = languages_from(paths)
-    languages = (first.data.source or (found[0] if found else None), first.data.target or (found[1] if found else None))
-    corpus = open_corpus(paths, encoding=first.data.encoding)
-    _held_out(first, len(corpus))
+        raise UsageError(f"no training files: give {work.files}, or data.train in a config")
     steps = first.training.steps
-    model = first.model
-    sizing = choose_sizes(
-        facts_of(corpus, languages),
-        steps=None if steps == UNASKED else steps,
-        kind=model.kind,
-        width=model.width if "width" in model.model_fields_set else None,
-    )
+    choice = work.choose(first, [Path(name) for name in files], steps=None if steps == UNASKED else steps)
+    sizing = choice.sizing
     defaults, inherited = sizing.defaults, {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
         defaults = {**defaults, **inherited}
-    data = {**defaults["data"], **named}
-    for name, language in zip(("source", "target"), languages, strict=True):
-        if language is not None:
-            data[name] = language
+    data = {**defaults.get("data", {}), **named, **choice.data}
     # What the command line names wins over the file, as any override does.
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
     config = resolve(RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides])
@@ -118,34 +91,7 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     rate = start.training.learning_rate / 5
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
-    return {**inherited, "training": {**defaults["training"], "learning_rate": rate, "warmup": 100}}
-
-
-def open_corpora(config: RunConfig, *, listener: Listener) -> Corpora:
-    """Open and check the text of a run. Without dev files, a part of the training text is held out."""
-    train = open_corpus([Path(name) for name in config.data.train], encoding=config.data.encoding)
-    for sentence in train.notices:
-        notice(listener, sentence)
-    fingerprints = {"train": train.fingerprint()}
-    if config.data.dev:
-        dev = open_corpus([Path(name) for name in config.data.dev], encoding=config.data.encoding)
-        fingerprints["dev"] = dev.fingerprint()
-        return Corpora(train, dev, fingerprints)
-    count = _held_out(config, len(train))
-    notice(listener, f"no dev files: {count:,} of {len(train):,} pairs are held out for validation")
-    rest, held = hold_out(train, count, seed=config.seed)
-    return Corpora(rest, held, fingerprints)
-
-
-def _held_out(config: RunConfig, pairs: int) -> int:
-    """Training pairs that are held out for validation: none where there are dev files."""
-    if config.data.dev:
-        return 0
-    count = min(config.data.held_out, pairs // 10)
-    if count == 0:
-        few = "1 pair is" if pairs == 1 else f"{pairs} pairs are"
-        raise DataError(f"{few} too few to hold some out for validation; give --dev files")
-    return count
+    return {**inherited, "training": {**defaults.get("training", {}), "learning_rate": rate, "warmup": 100}}
 
 
 def require_new(run: Path) -> None:
@@ -174,17 +120,18 @@ def _is_unbegun(run: Path) -> bool:
 def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
     """Make the run directory with all that does not change while it trains."""
     require_new(run)
-    corpora = open_corpora(config, listener=listener)
+    work: Work[Any, Any] = work_for(config)
+    text = work.open_text(config, listener=listener)
     with locked(run):
         require_new(run)  # again, now that nobody else can be at it
         try:
             _clear(run, listener=listener)
             write_atomically(run / "config.yaml", to_yaml(config, comments=False))
-            tokenizers = _tokenizers(config, corpora, listener=listener)
+            tokenizers = _tokenizers(work, config, text, listener=listener)
             tokenizers.save(run / "text")
-            encode(run, config, corpora=corpora, tokenizers=tokenizers, listener=listener)
+            work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
             # Last, because it tells a resume that everything before it is whole.
-            write_atomically(run / "run.json", json.dumps(_record(config, corpora), indent=2) + "\n")
+            write_atomically(run / "run.json", json.dumps(_record(config, text), indent=2) + "\n")
         except BaseException:
             shutil.rmtree(run, ignore_errors=True)
             raise
@@ -200,36 +147,6 @@ def _clear(run: Path, *, listener: Listener) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def encode(
-    run: Path, config: RunConfig, *, corpora: Corpora, tokenizers: Tokenizers, listener: Listener
-) -> dict[str, Report]:
-    """Store both corpora as ids, and say what was dropped."""
-    reports = {}
-    for name, lines in (("train", corpora.train), ("dev", corpora.dev)):
-        # What stands there was found unfit, or is what an earlier encoding that was killed has left half-made.
-        for folder in (run / "data" / name, *(run / "data").glob(f"{name}.partial-*")):
-            shutil.rmtree(folder, ignore_errors=True)
-
-        def tell(done: int, everything: int, name: str = name) -> None:
-            listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
-
-        report = encode_corpus(
-            lines,
-            tokenizers.source.encode_many,
-            tokenizers.target.encode_many,
-            run / "data" / name,
-            symbols=max(tokenizers.source.size, tokenizers.target.size),
-            longest=config.data.longest,
-            progress=tell,
-        )
-        for sentence in report.sentences():
-            notice(listener, f"{name}: {sentence}")
-        listener(Event("encoded", _summary(name, report)))
-        reports[name] = report
-    _write_references(run, corpora.dev)
-    return reports
 
 
 def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
@@ -262,8 +179,9 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 def require_same_meaning(before: RunConfig, now: RunConfig, *, run: Path) -> None:
     """Refuse settings that would give another meaning to the weights or the ids of a run that goes on."""
     then, given = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    further = work_for(before).fixed
     for name in {**then, **given}:
-        is_fixed = any(name == fixed or name.startswith(f"{fixed}.") for fixed in FIXED)
+        is_fixed = any(name == fixed or name.startswith(f"{fixed}.") for fixed in (*FIXED, *further))
         if is_fixed and then.get(name) != given.get(name):
             raise UsageError(
                 f"{name} is {json.dumps(then.get(name))} in {run} and cannot become {json.dumps(given.get(name))} "
@@ -280,34 +198,12 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def open_prepared(run: Path) -> Prepared:
-    """What `begin_run` stored, after every file of it was found to be whole."""
-    train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
-    return Prepared(
-        tokenizers=Tokenizers.load(run / "text"),
-        train=train,
-        dev=dev,
-        references=_read_references(run / "data" / "references.txt", dev),
-    )
-
-
-def _read_references(path: Path, dev: Store) -> list[str]:
-    advice = f"remove the folder {path.parent} and resume: it will be made again"
-    try:
-        references = list(read_lines(path))
-    except (UsageError, DataError) as error:
-        raise DataError(f"{path} cannot be read ({error}); {advice}") from error
-    needed = max(dev.line(index) for index in range(len(dev)))
-    if len(references) < needed:
-        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {needed:,}; {advice}")
-    return [references[dev.line(index) - 1] for index in range(len(dev))]
-
-
 def prepare_again(
     run: Path, config: RunConfig, *, record: dict[str, Any], allow_data_change: bool, listener: Listener
 ) -> None:
     """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
-    damage = _damage(run)
+    work: Work[Any, Any] = work_for(config)
+    damage = _damage(work, run)
     names = [*config.data.train, *config.data.dev]
     missing = [name for name in names if not Path(name).exists()]
     if missing and damage:
@@ -315,8 +211,8 @@ def prepare_again(
     if missing:
         notice(listener, f"{missing[0]} is gone; going on with the ids stored in the run directory")
         return
-    corpora = open_corpora(config, listener=lambda _event: None)
-    has_changed = corpora.fingerprints != record["data"]
+    text = work.open_text(config, listener=ignore)
+    has_changed = text.fingerprints != record["data"]
     if has_changed and not allow_data_change:
         raise DataError(
             f"the text of this run ({', '.join(names)}) has changed since it began; put the old files back, start a "
@@ -328,51 +224,29 @@ def prepare_again(
         notice(listener, f"the stored ids are missing or damaged; the text is encoded anew. It was: {damage}")
     else:
         return
-    encode(run, config, corpora=corpora, tokenizers=Tokenizers.load(run / "text"), listener=listener)
+    work.encode(run, config, text=text, tokenizers=Tokenizers.load(run / "text"), listener=listener)
     if has_changed:
-        record = {**record, "data": corpora.fingerprints, "pairs": len(corpora.train)}
+        record = {**record, "data": text.fingerprints, **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
 
 
-def _damage(run: Path) -> str | None:
-    """What is wrong with the stored ids and references. A damaged tokeniser is an error: it cannot be made again."""
+def _damage(work: Work[Any, Any], run: Path) -> str | None:
+    """What is wrong with what was stored. A damaged tokeniser is an error: it cannot be made again."""
     try:
-        open_prepared(run)
+        work.open_prepared(run)
     except DataError as error:
         return str(error)
     return None
 
 
-def _tokenizers(config: RunConfig, corpora: Corpora, *, listener: Listener) -> Tokenizers:
+def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
     listener(Event("phase", {"what": f"learning {config.text.size:,} {config.text.kind} pieces"}))
-    sources = (line.source for line in corpora.train)
-    targets = (line.target for line in corpora.train)
-    return train_tokenizers(sources, targets, config.text, listener=listener)
+    return work.learn_tokenizers(config, text, listener=listener)
 
 
-def _write_references(run: Path, dev: Lines) -> None:
-    """One target line per line number of the dev text; held-out text leaves the numbers between blank."""
-    by_number = {line.number: line.target for line in dev}
-    last = max(by_number)
-    text = "\n".join(by_number.get(number, "") for number in range(1, last + 1))
-    write_atomically(run / "data" / "references.txt", text + "\n")
-
-
-def _summary(name: str, report: Report) -> dict[str, Any]:
-    return {
-        "name": name,
-        "read": report.read,
-        "kept": report.kept,
-        "source_tokens": report.source.tokens,
-        "target_tokens": report.target.tokens,
-        "source_unknown": report.source.unknown_rate,
-        "target_unknown": report.target.unknown_rate,
-    }
-
-
-def _record(config: RunConfig, corpora: Corpora) -> dict[str, Any]:
+def _record(config: RunConfig, text: Text) -> dict[str, Any]:
     return {
         "seqloom": __version__,
         "torch": torch.__version__,
@@ -380,6 +254,6 @@ def _record(config: RunConfig, corpora: Corpora) -> dict[str, Any]:
         "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
         "threads": torch.get_num_threads(),
         "seed": config.seed,
-        "data": corpora.fingerprints,
-        "pairs": len(corpora.train),
+        "data": dict(text.fingerprints),
+        **text.size,
     }

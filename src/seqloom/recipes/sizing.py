@@ -135,8 +135,8 @@ def choose_sizes(
     per_token = 2.0 if facts.are_unspaced else 4.0
     tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
     if steps is None:
-        steps = _round(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
-    every = max(1, min(1000, _round(steps / 40)))
+        steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
+    every = max(1, min(1000, round_figure(steps / 40)))
     model, model_reasons = _recurrent(facts, rung, width) if kind == "seq2seq" else _transformer(rung)
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": rung.tokens_per_batch},
@@ -154,7 +154,7 @@ def choose_sizes(
             "log_every": max(1, min(50, every // 4)),
         },
     }
-    summary = f"{facts.pairs:,} pairs, about {_round(tokens):,} tokens on the longer side, so:"
+    summary = f"{facts.pairs:,} pairs, about {round_figure(tokens):,} tokens on the longer side, so:"
     passes = steps * rung.tokens_per_batch / max(1.0, tokens)
     return Sizing(
         defaults,
@@ -166,7 +166,7 @@ def choose_sizes(
             ),
             *model_reasons,
             Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
-            *_training_reasons(defaults["training"], passes=passes),
+            *training_reasons(defaults["training"], passes=passes),
         ),
     )
 
@@ -215,7 +215,8 @@ def _dropout_reason(rate: float) -> Reason:
     return Reason(("model.dropout_rate",), f"dropout {rate:g}: {amount} data {asks} {strength} regularisation")
 
 
-def _training_reasons(training: Mapping[str, Any], *, passes: float) -> Iterator[Reason]:
+def training_reasons(training: Mapping[str, Any], *, passes: float, falling: str = "as 1/√step") -> Iterator[Reason]:
+    """Why a model is trained for so long, at such a rate, and which weights are kept."""
     steps, checks = training["steps"], training["steps"] // training["validate_every"]
     over = "less than one pass" if passes < 0.95 else "about one pass" if passes < 1.5 else f"about {passes:.0f} passes"
     yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the data")
@@ -223,8 +224,8 @@ def _training_reasons(training: Mapping[str, Any], *, passes: float) -> Iterator
         yield Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations")
     yield Reason(
         ("training.learning_rate", "training.warmup"),
-        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling as "
-        "1/√step",
+        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling "
+        f"{falling}",
     )
     if checks >= training["average"]:
         yield Reason(
@@ -246,6 +247,6 @@ def _is_unspaced(code: str | None) -> bool:
         return False
 
 
-def _round(number: float) -> int:
+def round_figure(number: float | int) -> int:
     """To two digits that count: 12,345 becomes 12,000."""
     return int(float(f"{number:.1e}"))

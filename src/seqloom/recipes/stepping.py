@@ -14,7 +14,7 @@ from seqloom.models.transformer import Transformer
 from seqloom.nn.int8 import with_int8
 from seqloom.nn.shortlist import Shortlister
 from seqloom.recipes.lexicon import load_lexicon, offered_symbols, shortlist_of
-from seqloom.recipes.load import LoadedModel
+from seqloom.recipes.load import LoadedModel, require_translator
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.translation import TranslationModel
@@ -38,7 +38,10 @@ class Steppers:
     """
 
     def __init__(self, loaded: Sequence[LoadedModel]) -> None:
+        for each in loaded:
+            require_translator(each.folder, each.config)
         self._loaded = loaded
+        self.is_several = len(loaded) > 1
 
     def stepper(self, settings: SearchConfig, *, attention: bool, needed: Sequence[Collection[int]]) -> Stepper:
         """For the next batch; `needed` are symbols that must be in the shortlists of its sentences."""

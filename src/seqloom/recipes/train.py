@@ -1,4 +1,4 @@
-"""Train: two text files in, a run directory with a model of measured quality out."""
+"""Train: text files in, a run directory with a model of measured quality out."""
 
 import os
 import shutil
@@ -16,31 +16,33 @@ from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.inspection.plots import plot_learning_curve
-from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+from seqloom.metrics.translation import Score
 from seqloom.recipes.config import RunConfig
+from seqloom.recipes.fitting import FittingWork, fit
 from seqloom.recipes.journal import Journal
 from seqloom.recipes.load import (
     BuildsModel,
     Card,
     LoadedModel,
+    Use,
     build_model,
     find_model,
+    fits,
     load,
     require_device,
     save_model,
+    use_of,
 )
 from seqloom.recipes.prepare import (
-    Prepared,
     begin_run,
     choose_config,
-    open_prepared,
     open_run,
     prepare_again,
     require_new,
     require_same_meaning,
+    work_for,
 )
-from seqloom.recipes.translate import Translator
-from seqloom.tasks.translation import DevSet, TranslationTask
+from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
 from seqloom.training.averaging import average_weights, final_weights
 from seqloom.training.checkpoint import final_folders
 from seqloom.training.distributed import World, join
@@ -48,9 +50,6 @@ from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import load_weights
-
-SCORED_LINES = 2_000
-"""Dev sentences translated with the full search at the end of a run."""
 
 GOES_ON = frozenset({"resumed", "step", "bad_step", "saved", "finished"})
 """Kinds of event that a trainer emits only after it has accepted to go on with a run."""
@@ -64,6 +63,8 @@ class Trained:
     model: Path
     outcome: Outcome
     scores: tuple[Score, ...]
+    use: Use = "translator"
+    """What the model is good for."""
 
 
 def train(
@@ -181,9 +182,10 @@ def _is_first() -> bool:
 class _SetUp:
     """A run that is ready for its first step."""
 
+    work: TrainedWork[Any, Any]
     prepared: Prepared
     model: nn.Module
-    task: TranslationTask
+    task: TaskWithLoss
     trainer: Trainer[Any]
     listener: Listener
 
@@ -199,8 +201,11 @@ def _go(
     exact: bool = False,
     allow_data_change: bool = False,
 ) -> Trained | None:
+    work = work_for(config)
     try:
-        ready = _set_up(run, config, world=world, listener=listener, outside=outside, resume=resume)
+        if isinstance(work, FittingWork):
+            return _fit(run, config, work=work, world=world, listener=listener)
+        ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=resume)
     except BaseException:
         if world.is_first and not resume:  # nothing was learnt yet, and the same --out should do for the next try
             shutil.rmtree(run, ignore_errors=True)
@@ -209,34 +214,45 @@ def _go(
     if not world.is_first:
         return None
     weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
-    trained_on = {**_trained_on(config, ready.prepared, outcome=outcome, outside=outside), **what}
-    return _finish(
-        run,
-        config,
-        prepared=ready.prepared,
-        model=ready.model,
-        weights=weights,
-        trained_on=trained_on,
-        outcome=outcome,
-        listener=ready.listener,
-    )
+    trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
+    if outside is not None:
+        trained_on["outside_model"] = repr(outside)
+    return _finish(run, config, ready=ready, weights=weights, trained_on={**trained_on, **what}, outcome=outcome)
+
+
+def _fit(run: Path, config: RunConfig, *, work: FittingWork, world: World, listener: Listener) -> Trained | None:
+    """Fit a model that has a loop of its own; one process does it."""
+    if not world.is_first:
+        return None
+    everyone = tell_all(Journal(run / "events.jsonl"), listener)
+    fitted = fit(run, config, work=work, listener=everyone)
+    return Trained(run, fitted.folder, fitted.outcome, fitted.scores, use_of(config))
 
 
 def _set_up(
-    run: Path, config: RunConfig, *, world: World, listener: Listener, outside: BuildsModel | None, resume: bool
+    run: Path,
+    config: RunConfig,
+    *,
+    work: TrainedWork[Any, Any],
+    world: World,
+    listener: Listener,
+    outside: BuildsModel | None,
+    resume: bool,
 ) -> _SetUp:
     """Open what was prepared, and build the model, the task and the trainer."""
-    prepared = open_prepared(run)
+    prepared = work.open_prepared(run)
     seed = seed_for(config.seed, "weights")
-    model = build_model(outside or config.model, prepared.tokenizers, seed=seed)
-    _require_translator(model)
+    settings = outside or config.model
+    assert not fits(settings)
+    model = build_model(settings, prepared.tokenizers, seed=seed)
+    work.require_model(model)
     if config.training.start_from is not None and not resume:
         _start_from(model, Path(config.training.start_from))
     journal = Journal(run / "events.jsonl") if world.is_first else ignore
     everyone = tell_all(journal, listener)
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
-    task = _task(config, prepared, device=world.device)
+    task = work.task(config, prepared, device=world.device)
     trainer = Trainer(
         model,
         task,
@@ -247,16 +263,7 @@ def _set_up(
         listener=everyone,
         world=world,
     )
-    return _SetUp(prepared, model, task, trainer, everyone)
-
-
-def _require_translator(model: nn.Module) -> None:
-    missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
-    if missing:
-        raise UsageError(
-            f"{type(model).__name__} cannot be trained as a translator: it has no {' and no '.join(missing)}; "
-            "see TranslationModel in seqloom/tasks/translation.py for what a model offers"
-        )
+    return _SetUp(work, prepared, model, task, trainer, everyone)
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
@@ -266,20 +273,8 @@ def _start_from(model: nn.Module, folder: Path) -> None:
         load_weights(model, weights, origin=str(folder))
 
 
-def _task(config: RunConfig, prepared: Prepared, *, device: torch.device) -> TranslationTask:
-    dev = DevSet(prepared.dev, prepared.references, prepared.tokenizers.target, config.data.target)
-    return TranslationTask(
-        prepared.train,
-        dev,
-        config=config.task,
-        tokens_per_batch=config.data.tokens_per_batch,
-        seed=config.seed,
-        device=device,
-    )
-
-
 def _choose_weights(
-    run: Path, config: RunConfig, *, model: nn.Module, task: TranslationTask, listener: Listener
+    run: Path, config: RunConfig, *, model: nn.Module, task: TaskWithLoss, listener: Listener
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The mean of the last checkpoints or the best one alone, whichever has the lower dev loss; left in the model."""
     settings = config.training
@@ -305,73 +300,25 @@ def _finish(
     run: Path,
     config: RunConfig,
     *,
-    prepared: Prepared,
-    model: nn.Module,
+    ready: _SetUp,
     weights: Mapping[str, Tensor],
     trained_on: Mapping[str, Any],
     outcome: Outcome,
-    listener: Listener,
 ) -> Trained:
     """Score the model on the dev text, and write the model directory and the curve."""
-    card = Card(
-        source=config.data.source,
-        target=config.data.target,
-        parameters=_parameters(model),
-        trained_on=trained_on,
-    )
+    work, prepared, model, listener = ready.work, ready.prepared, ready.model, ready.listener
+    source, target = work.languages(config)
+    card = Card(source=source, target=target, parameters=_parameters(model), trained_on=trained_on)
     folder = run / "model"
     loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
-    scores = _dev_scores(Translator(loaded), config, prepared=prepared, listener=listener)
-    measured = tuple({**asdict(each), "data": "dev", "lines": _scored(prepared)} for each in scores)
+    scores = work.measure(loaded, prepared, listener=listener)
+    lines = work.scored_lines(prepared)
+    measured = tuple({**asdict(each), "data": "dev", "lines": lines} for each in scores)
     card = Card(**{**vars(card), "scores": measured})
     save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
-    return Trained(run, folder, outcome, scores)
-
-
-def _dev_scores(
-    translator: Translator, config: RunConfig, *, prepared: Prepared, listener: Listener
-) -> tuple[Score, ...]:
-    count = _scored(prepared)
-    sources = [prepared.tokenizers.source.decode(prepared.dev.source(index)[:-1].tolist()) for index in range(count)]
-    done = 0
-
-    def tell(lines: int) -> None:
-        nonlocal done
-        done += lines
-        listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
-
-    found = [each[0].text for each in translator.search(sources, progress=tell)]
-    bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-    metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase or config.text.lowercase)
-    scores = tuple(
-        score(metric, found, references=prepared.references[:count], bootstrap=bootstrap) for metric in metrics[:2]
-    )
-    listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
-    return scores
-
-
-def _scored(prepared: Prepared) -> int:
-    return min(SCORED_LINES, len(prepared.dev))
-
-
-def _trained_on(
-    config: RunConfig, prepared: Prepared, *, outcome: Outcome, outside: BuildsModel | None
-) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "files": list(config.data.train),
-        "pairs": len(prepared.train),
-        "data": prepared.train.fingerprint(),
-        "tokenizers": [prepared.tokenizers.source.fingerprint, prepared.tokenizers.target.fingerprint],
-        "steps": outcome.step,
-        "target_tokens": outcome.tokens,
-        "seconds": round(outcome.seconds, 1),
-        "best_dev_loss": outcome.best_loss,
-    }
-    if outside is not None:
-        values["outside_model"] = repr(outside)
-    return values
+    return Trained(run, folder, outcome, scores, use_of(config))
 
 
 def _draw(run: Path, *, listener: Listener) -> None:

@@ -122,6 +122,11 @@ class Tokenizer:
         return len(self._kind.pieces)
 
     @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The piece of each id, the reserved ones first."""
+        return self._kind.pieces
+
+    @property
     def is_lossless(self) -> bool:
         """Whether every text comes back in its normal form, whatever its characters. See also `round_trip_report`."""
         return self.config.byte_fallback

@@ -47,7 +47,7 @@ class Progress:
 class Outcome:
     """How a run ended."""
 
-    reason: Literal["steps", "patience", "nothing to do"]
+    reason: Literal["steps", "patience", "nothing to do", "fitted"]
     message: str
     step: int
     best_loss: float | None

@@ -1,0 +1,62 @@
+"""`seqloom generate`: texts that a language model writes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqloom.cli.arguments import require_search_settings, sort_words
+from seqloom.cli.output import clean, examples, json_line
+from seqloom.core.errors import UsageError
+
+EXAMPLES = examples(
+    "seqloom generate run/model --prompt 'The old man'",
+    "seqloom generate run/model --count 5 search.temperature=0.7 search.top_p=0.9 search.seed=3",
+    "seqloom generate shakespeare/model --prompt 'ROMEO:' --past-line-ends search.length_constant=1000",
+    "seqloom generate run/model --prompt 'It is' search.method=beam search.beam=8 --count 8 --json",
+)
+
+
+def generate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="path=value", help="Settings of the search, such as search.temperature=0.7."),
+    ] = None,
+    prompt: Annotated[str, typer.Option("--prompt", metavar="TEXT", help="How the texts begin.")] = "",
+    count: Annotated[int, typer.Option("--count", metavar="N", help="How many texts.")] = 1,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="MODEL", help="Another model of the same vocabulary, mixed in with equal share."
+        ),
+    ] = None,
+    past_line_ends: Annotated[
+        bool,
+        typer.Option("--past-line-ends", help="Write on, line after line, up to search.length_constant tokens."),
+    ] = False,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Let it write ⁇ where it expects a word outside its vocabulary.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="A record per text: text, log_prob, tokens …")] = False,
+) -> None:
+    """Let a language model write: texts drawn at random, or the most probable ones.
+
+    Everything of the search can be set: temperature, top_k, top_p, min_p, seed, no_repeat, or method=beam. The same
+    seed gives the same texts.
+    """
+    given = sort_words(words)
+    if given.others:
+        raise UsageError(f"{given.others[0]!r} is no setting path=value; give the beginning of a text with --prompt")
+    require_search_settings(given.overrides)
+
+    from seqloom.recipes.language_model import open_language_model
+
+    opened = open_language_model(model, given.overrides, companions=others or [])
+    found = opened.generate(prompt, count=count, past_line_ends=past_line_ends, has_unknown=unknown)
+    for number, written in enumerate(found, start=1):
+        if json:
+            print(json_line({"number": number, **vars(written)}))
+        else:
+            # Texts of several lines are parted by an empty one.
+            print(("\n" if past_line_ends and number > 1 else "") + "\n".join(map(clean, written.text.split("\n"))))

@@ -1,0 +1,297 @@
+"""Language models at work: how probable texts are, and texts drawn from them.
+
+Several models of one vocabulary may be mixed:
+
+    P(w | before) = Σ_m λ_m P_m(w | before)        Σ λ_m = 1; each model remembers the words before in its own way
+
+Weights are given, or found on a text by expectation maximisation, whose every round makes that text more probable:
+
+    λ_m ← mean over tokens t of  λ_m P_m(w_t) / Σ_n λ_n P_n(w_t)
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+
+from seqloom.core.config import resolve
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.stepping import Source, Stepper
+from seqloom.core.symbols import UNKNOWN
+from seqloom.metrics.perplexity import Perplexity, perplexity
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import Card, Loaded, load_any
+from seqloom.recipes.prompting import Continuing, split_lines
+from seqloom.recipes.readers import reader_of
+from seqloom.recipes.reading import Context, TextIds
+from seqloom.recipes.translate import listed
+from seqloom.search.decode import decode
+from seqloom.search.ensemble import Ensemble
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.text.tokenizer import Tokenizer
+
+Tell = Callable[[int, int], None]
+"""Told how many tokens are done, and how many there are in all."""
+
+ROUNDS, ENOUGH = 200, 1e-7
+"""Rounds of expectation maximisation at most, and the change of a weight below which it ends."""
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """How probable a line is: log P in nats over its tokens, of which END is one."""
+
+    log_prob: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Perplexities:
+    """The perplexity of one text in three units, of which the last two compare models of different vocabularies.
+
+    A word is what stands between spaces; the end of a line counts as a word and as a character.
+    """
+
+    token: Perplexity
+    word: Perplexity
+    character: Perplexity
+    unknown: int
+    """Tokens that the vocabulary does not have; each counts as one symbol, which makes it cheap."""
+
+    @property
+    def all(self) -> tuple[Perplexity, ...]:
+        return self.token, self.word, self.character
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text that a model has written."""
+
+    text: str
+    """With the prompt."""
+    continuation: str
+    """What came after the prompt."""
+    log_prob: float
+    """log P of the continuation by the model itself, in nats."""
+    tokens: int
+    is_finished: bool
+    """Whether it ended by itself, before the maximum length."""
+
+
+class LanguageModel:
+    """Measures and writes text.
+
+    model = LanguageModel.load("run/model")
+    model.perplexity(["The old man reads a book."]).word.value
+    model.generate("The old")[0].text
+    """
+
+    def __init__(
+        self, loaded: Loaded, companions: Sequence[Loaded] = (), *, weights: Sequence[float] | None = None
+    ) -> None:
+        """One model, or several that are mixed with these weights (alike, if none are given)."""
+        self.loaded = loaded
+        self.config = loaded.config
+        members = [loaded, *companions]
+        for member in companions:
+            if member.tokenizers.target != loaded.tokenizers.target:
+                raise UsageError(
+                    f"{member.folder} has another vocabulary than {loaded.folder}; models that are mixed must read the "
+                    f"same tokens: train both with the same text settings on the same text"
+                )
+        self._readers = [reader_of(member) for member in members]
+        self.weights = _checked(weights, len(members))
+
+    @staticmethod
+    def load(
+        folder: Path | str,
+        *others: Path | str,
+        weights: Sequence[float] | None = None,
+        device: str | None = None,
+    ) -> "LanguageModel":
+        """Read a model directory, or the model of a finished run, and others that are mixed with it."""
+        loaded = [load_any(each, device=device) for each in (folder, *others)]
+        return LanguageModel(loaded[0], loaded[1:], weights=weights)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How it cuts text into symbols."""
+        return self.loaded.tokenizers.target
+
+    @property
+    def card(self) -> Card:
+        """What the model says of itself."""
+        return self.loaded.card
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    def score(self, lines: Iterable[str], *, context: Context | None = None) -> list[LineScore]:
+        """log P of each line, its END included.
+
+        With `context="line"` each line is read by itself, with "text" as the one that follows the line before it; left
+        open, as the model was trained.
+        """
+        text = self._encoded(listed(lines, "score"))
+        log_probs = self.mixed(self.log_probs(text, context=context))
+        sums = np.add.reduceat(log_probs, text.offsets[:-1])
+        return [LineScore(float(total), int(count)) for total, count in zip(sums, text.lengths, strict=True)]
+
+    def perplexity(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> Perplexities:
+        """Perplexities of a text. A blank line counts: its end is told as any other."""
+        given = listed(lines, "perplexity")
+        text = self._encoded(given)
+        log_probs = self.mixed(self.log_probs(text, context=context, progress=progress))
+        nats = -float(log_probs.sum()) + 0.0
+        unknown = int((text.ids == UNKNOWN).sum())
+        counts = {
+            "token": len(text.ids),
+            "word": sum(len(line.split()) + 1 for line in given),
+            "character": sum(len(self.tokenizer.normaliser(line)) + 1 for line in given),
+        }
+        policy = "counted" if unknown else "absent"
+        found = {unit: perplexity(nats, count, unit=unit, unknown=policy) for unit, count in counts.items()}  # type: ignore[arg-type]
+        return Perplexities(**found, unknown=unknown)
+
+    def log_probs(
+        self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> Float64[np.ndarray, "models tokens"]:
+        """log P of each token by each model."""
+        done, everything = 0, len(text.ids) * len(self._readers)
+
+        def tell(tokens: int) -> None:
+            nonlocal done
+            done += tokens
+            progress(done, everything)
+
+        return np.stack(
+            [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
+        )
+
+    def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
+        """log Σ_m λ_m P_m of each token."""
+        if len(log_probs) == 1:
+            return log_probs[0]
+        return np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
+
+    def tuned(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> "LanguageModel":
+        """The same models, mixed with the weights that suit a text best."""
+        text = self._encoded(listed(lines, "tune"))
+        weights = best_weights(self.log_probs(text, context=context, progress=progress))
+        other = LanguageModel.__new__(LanguageModel)
+        other.loaded, other.config, other._readers, other.weights = self.loaded, self.config, self._readers, weights
+        return other
+
+    def _encoded(self, lines: Sequence[str]) -> TextIds:
+        if not lines:
+            raise DataError("there is no text to measure: it has 0 lines")
+        return TextIds.of(self.tokenizer.encode_many(lines))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        search: SearchConfig | None = None,
+        count: int = 1,
+        seed: int | None = None,
+        past_line_ends: bool = False,
+        has_unknown: bool = False,
+    ) -> list[Written]:
+        """`count` texts that go on after `prompt`, which the model reads first.
+
+        A text ends with its line; with `past_line_ends` the model writes on, line after line, up to the maximum length,
+        `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
+        """
+        settings = search or self.config.search
+        if count < 1:
+            raise UsageError(f"count={count} asks for no text; give 1 or more")
+        wider = {"nbest": count, "beam": max(count, settings.beam)} if settings.method == "beam" else {"nbest": count}
+        settings = SearchConfig.model_validate(
+            {**settings.model_dump(), **wider, "seed": settings.seed if seed is None else seed}
+        )
+        ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
+        stepper = Continuing(
+            self.stepper(),
+            ids,
+            reads_on=all(reader.context == "text" for reader in self._readers),
+            past_line_ends=past_line_ends,
+            has_unknown=has_unknown,
+        )
+        one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
+        with torch.inference_mode():
+            (found,) = decode(stepper, Source(one, one[0]), settings, keys=[0], show=self.tokenizer.decode)
+        return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
+
+    def stepper(self) -> Stepper:
+        """The model, or the mixture, as a search sees it."""
+        steppers = [reader.stepper() for reader in self._readers]
+        return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
+
+    def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> Written:
+        first, *others = split_lines(hypothesis.symbols)
+        # Pieces join by what stands before them, so the line is put together as a whole and the prompt taken off it.
+        known, whole = self.tokenizer.decode(begun), self.tokenizer.decode([*begun, *first])
+        rest = whole[len(known) :] if whole.startswith(known) else whole
+        if prompt[-1:].isspace():
+            rest = rest.lstrip(" ")
+        continuation = "\n".join([rest, *map(self.tokenizer.decode, others)])
+        return Written(
+            text=prompt + continuation,
+            continuation=continuation,
+            log_prob=hypothesis.log_prob,
+            tokens=len(hypothesis.token_log_probs),
+            is_finished=hypothesis.is_finished,
+        )
+
+
+def open_language_model(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    companions: Sequence[Path] = (),
+    weights: Sequence[float] | None = None,
+) -> LanguageModel:
+    """A model with other settings of the search or another device, and models that are mixed with it."""
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    device = devices[-1] if devices else None
+    loaded = load_any(folder, device=device)
+    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    others = [load_any(other, device=device) for other in companions]
+    return LanguageModel(replace(loaded, config=config), others, weights=weights)
+
+
+def best_weights(log_probs: Float64[np.ndarray, "models tokens"]) -> tuple[float, ...]:
+    """The weights λ under which a text is most probable. Tokens that no model allows tell nothing and are left out."""
+    highest = log_probs.max(axis=0)
+    is_possible = highest > -math.inf
+    if not is_possible.any():
+        raise DataError("no weights can be found: every token of the text is impossible for every model")
+    probabilities = np.exp(log_probs[:, is_possible] - highest[is_possible])
+    weights = np.full(len(log_probs), 1 / len(log_probs))
+    for _ in range(ROUNDS):
+        shares = weights[:, None] * probabilities
+        better = (shares / shares.sum(axis=0)).mean(axis=1)
+        change, weights = np.abs(better - weights).max(), better
+        if change < ENOUGH:
+            break
+    return tuple(float(weight) for weight in weights)
+
+
+def _checked(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
+    if weights is None:
+        return (1 / members,) * members
+    if len(weights) != members:
+        raise UsageError(f"{len(weights)} weights were given for {members} models; each model needs one")
+    if not all(0 < weight < math.inf for weight in weights):
+        raise UsageError(f"weights {list(weights)} are out of range; give each model more than 0, or leave it out")
+    return tuple(weight / sum(weights) for weight in weights)

@@ -1,0 +1,117 @@
+"""Language modelling as a line of work: a text in, a model of it with its perplexity on the dev text out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener
+from seqloom.metrics.translation import Score
+from seqloom.recipes import plain_text
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.language_model import LanguageModel
+from seqloom.recipes.load import LoadedModel
+from seqloom.recipes.plain_text import PreparedText, Texts
+from seqloom.recipes.text_sizing import choose_recurrent, text_facts
+from seqloom.recipes.work import Choice
+from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.progress import Outcome
+
+OFFERED = ("output", "stepper")
+"""What a language model must have, besides being called with windows of text."""
+
+
+@dataclass(frozen=True)
+class ModellingWork:
+    """Models of text that are trained step by step. See `TrainedWork` for what each method is for."""
+
+    files: str = "--train TEXT"
+    fixed: tuple[str, ...] = ("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in")
+    """Where a run stands in its text is counted in these."""
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def presets(self) -> Mapping[str, Any]:
+        return {}
+
+    def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
+        corpus = plain_text.open_corpus(first.data, tuple(map(str, files)))
+        plain_text.held_out(first.data, len(corpus))
+        facts = text_facts(corpus)
+        return Choice(choose_recurrent(facts, kind=first.text.kind, steps=steps, model=first.model.kind))
+
+    def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
+        return plain_text.open_texts(config, listener=listener)
+
+    def learn_tokenizers(self, config: RunConfig, text: Texts, *, listener: Listener) -> Tokenizers:
+        return plain_text.learn_tokenizers(config, text, listener=listener)
+
+    def encode(
+        self,
+        run: Path,
+        config: RunConfig,  # noqa: ARG002
+        *,
+        text: Texts,
+        tokenizers: Tokenizers,
+        listener: Listener,
+    ) -> None:
+        plain_text.encode(run, text=text, tokenizer=tokenizers.target, listener=listener)
+
+    def open_prepared(self, run: Path) -> PreparedText:
+        return plain_text.open_prepared(run)
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def require_model(self, model: nn.Module) -> None:
+        missing = [name for name in OFFERED if not hasattr(model, name)]
+        if missing:
+            raise UsageError(
+                f"{type(model).__name__} cannot be trained as a language model: it has no {' and no '.join(missing)}; "
+                "see LanguageModel in seqloom/tasks/language_modelling.py for what a model offers"
+            )
+
+    def task(self, config: RunConfig, prepared: PreparedText, *, device: torch.device) -> LanguageModellingTask:
+        assert isinstance(config.task, LanguageModellingConfig)
+        assert prepared.dev is not None
+        return LanguageModellingTask(prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device)
+
+    def languages(self, config: RunConfig) -> tuple[str | None, str | None]:
+        return None, config.data.target
+
+    def trained_on(self, config: RunConfig, prepared: PreparedText, *, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "files": list(config.data.train),
+            "lines": len(prepared.train),
+            "tokens": prepared.train.tokens,
+            "data": prepared.train.fingerprint(),
+            "tokenizers": [prepared.tokenizer.fingerprint],
+            "steps": outcome.step,
+            "tokens_read": outcome.tokens,
+            "seconds": round(outcome.seconds, 1),
+            "best_dev_loss": outcome.best_loss,
+        }
+
+    def measure(self, loaded: LoadedModel, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
+        return measure_perplexity(LanguageModel(loaded), prepared, listener=listener)
+
+    def scored_lines(self, prepared: PreparedText) -> int:
+        return len(prepared.dev_lines)
+
+
+def measure_perplexity(model: LanguageModel, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
+    """Perplexities of the dev text, per token, word and character, as scores."""
+
+    def tell(done: int, everything: int) -> None:
+        listener(Event("progress", {"what": "measuring perplexity on dev text", "done": done, "all": everything}))
+
+    found = model.perplexity(prepared.dev_lines, progress=tell)
+    scores = tuple(Score(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
+    values = {"data": "dev", "lines": len(prepared.dev_lines), "scores": [asdict(each) for each in scores]}
+    listener(Event("scores", values))
+    return scores

@@ -1,0 +1,189 @@
+"""Zero-config for language models and word vectors: sizes chosen from the text, each with its reason."""
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seqloom.data.text import TextCorpus
+from seqloom.recipes.sizing import SAMPLE, Reason, Sizing, round_figure, training_reasons
+from seqloom.text.normalise import is_blank
+
+Kind = Literal["word", "char", "bpe", "unigram"]
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What the sizes are chosen from."""
+
+    lines: int
+    characters: int
+    """Of the whole text, by the lines that were looked at."""
+    words: int
+    """Runs of characters between spaces, likewise."""
+
+    def tokens(self, kind: Kind) -> int:
+        """About how many tokens the text has if it is cut this way, the end of each line counted."""
+        # A piece is about four letters; punctuation makes a seventh more words than there are runs between spaces.
+        pieces = {"char": self.characters, "word": self.words * 8 // 7}
+        return pieces.get(kind, self.characters // 4) + self.lines
+
+
+def text_facts(corpus: TextCorpus) -> TextFacts:
+    """Look at the first lines of a text."""
+    characters = words = count = 0
+    for line in corpus:
+        characters, count = characters + len(line.text), count + 1
+        words += 0 if is_blank(line.text) else len(line.text.split())
+        if count == SAMPLE:
+            break
+    share = len(corpus) / max(1, count)
+    return TextFacts(len(corpus), characters=round(characters * share), words=round(words * share))
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def _text(facts: TextFacts, kind: Kind, *, most: int, minimum_count: int) -> tuple[dict[str, Any], Reason]:
+    """The section of the text: how many pieces, and why."""
+    section: dict[str, Any] = {"kind": kind, "shared": True}
+    paths = ("text.kind", "text.size", "text.minimum_count")
+    if kind == "char":
+        section |= {"size": 1_000, "minimum_count": 1}
+        return section, Reason(paths, "single characters as pieces, up to 1,000 different ones")
+    if kind == "word":
+        section |= {"size": most, "minimum_count": minimum_count}
+        rare = "seen at least once" if minimum_count == 1 else f"seen at least {minimum_count} times"
+        why = "the rest is <unk>, which is learned from the rare ones" if minimum_count > 1 else "all of them"
+        return section, Reason(paths, f"up to {most:,} different words, {rare}: {why}")
+    ladder = ((100_000, 1_000), (1_000_000, 4_000), (10_000_000, 8_000), (100_000_000, 16_000), (sys.maxsize, 32_000))
+    size = next(size for characters, size in ladder if facts.characters <= characters)
+    section |= {"size": size, "minimum_count": 1}
+    return section, Reason(paths, f"{size:,} subword pieces: more would be too rare to learn in this much text")
+
+
+def _summary(facts: TextFacts, kind: Kind) -> str:
+    unit = {"word": "words", "char": "characters"}.get(kind, "subword pieces")
+    lines = "1 line" if facts.lines == 1 else f"{facts.lines:,} lines"
+    return f"{lines}, about {round_figure(facts.tokens(kind)):,} {unit}, so:"
+
+
+# --- models that are trained step by step -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextRung:
+    """What suits up to so many tokens."""
+
+    tokens: int
+    width: int
+    layers: int
+    dropout_rate: float
+    learning_rate: float
+    rows: int
+    passes: int
+    """Times the text is gone through."""
+
+
+TEXT_LADDER = (
+    TextRung(20_000, 64, 1, 0.3, 5e-3, 8, 40),
+    TextRung(200_000, 128, 1, 0.3, 4e-3, 16, 30),
+    TextRung(1_500_000, 256, 1, 0.3, 3e-3, 32, 20),
+    TextRung(10_000_000, 400, 2, 0.4, 2e-3, 32, 15),
+    TextRung(100_000_000, 650, 2, 0.2, 1e-3, 64, 5),
+    TextRung(sys.maxsize, 1024, 2, 0.1, 1e-3, 128, 2),
+)
+"""From a story to newspapers: widths that published recurrent language models use for so much text."""
+
+LENGTHS: dict[Kind, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64}
+"""Tokens of a window, through which gradients flow back: a few sentences' worth of characters or pieces."""
+
+GENERATED: dict[Kind, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150}
+"""Tokens that are generated at most, unless asked otherwise."""
+
+
+def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: str = "rnn_lm") -> Sizing:
+    """Sizes of a recurrent language model of this text, cut into pieces of this kind."""
+    tokens = facts.tokens(kind)
+    rung = next(rung for rung in TEXT_LADDER if tokens <= rung.tokens)
+    length = LENGTHS[kind]
+    rows = max(1, min(rung.rows, tokens // (4 * length)))  # at least four windows in a row
+    length = max(1, min(length, tokens // 4))
+    if steps is None:
+        steps = round_figure(max(200.0, rung.passes * tokens / (rows * length)))
+    every = max(1, min(1000, round_figure(steps / 40)))
+    text, pieces = _text(facts, kind, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
+    training = {
+        "steps": steps,
+        "learning_rate": rung.learning_rate,
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        "validate_every": every,
+        "save_every": every,
+        "patience": 10,
+        "average": 10,
+        "log_every": max(1, min(50, every // 4)),
+    }
+    sizes = {"width": rung.width, "layers": rung.layers, "dropout_rate": rung.dropout_rate}
+    defaults = {
+        "text": text,
+        "model": {"kind": model, **sizes},
+        "task": {"kind": "language_modelling", "rows": rows, "length": length},
+        "training": training,
+        "search": _search(kind),
+    }
+    layers = "1 layer" if rung.layers == 1 else f"{rung.layers} layers"
+    model_paths = ("model.kind", "model.width", "model.layers")
+    return Sizing(
+        defaults,
+        _summary(facts, kind),
+        (
+            pieces,
+            Reason(model_paths, f"{layers} of width {rung.width}: a larger model learns this text by heart"),
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(
+                ("task.rows", "task.length"), f"{rows} rows of text side by side, {length} tokens of each at a time"
+            ),
+            *training_reasons(training, passes=steps * rows * length / max(1, tokens), falling="as a cosine"),
+        ),
+    )
+
+
+def _search(kind: Kind) -> dict[str, Any]:
+    """Texts are drawn from a language model; their length has no source to go by."""
+    return {"method": "sample", "length_factor": 0.0, "length_constant": GENERATED[kind]}
+
+
+# --- models with a loop of their own ----------------------------------------------------------------------------------
+
+
+def choose_ngram(facts: TextFacts, *, kind: Kind) -> Sizing:
+    """Pieces and order of an n-gram model."""
+    order = {"char": 8, "word": 5 if facts.words > 1_000_000 else 3}.get(kind, 5)
+    text, pieces = _text(facts, kind, most=1_000_000, minimum_count=1)
+    return Sizing(
+        {"text": text, "model": {"kind": "ngram", "order": order}, "search": _search(kind)},
+        _summary(facts, kind),
+        (
+            pieces,
+            Reason(("model.kind", "model.order"), f"n-grams up to order {order}: longer ones hardly come twice"),
+        ),
+    )
+
+
+def choose_vectors(facts: TextFacts, *, kind: Kind) -> Sizing:
+    """Words and sizes of word vectors."""
+    minimum = 5 if facts.words > 200_000 else 2 if facts.words > 20_000 else 1
+    text, pieces = _text(facts, kind, most=1_000_000, minimum_count=1)
+    width, epochs = (100, 5) if facts.words > 1_000_000 else (50, 20)
+    times = "once" if minimum == 1 else f"{minimum} times"
+    return Sizing(
+        {"text": text, "model": {"kind": "word2vec", "width": width, "epochs": epochs, "minimum_count": minimum}},
+        _summary(facts, kind),
+        (
+            pieces,
+            Reason(("model.kind", "model.minimum_count"), f"vectors for words seen at least {times}"),
+            Reason(("model.kind", "model.width"), f"vectors of width {width}: less text teaches fewer numbers"),
+            Reason(("model.kind", "model.epochs"), f"{epochs} passes over the text"),
+        ),
+    )

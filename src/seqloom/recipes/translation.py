@@ -1,0 +1,240 @@
+"""Translation as a line of work: pairs of lines in, BLEU and chrF of the dev text out.
+
+run/data/train/     the training pairs as ids, memory-mapped
+run/data/dev/       the held-out pairs, and their reference lines in references.txt
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.events import Event, Listener, notice
+from seqloom.core.files import read_lines, write_atomically
+from seqloom.data.corpus import Lines, hold_out, languages_from, open_corpus
+from seqloom.data.examples import Report, encode_corpus
+from seqloom.data.store import Store
+from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import LoadedModel
+from seqloom.recipes.sizing import choose_sizes, facts_of
+from seqloom.recipes.storing import clear_stored
+from seqloom.recipes.translate import Translator
+from seqloom.recipes.work import Choice
+from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.training import train_tokenizers
+from seqloom.training.progress import Outcome
+
+SCORED_LINES = 2_000
+"""Dev sentences translated with the full search at the end of a run."""
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The text of a run."""
+
+    train: Lines
+    dev: Lines
+    fingerprints: Mapping[str, str]
+
+    @property
+    def size(self) -> Mapping[str, int]:
+        return {"pairs": len(self.train)}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was made of the text."""
+
+    tokenizers: Tokenizers
+    train: Store
+    dev: Store
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class TranslationWork:
+    """Models that translate. See `TrainedWork` for what each method is for."""
+
+    files: str = "--train SOURCE --train TARGET (or one .tsv)"
+    fixed: tuple[str, ...] = ()
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def presets(self) -> Mapping[str, Any]:
+        return {}
+
+    def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
+        found = languages_from(files)
+        given = first.data.source, first.data.target
+        languages = (given[0] or (found[0] if found else None), given[1] or (found[1] if found else None))
+        corpus = open_corpus(files, encoding=first.data.encoding)
+        _held_out(first, len(corpus))
+        model = first.model
+        sizing = choose_sizes(
+            facts_of(corpus, languages),
+            steps=steps,
+            kind=model.kind,
+            width=getattr(model, "width", None) if "width" in model.model_fields_set else None,
+        )
+        named = zip(("source", "target"), languages, strict=True)
+        return Choice(sizing, {name: language for name, language in named if language is not None})
+
+    def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
+        train = open_corpus([Path(name) for name in config.data.train], encoding=config.data.encoding)
+        for sentence in train.notices:
+            notice(listener, sentence)
+        fingerprints = {"train": train.fingerprint()}
+        if config.data.dev:
+            dev = open_corpus([Path(name) for name in config.data.dev], encoding=config.data.encoding)
+            fingerprints["dev"] = dev.fingerprint()
+            return Corpora(train, dev, fingerprints)
+        count = _held_out(config, len(train))
+        notice(listener, f"no dev files: {count:,} of {len(train):,} pairs are held out for validation")
+        rest, held = hold_out(train, count, seed=config.seed)
+        return Corpora(rest, held, fingerprints)
+
+    def learn_tokenizers(self, config: RunConfig, text: Corpora, *, listener: Listener) -> Tokenizers:
+        sources = (line.source for line in text.train)
+        targets = (line.target for line in text.train)
+        return train_tokenizers(sources, targets, config.text, listener=listener)
+
+    def encode(
+        self, run: Path, config: RunConfig, *, text: Corpora, tokenizers: Tokenizers, listener: Listener
+    ) -> None:
+        for name, lines in (("train", text.train), ("dev", text.dev)):
+            clear_stored(run, name)
+
+            def tell(done: int, everything: int, name: str = name) -> None:
+                listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
+
+            report = encode_corpus(
+                lines,
+                tokenizers.source.encode_many,
+                tokenizers.target.encode_many,
+                run / "data" / name,
+                symbols=max(tokenizers.source.size, tokenizers.target.size),
+                longest=config.data.longest,
+                progress=tell,
+            )
+            for sentence in report.sentences():
+                notice(listener, f"{name}: {sentence}")
+            listener(Event("encoded", _summary(name, report)))
+        _write_references(run, text.dev)
+
+    def open_prepared(self, run: Path) -> Prepared:
+        train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
+        return Prepared(
+            tokenizers=Tokenizers.load(run / "text"),
+            train=train,
+            dev=dev,
+            references=_read_references(run / "data" / "references.txt", dev),
+        )
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def require_model(self, model: nn.Module) -> None:
+        missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
+        if missing:
+            raise UsageError(
+                f"{type(model).__name__} cannot be trained as a translator: it has no {' and no '.join(missing)}; "
+                "see TranslationModel in seqloom/tasks/translation.py for what a model offers"
+            )
+
+    def task(self, config: RunConfig, prepared: Prepared, *, device: torch.device) -> TranslationTask:
+        assert isinstance(config.task, TranslationConfig)
+        dev = DevSet(prepared.dev, prepared.references, prepared.tokenizers.target, config.data.target)
+        return TranslationTask(
+            prepared.train,
+            dev,
+            config=config.task,
+            tokens_per_batch=config.data.tokens_per_batch,
+            seed=config.seed,
+            device=device,
+        )
+
+    def languages(self, config: RunConfig) -> tuple[str | None, str | None]:
+        return config.data.source, config.data.target
+
+    def trained_on(self, config: RunConfig, prepared: Prepared, *, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "files": list(config.data.train),
+            "pairs": len(prepared.train),
+            "data": prepared.train.fingerprint(),
+            "tokenizers": [prepared.tokenizers.source.fingerprint, prepared.tokenizers.target.fingerprint],
+            "steps": outcome.step,
+            "target_tokens": outcome.tokens,
+            "seconds": round(outcome.seconds, 1),
+            "best_dev_loss": outcome.best_loss,
+        }
+
+    def measure(self, loaded: LoadedModel, prepared: Prepared, *, listener: Listener) -> tuple[Score, ...]:
+        config, count = loaded.config, self.scored_lines(prepared)
+        sources = [prepared.tokenizers.source.decode(prepared.dev.source(at)[:-1].tolist()) for at in range(count)]
+        done = 0
+
+        def tell(lines: int) -> None:
+            nonlocal done
+            done += lines
+            listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
+
+        found = [each[0].text for each in Translator(loaded).search(sources, progress=tell)]
+        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
+        metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase or config.text.lowercase)
+        scores = tuple(
+            score(metric, found, references=prepared.references[:count], bootstrap=bootstrap) for metric in metrics[:2]
+        )
+        listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
+        return scores
+
+    def scored_lines(self, prepared: Prepared) -> int:
+        return min(SCORED_LINES, len(prepared.dev))
+
+
+def _held_out(config: RunConfig, pairs: int) -> int:
+    """Training pairs that are held out for validation: none where there are dev files."""
+    if config.data.dev:
+        return 0
+    count = min(config.data.held_out, pairs // 10)
+    if count == 0:
+        few = "1 pair is" if pairs == 1 else f"{pairs} pairs are"
+        raise DataError(f"{few} too few to hold some out for validation; give --dev files")
+    return count
+
+
+def _write_references(run: Path, dev: Lines) -> None:
+    """One target line per line number of the dev text; held-out text leaves the numbers between blank."""
+    by_number = {line.number: line.target for line in dev}
+    last = max(by_number)
+    text = "\n".join(by_number.get(number, "") for number in range(1, last + 1))
+    write_atomically(run / "data" / "references.txt", text + "\n")
+
+
+def _read_references(path: Path, dev: Store) -> list[str]:
+    advice = f"remove the folder {path.parent} and resume: it will be made again"
+    try:
+        references = list(read_lines(path))
+    except (UsageError, DataError) as error:
+        raise DataError(f"{path} cannot be read ({error}); {advice}") from error
+    needed = max(dev.line(index) for index in range(len(dev)))
+    if len(references) < needed:
+        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {needed:,}; {advice}")
+    return [references[dev.line(index) - 1] for index in range(len(dev))]
+
+
+def _summary(name: str, report: Report) -> dict[str, Any]:
+    return {
+        "name": name,
+        "read": report.read,
+        "kept": report.kept,
+        "source_tokens": report.source.tokens,
+        "target_tokens": report.target.tokens,
+        "source_unknown": report.source.unknown_rate,
+        "target_unknown": report.target.unknown_rate,
+    }
