@@ -10,6 +10,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
+from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
@@ -18,7 +19,7 @@ TINY = {"width": 16, "embedding_width": 16, "feed_forward": 16, "encoder_layers"
 
 def test_there_are_examples_of_every_model_and_every_kind_of_text() -> None:
     configs = [resolve(RunConfig, file=path) for path in EXAMPLES]
-    assert {config.model.kind for config in configs} == {"transformer", "seq2seq"}
+    assert {config.model.kind for config in configs} >= {"transformer", "seq2seq", "rnn_lm"}
     assert {config.text.kind for config in configs} == {"word", "char", "bpe", "unigram"}
 
 
@@ -30,10 +31,14 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     small = config.model.model_copy(update={name: size for name, size in TINY.items() if name in fields})
     symbols = Symbols(11, 11 if config.text.shared else 13, is_shared=config.text.shared)
     model = small.build(symbols, seed=config.seed)
-    assert isinstance(model, TranslationModel)
     source = Source(torch.tensor([[5, 6, END], [7, END, 0]]), torch.tensor([3, 2]))
     previous = torch.tensor([[BEGIN, 4, 5], [BEGIN, 6, 0]])
-    features = model(source, previous, torch.tensor([3, 2]))
+    if config.task.kind == "translation":
+        assert isinstance(model, TranslationModel)
+        features = model(source, previous, torch.tensor([3, 2]))
+    else:
+        assert isinstance(model, LanguageModel)
+        features = model(previous, None)[0].flatten(0, 1)
     (-model.output.log_probs(features)[:, END].sum()).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     stepper = model.stepper()
