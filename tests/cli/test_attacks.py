@@ -217,3 +217,25 @@ def test_a_file_name_that_is_not_utf8_is_a_sentence(tiny: Tiny, tmp_path: Path) 
     assert called.code == 2
     assert "caf\\xe9.en: the name is not UTF-8" in called.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "MODEL", "--to", "onnx"],
+        ["train", "--train", "a.de", "--train", "a.en"],
+        ["average", "MODEL", "MODEL"],
+        ["demo"],
+        ["lab", "jacobians", "--quick"],
+        ["translate", "MODEL", "TEXT"],
+    ],
+)
+def test_a_place_below_a_file_is_refused_in_words(tiny: Tiny, tmp_path: Path, words: list[str]) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    given = {"MODEL": tiny.run, "TEXT": tiny.dev[0]}
+    called = call(*(given.get(word, word) for word in words), "--out", taken / "below" / "it")
+    assert (called.code, called.out) == (2, "")
+    assert f"{taken} is a file, not a folder" in called.err
+    assert "File exists" not in called.err
+    assert taken.read_text() == "mine"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.errors import UsageError
+from seqloom.core.files import require_folders_above
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _CONFIG_ENDINGS = (".yaml", ".yml")
@@ -81,6 +82,7 @@ def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "-
     place = Path(os.path.realpath(out)) if out.is_symlink() else out
     if place.is_symlink():
         raise UsageError(f"{out} is a symbolic link that leads back to itself; name another file with {flag}")
+    require_folders_above(place)
     if not place.parent.is_dir():
         raise UsageError(f"{out} cannot be written: there is no folder {place.parent}")
     for path in inputs:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.output import examples
+from seqloom.core.files import require_folders_above
 
 EXAMPLES = examples(
     "seqloom average run/checkpoints/step-9000 run/checkpoints/step-10000 --out averaged",
@@ -25,4 +26,5 @@ def average(
     """
     from seqloom.recipes.train import average as recipe
 
+    require_folders_above(out)
     print(f"Model  {recipe(models, out)}")

@@ -14,6 +14,7 @@ from seqloom.cli.console import Surviving
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, ignore
+from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
     from seqloom.inspection.findings import Finding
@@ -95,6 +96,7 @@ def _make_ready(folder: Path) -> None:
     """Make the folder and refuse one that cannot take the files of a finding."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; --out names a folder")
+    require_folders_above(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

@@ -9,6 +9,7 @@ from seqloom.cli.arguments import require_search_settings, sort_words
 from seqloom.cli.loading import open_translator
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
+from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
     from seqloom.inspection.beam_tree import BeamTree
@@ -51,9 +52,7 @@ def beam(
     require_search_settings(given.overrides)
     if out.suffix not in BEAM_ENDINGS:
         raise UsageError(f"{out} is neither .html nor .svg nor .png; name it with one of these endings")
-    for above in out.parents:
-        if above.exists() and not above.is_dir():
-            raise UsageError(f"{above} is a file, so {out} cannot be written in it; choose another --out")
+    require_folders_above(out)
     translator = open_translator(model, given.overrides)
     out.parent.mkdir(parents=True, exist_ok=True)
     tree = draw_beam_search(translator, sentence, out, pruned=pruned)

@@ -110,6 +110,13 @@ def _reason(error: OSError, folder: Path, *, need: int) -> str:
     return f"{error.strerror}; it needs {need:,} bytes"
 
 
+def require_folders_above(path: Path) -> None:
+    """Raise a UsageError if something above a path is no folder, so that nothing can be made there."""
+    for above in path.parents:
+        if (above.exists() or above.is_symlink()) and not above.is_dir():
+            raise UsageError(f"{above} is a file, not a folder, so {path} cannot be made in it; name another place")
+
+
 # --- hashes ----------------------------------------------------------------------------------------------------------
 
 

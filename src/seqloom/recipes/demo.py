@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore
-from seqloom.core.files import write_atomically
+from seqloom.core.files import require_folders_above, write_atomically
 from seqloom.data.phrasebook import PhrasePair, Split, note_pairs, sample_pairs
 from seqloom.metrics.translation import Score
 from seqloom.recipes.evaluate import evaluate
@@ -125,6 +125,7 @@ def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhraseP
 def _write(folder: Path, split: Split, languages: tuple[str, str], count: int) -> list[str]:
     """One file per language; the names of both."""
     pairs = _pairs(split, languages, count)
+    require_folders_above(folder)
     folder.mkdir(parents=True, exist_ok=True)
     names = []
     for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):

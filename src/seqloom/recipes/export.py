@@ -18,7 +18,7 @@ from typing import Literal, assert_never
 import torch
 
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.core.files import directory_manifest, fsync_directory, write_atomically
+from seqloom.core.files import directory_manifest, fsync_directory, require_folders_above, write_atomically
 from seqloom.core.stepping import Source
 from seqloom.interop.argos import (
     Package,
@@ -222,6 +222,7 @@ def _new_place(path: Path) -> Iterator[Path]:
     """Another name for a path at which nothing may be yet; what is written there gets its own name at the end."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} is there already; remove it, or name another place with --out")
+    require_folders_above(path)
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
