@@ -9,6 +9,7 @@ from seqloom.cli.arguments import config_and_overrides, file_names, require_read
 from seqloom.cli.console import show_events
 from seqloom.cli.output import duration, examples, json_line, score_rows
 from seqloom.core.errors import UsageError
+from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
     from seqloom.recipes.train import Trained
@@ -90,6 +91,8 @@ def train(
         raise UsageError(f"{'--exact' if exact else '--allow-data-change'} belongs to --resume RUN")
     elif out is None:
         raise UsageError("name a folder for the run with --out, such as --out runs/first")
+    else:
+        require_folders_above(out)
 
     from seqloom.recipes import train as recipe
 
