@@ -10,6 +10,7 @@ import pytest
 
 from cli.calling import call, start
 from cli.conftest import Tiny
+from seqloom.cli import lines
 
 ODD = "Good morning.\n\n \u200b \nThe dog\u2028sees\u0085a\x0btree.\r\nlone\rreturn\n日本語 🙂\nlast without end"
 ODD_LINES = 7
@@ -281,3 +282,34 @@ def test_flags_that_do_not_go_together_are_refused(tiny: Tiny, words: list[str],
     called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
     assert (called.code, called.out) == (2, "")
     assert [part for part in parts if part not in called.err] == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_size_of_blocks_changes_no_draw_and_no_number(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    source = tmp_path / "same.en"
+    source.write_text("The dog sees a tree.\n" * 5 + "The dog sees a tree. " * 30 + "\n" + "Good morning.\n")
+    words = ["translate", tiny.run, source, "--jobs", jobs, "search.method=sample", "search.temperature=2"]
+    whole = call(*words)
+    monkeypatch.setattr(lines, "CHUNK", 7)
+    small = call(*words)
+    assert (whole.code, small.code) == (0, 0)
+    assert small.out == whole.out
+    assert len(set(whole.lines[:5])) > 1  # or keys would not matter
+    for called in (whole, small):
+        assert f"{source}:6: longer than" in called.err
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 18])
+def test_wrong_wishes_are_told_with_the_line_of_the_file(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(lines, "CHUNK", chunk)
+    source, prefixes = tmp_path / "text.en", tmp_path / "begin.de"
+    source.write_text("Good morning.\n" * 3 + "The dog sees a tree.\n" + "Good morning.\n")
+    prefixes.write_text("\n\n\nDer Hund sieht einen Baum.\nDer Hund sieht einen Baum.\n", encoding="utf-8")
+    short = ["search.length_factor=0", "search.length_constant=2"]
+    called = call("translate", tiny.run, source, "--prefix", prefixes, *short)
+    assert called.code == 2
+    assert "line 4: " in called.err

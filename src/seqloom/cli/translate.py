@@ -245,6 +245,7 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
                 wishes=job.asked.wishes(done, len(block)),
                 glossary=job.asked.glossary,
                 dictionary=job.asked.dictionary,
+                first=done,
                 progress=watch.lines_done,
                 watch=watch,
             )

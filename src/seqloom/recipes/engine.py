@@ -43,6 +43,7 @@ class Translates(Protocol):
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
         dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
         progress: Callable[[int], None] = ...,
         watch: Watch | None = None,
     ) -> list[list[Translation]]: ...
@@ -90,16 +91,21 @@ class EngineTranslator:
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
         dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
-        """The best translations of each line, best first. Of wishes, the engine knows prefixes alone."""
+        """The best translations of each line, best first. Of wishes, the engine knows prefixes alone.
+
+        In messages, lines are numbered on from `first`.
+        """
         if align or tags or glossary is not None or dictionary is not None:
             raise UsageError(
                 "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
             )
         given = listed(lines, "translate")
-        parts = make_parts(given, self.tokenizers.source, limit=self.longest, split=self.settings.split, wishes=wishes)
+        source, split = self.tokenizers.source, self.settings.split
+        parts = make_parts(given, source, limit=self.longest, split=split, wishes=wishes, first=first)
         if watch is not None and self.settings.split == "long":
             for line, count in Counter(part.line for part in parts).items():
                 if count > 1:

@@ -30,13 +30,14 @@ LEAST = 64
 
 Found = list[list[Translation]]
 
-Search = Callable[[Translator, list[str]], Found]
-"""What a process does with its lines. It is sent there: a function of a module, or a `partial` of one."""
+Search = Callable[[Translator, list[str], int], Found]
+"""What a process does with its lines, of which the first has this number. It is sent there: a function of a module, or
+a `partial` of one."""
 
 
-def search_lines(translator: Translator, lines: list[str]) -> Found:
+def search_lines(translator: Translator, lines: list[str], first: int) -> Found:
     """The translations of each line."""
-    return translator.search(lines)
+    return translator.search(lines, first=first)
 
 
 def translate_in_processes(
@@ -83,12 +84,14 @@ class Workers:
                     process.terminate()
                     process.join()
 
-    def search(self, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None) -> Found:
-        """The translations of each line, in order; `progress` is told how many more lines are done."""
+    def search(
+        self, lines: Sequence[str], *, first: int = 0, progress: Callable[[int], None] = lambda _lines: None
+    ) -> Found:
+        """The translations of each line, in order, numbered from `first`; `progress` is told how many more are done."""
         given = listed(lines, "translate")
         found: Found = [[] for _ in given]
         try:
-            tasks = {self._send(given, places): places for places in shares(given, jobs=self._jobs)}
+            tasks = {self._send(given, places, first): places for places in shares(given, jobs=self._jobs)}
             for task in as_completed(tasks):
                 results, places = task.result(), tasks[task]
                 if isinstance(results, _Failure):
@@ -103,12 +106,12 @@ class Workers:
             ) from error
         return found
 
-    def _send(self, lines: Sequence[str], places: Sequence[int]) -> "Future[Found | _Failure]":
+    def _send(self, lines: Sequence[str], places: Sequence[int], first: int) -> "Future[Found | _Failure]":
         # Blank lines stand for those of others: where a line stands decides its random draws.
         sent = [""] * (max(places) + 1)
         for at in places:
             sent[at] = lines[at]
-        return self._pool.submit(_work, sent, list(places))
+        return self._pool.submit(_work, sent, list(places), first)
 
 
 def shares(lines: Sequence[str], *, jobs: int) -> list[list[int]]:
@@ -150,13 +153,13 @@ def _begin(order: _Order) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _work(lines: list[str], places: list[int]) -> Found | _Failure:
+def _work(lines: list[str], places: list[int], first: int) -> Found | _Failure:
     global _translator
     assert _order is not None
     try:
         if _translator is None:
             _translator = open_translator(_order.folder, _order.overrides)
-        found = _order.search(_translator, lines)
+        found = _order.search(_translator, lines, first)
     except SeqloomError as error:
         return _Failure(type(error), str(error))
     return [found[at] for at in places]

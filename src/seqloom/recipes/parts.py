@@ -42,6 +42,15 @@ class Part:
     is_inside_word: bool = False
     """Whether it goes on with the word that the part before it began."""
 
+    @property
+    def number(self) -> int:
+        """The number of its line in the whole text, counted from 1."""
+        return self.key // _PARTS + 1
+
+
+_PARTS = 2**32
+"""Keys for the parts of one line: more than it can have."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -70,7 +79,7 @@ def make_parts(
     parts: list[Part] = []
     for number, ids in zip(visible, encoded, strict=True):
         wish = wishes[number] if wishes is not None else None
-        whole = Part(number, lines[number], [*ids, END], key=(first + number) * 2**32, wish=wish)
+        whole = Part(number, lines[number], [*ids, END], key=(first + number) * _PARTS, wish=wish)
         some = [whole] if len(ids) < limit and split == "long" else list(_parts_of(whole, tokenizer, limit=limit))
         if len(some) > 1 and wish and (wish.phrases or wish.stops):
             raise UsageError(

@@ -71,16 +71,20 @@ class ProcessTranslator:
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
         dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
-        """The best translations of each line, best first; `watch` is told of lines in parts once they are done."""
+        """The best translations of each line, best first; `watch` is told of lines in parts once they are done.
+
+        Lines are numbered on from `first`, as the translator does it.
+        """
         given = listed(lines, "translate")
         several = set(wishes or [None])
         if len(several) > 1:
             raise UsageError("several processes take the same wish for all lines; translate with one process")
         asked = _Asked(align, tags, several.pop(), glossary, dictionary)
-        results = self._workers_for(asked).search(given, progress=progress)
+        results = self._workers_for(asked).search(given, first=first, progress=progress)
         if watch is not None and self._translator.config.search.split == "long":
             for number, found in enumerate(results):
                 if len(found[0].hypotheses) > 1:
@@ -96,7 +100,7 @@ class ProcessTranslator:
         return self._workers
 
 
-def _search(translator: Translator, lines: list[str], *, asked: _Asked) -> list[list[Translation]]:
+def _search(translator: Translator, lines: list[str], first: int, *, asked: _Asked) -> list[list[Translation]]:
     return translator.search(
         lines,
         align=asked.align,
@@ -104,4 +108,5 @@ def _search(translator: Translator, lines: list[str], *, asked: _Asked) -> list[
         wishes=None if asked.wish is None else [asked.wish] * len(lines),
         glossary=asked.glossary,
         dictionary=asked.dictionary,
+        first=first,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from seqloom.core.config import resolve
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import DataError, ModelError, Problem, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
@@ -24,10 +24,12 @@ from seqloom.recipes.parts import Part, join, make_parts
 from seqloom.recipes.stepping import Steppers
 from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
-from seqloom.search.decode import decode
+from seqloom.search.constraints import Constraint
+from seqloom.search.decode import constraints_for, decode
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Unknown
+from seqloom.search.top import DeadEnd
 from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
@@ -134,6 +136,7 @@ class Translator:
         wishes: Sequence[Wish | None] | None = None,
         glossary: Glossary | None = None,
         dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: "Watch | None" = None,
     ) -> list[list[Translation]]:
@@ -143,8 +146,9 @@ class Translator:
         hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
         of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
         put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
-        translation the model cannot write, with `search.unknown=copy`. `progress` is told how many more lines are done,
-        `watch` of lines that are cut into parts.
+        translation the model cannot write, with `search.unknown=copy`. Lines of a longer text are numbered on from
+        `first`, so that its random draws and messages do not depend on how it is cut into calls. `progress` is told how
+        many more lines are done, `watch` of lines that are cut into parts.
         """
         settings = search or self.config.search
         given = listed(lines, "translate")
@@ -156,7 +160,7 @@ class Translator:
         for begin in range(0, len(given), AT_ONCE):
             some = given[begin : begin + AT_ONCE]
             asked = None if wishes is None else wishes[begin : begin + AT_ONCE]
-            parts = self._parts(some, settings, first=begin, wishes=asked, glossary=glossary)
+            parts = self._parts(some, settings, first=first + begin, wishes=asked, glossary=glossary)
             if watch is not None and settings.split == "long":
                 counts = Counter(part.line for part in parts)
                 for line, count in counts.items():
@@ -219,6 +223,7 @@ class Translator:
             by_line[part.line].append(at)
         missing = [len(numbers) for numbers in by_line]  # parts still to be translated
         progress(missing.count(0))
+        constraints = [self._constraint(part, settings) for part in parts]
         done = 0
         most = self._steppers.sentences_at_once(settings)
         for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch, most=most):
@@ -227,9 +232,11 @@ class Translator:
             stepper = self._steppers.stepper(
                 settings, attention=render.needs_attention or settings.coverage > 0, needed=needed
             )
-            constraints = [constraint_of(parts[at].wish, self._target) for at in batch]
-            keys = [parts[at].key for at in batch]
-            searched = decode(stepper, source, settings, constraints=constraints, keys=keys, show=self._shown)
+            bound, keys = [constraints[at] for at in batch], [parts[at].key for at in batch]
+            try:
+                searched = decode(stepper, source, settings, constraints=bound, keys=keys, show=self._shown)
+            except DeadEnd as error:
+                raise ModelError(f"line {parts[batch[error.sentence]].number} {error.reason}") from error
             for at, hypotheses in zip(batch, searched, strict=True):
                 found[at] = self._chosen(hypotheses, settings)
                 missing[parts[at].line] -= 1
@@ -238,6 +245,18 @@ class Translator:
             if watch is not None:
                 watch.parts_done(done, len(parts))
         return [render.line([parts[at] for at in numbers], [found[at] for at in numbers]) for numbers in by_line]
+
+    def _constraint(self, part: Part, settings: SearchConfig) -> Constraint | None:
+        """What a part must obey. A wish that cannot come true is told with its line, before anything is searched."""
+        if not part.wish:
+            return None
+        try:
+            constraint = constraint_of(part.wish, self._target)
+            source = self._source_batch([part.ids])
+            constraints_for(source, settings, [constraint], end=END, show=self._shown)
+        except UsageError as error:
+            raise UsageError(f"line {part.number}: {error}") from error
+        return constraint
 
     def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
         """Those that read differently, in the order in which they are returned."""
