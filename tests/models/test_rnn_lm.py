@@ -11,7 +11,9 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import BEGIN
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
+from seqloom.nn.cells import LSTMCell
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.recurrent import Bidirectional
 
 SYMBOLS = Symbols(source=11, target=11, is_shared=True)
 
@@ -123,6 +125,13 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.equal(model(previous, None)[0], model(previous, None)[0])
     model.eval()
     assert torch.equal(model(previous, None)[0], model(previous, None)[0])
+
+
+def test_layers_that_read_ahead_are_refused() -> None:
+    model = model_of(embedding_width=6)
+    layers = Bidirectional(*([LSTMCell(6, 3)] for _ in range(2)), dropout_rate=0.0)
+    with pytest.raises(ConfigError, match="a language model tells each symbol from the ones before it"):
+        RnnLm(model.embedding, layers, projection=None, output=model.output, dropout_rate=0.0, dropout_kind="between")
 
 
 @pytest.mark.parametrize(

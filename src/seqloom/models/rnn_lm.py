@@ -28,7 +28,7 @@ from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.recurrent import Stack, StackState, cells_of, input_widths
+from seqloom.nn.recurrent import Bidirectional, Stack, StackState, cells_of, input_widths, require_causal
 from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
 
 
@@ -124,7 +124,7 @@ class RnnLm(nn.Module):
     def __init__(
         self,
         embedding: Embedding,
-        layers: Stack,
+        layers: Stack | Bidirectional,
         *,
         projection: nn.Linear | None,
         output: Output | AdaptiveOutput,
@@ -133,7 +133,7 @@ class RnnLm(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.layers = layers
+        self.layers = require_causal(layers, model="a language model")
         self.projection = projection
         self.output = output
         self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
