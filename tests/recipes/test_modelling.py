@@ -140,7 +140,7 @@ def test_a_config_file_wins_over_what_would_be_chosen(text: Path, tmp_path: Path
     file.write_text("model: {kind: rnn_lm, width: 24}\ntask: {length: 7}\n")
     config = choose_config(file, [], train=[str(text)], dev=[], listener=lambda _: None)
     assert isinstance(config.task, LanguageModellingConfig)
-    assert (config.model.width, config.task.length, config.task.rows) == (24, 7, 8)  # type: ignore[union-attr]
+    assert (config.model.width, config.task.length, config.task.rows) == (24, 7, 2)  # type: ignore[union-attr]
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ TINY = (
     "training.validate_every=3",
     "training.average=2",
     "training.log_every=2",
+    "training.schedule=constant",
     "training.warmup=2",
     "search.length_constant=12",
 )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "seqloom train --train corpus.de --train corpus.en --out run",
     "seqloom train --train corpus.de,corpus.en --dev dev.de,dev.en --out run model.width=256 training.steps=20000",
+    "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
+    "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",
 )
@@ -33,7 +35,8 @@ TrainFiles = Annotated[
         "--train",
         metavar="FILE",
         rich_help_panel=FILES,
-        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
+        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv; for "
+        "language models and word vectors any number of texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -42,7 +45,7 @@ DevFiles = Annotated[
         "--dev",
         metavar="FILE",
         rich_help_panel=FILES,
-        help="Text for validation, in the same form. Without it, some training pairs are held out.",
+        help="Text for validation, in the same form. Without it, some of the training text is held out.",
     ),
 ]
 Out = Annotated[
@@ -73,7 +76,10 @@ def train(
     allow_data_change: AllowDataChange = False,
     json: Json = False,
 ) -> None:
-    """Train a translation model on your own text.
+    """Train a model on your own text: a translator, a language model, word vectors.
+
+    The kind of model says which: transformer (if nothing is said) and seq2seq translate, rnn_lm, ngram and elmo model
+    the text of a language, word2vec gives vectors of words: [bold]model.kind=rnn_lm[/bold].
 
     What you leave open is chosen from the size of the data, and the reasons are shown.
 
@@ -129,14 +135,31 @@ def still_falling(trained: "Trained") -> list[str]:
 
 def _describe(trained: "Trained") -> list[str]:
     """What a run gave, and what to type next."""
-    outcome = trained.outcome
-    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
-    skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
     return [
         f"Model  {trained.model}",
-        f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}",
+        _effort(trained),
         *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
-        f"Next   seqloom translate {trained.model} FILE",
+        *(f"{'Next' if at == 0 else '':5}  {line}" for at, line in enumerate(_next(trained))),
         *still_falling(trained),
         f"       seqloom info {trained.run}",
     ]
+
+
+def _effort(trained: "Trained") -> str:
+    outcome = trained.outcome
+    if outcome.reason == "fitted":
+        return f"Fitted to {outcome.tokens:,} tokens in {duration(outcome.seconds)}"
+    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
+    skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
+    return f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}"
+
+
+def _next(trained: "Trained") -> list[str]:
+    """Commands that use the model."""
+    match trained.use:
+        case "translator":
+            return [f"seqloom translate {trained.model} FILE"]
+        case "language model":
+            return [f"seqloom perplexity {trained.model} FILE", f"seqloom generate {trained.model} --prompt 'The'"]
+        case "word vectors":
+            return [f"seqloom vectors nearest {trained.model} WORD"]

@@ -9,10 +9,12 @@ from pydantic import Field, field_validator, model_validator
 from seqloom.classical.ngram import NGramConfig
 from seqloom.core.config import Config
 from seqloom.data.text import Unit
+from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.search.settings import SearchConfig
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
 from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationConfig
 from seqloom.text.tokenizer import TextConfig
@@ -26,10 +28,15 @@ class FittingConfig(Config):
     """Names this task in a config file."""
 
 
-ModelConfig = Annotated[TransformerConfig | Seq2SeqConfig | RnnLmConfig | NGramConfig, Field(discriminator="kind")]
+ModelConfig = Annotated[
+    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig, Field(discriminator="kind")
+]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
 
-AnyTask = TranslationConfig | LanguageModellingConfig | FittingConfig
+FittedModel = NGramConfig
+"""Those among them that have a loop of their own; all others are built for the trainer."""
+
+AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
 
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
 """Every task there is."""
@@ -38,6 +45,7 @@ TASKS: Mapping[str, type[AnyTask]] = {
     "transformer": TranslationConfig,
     "seq2seq": TranslationConfig,
     "rnn_lm": LanguageModellingConfig,
+    "elmo": BidirectionalConfig,
     "ngram": FittingConfig,
 }
 """What each kind of model is trained for."""
@@ -131,7 +139,7 @@ class RunConfig(Config):
         """The given settings, with the task that belongs to the model unless one is named."""
         model, task = values.get("model"), values.get("task", {})
         kind = model.get("kind") if isinstance(model, Mapping) else None
-        if kind not in TASKS or not isinstance(task, Mapping) or "kind" in task:
+        if not isinstance(kind, str) or kind not in TASKS or not isinstance(task, Mapping) or "kind" in task:
             return values
         return {**values, "task": {"kind": _kind_of(TASKS[kind]), **task}}
 
@@ -148,8 +156,8 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _tables_fit(self) -> "RunConfig":
-        is_translator = isinstance(self.model, TransformerConfig | Seq2SeqConfig)
-        if is_translator and self.model.tying == "all" and not self.text.shared:
+        model = self.model
+        if isinstance(model, TransformerConfig | Seq2SeqConfig) and model.tying == "all" and not self.text.shared:
             raise ValueError(
                 "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
                 "model.tying=output"

@@ -11,9 +11,9 @@ from seqloom.core.events import Event, Listener
 from seqloom.core.seeds import seed_for
 from seqloom.metrics.translation import Score
 from seqloom.recipes import plain_text
-from seqloom.recipes.config import RunConfig
+from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.load import Card, Fitted, LoadedFitted, fits, save_fitted
+from seqloom.recipes.load import Card, Fitted, LoadedFitted, save_fitted
 from seqloom.recipes.modelling import measure_perplexity
 from seqloom.recipes.plain_text import PreparedText, Texts
 from seqloom.recipes.text_sizing import choose_ngram, choose_vectors, text_facts
@@ -82,7 +82,7 @@ class FittedRun:
 def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) -> FittedRun:
     """Fit the model of a run to its stored text, measure it and write its directory."""
     settings = config.model
-    assert fits(settings)
+    assert isinstance(settings, FittedModel)
     prepared = work.open_prepared(run)
     tokenizer = prepared.tokenizer
     text = EncodedText(prepared.train.ids, tokenizer.vocabulary)

@@ -33,6 +33,7 @@ from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
+from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer
 
 Tell = Callable[[int, int], None]
@@ -144,8 +145,10 @@ class LanguageModel:
     def perplexity(
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> Perplexities:
-        """Perplexities of a text. A blank line counts: its end is told as any other."""
+        """Perplexities of a text. A blank line counts: its end is told as any other, unless a model never saw one."""
         given = listed(lines, "perplexity")
+        if not all(reader.has_blank_lines for reader in self._readers):
+            given = [line for line in given if not is_blank(line)]
         text = self._encoded(given)
         log_probs = self.mixed(self.log_probs(text, context=context, progress=progress))
         nats = -float(log_probs.sum()) + 0.0
@@ -176,9 +179,8 @@ class LanguageModel:
 
     def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
         """log Σ_m λ_m P_m of each token."""
-        if len(log_probs) == 1:
-            return log_probs[0]
-        return np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
+        mixed: np.ndarray = np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
+        return mixed
 
     def tuned(
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None

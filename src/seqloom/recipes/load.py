@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.config import RunConfig
+from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.weights import for_disk, load_weights
@@ -112,11 +112,6 @@ class FitsModel(Protocol):
         ...
 
 
-def fits(settings: Any) -> TypeGuard[FitsModel]:
-    """Whether a model is fitted by a loop of its own, and not built for the trainer."""
-    return hasattr(settings, "fit")
-
-
 class BuildsModel(Protocol):
     """The settings of a model, in the house or from outside: all they need is to build it."""
 
@@ -127,7 +122,8 @@ class BuildsModel(Protocol):
 
 def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
     """A model for these vocabularies, with fresh weights."""
-    symbols = Symbols(tokenizers.source.size, tokenizers.target.size, is_shared=tokenizers.is_shared)
+    source, target = tokenizers.source, tokenizers.target
+    symbols = Symbols(source.size, target.size, is_shared=tokenizers.is_shared, pieces=target.vocabulary)
     return settings.build(symbols, seed=seed)
 
 
@@ -197,7 +193,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     folder = find_model(Path(folder))
     card = read_card(folder)
     config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
-    if fits(config.model):
+    if isinstance(config.model, FittedModel):
         python = "seqloom.WordVectors" if use_of(config) == "word vectors" else "seqloom.LanguageModel.load"
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or from Python {python}")
     outside = card.trained_on.get("outside_model")
@@ -226,7 +222,7 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
     folder = find_model(Path(folder))
     card = read_card(folder)
     config = resolve(RunConfig, file=folder / "config.yaml")
-    if not fits(config.model):
+    if not isinstance(config.model, FittedModel):
         raise UsageError(
             f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
         )
@@ -239,7 +235,7 @@ def load_any(folder: Path | str, *, device: str | None = None) -> Loaded:
     """Read a model directory, whatever it holds."""
     found = find_model(Path(folder))
     config = resolve(RunConfig, file=found / "config.yaml")
-    return load_fitted(found) if fits(config.model) else load(found, device=device)
+    return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device)
 
 
 def use_of(config: RunConfig) -> Use:

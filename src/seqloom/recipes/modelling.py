@@ -16,8 +16,9 @@ from seqloom.recipes.config import RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import LoadedModel
 from seqloom.recipes.plain_text import PreparedText, Texts
-from seqloom.recipes.text_sizing import choose_recurrent, text_facts
+from seqloom.recipes.text_sizing import Kind, choose_recurrent, text_facts
 from seqloom.recipes.work import Choice
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.progress import Outcome
@@ -30,15 +31,24 @@ OFFERED = ("output", "stepper")
 class ModellingWork:
     """Models of text that are trained step by step. See `TrainedWork` for what each method is for."""
 
+    pieces: Kind = "bpe"
+    """What text is cut into unless it is said."""
     files: str = "--train TEXT"
-    fixed: tuple[str, ...] = ("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in")
+    fixed: tuple[str, ...] = (
+        "task.windows",
+        "task.offset",
+        "task.rows",
+        "task.length",
+        "task.burn_in",
+        "task.tokens_per_batch",
+    )
     """Where a run stands in its text is counted in these."""
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
     @property
     def presets(self) -> Mapping[str, Any]:
-        return {}
+        return {"text": {"kind": self.pieces}}
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         corpus = plain_text.open_corpus(first.data, tuple(map(str, files)))
@@ -76,9 +86,13 @@ class ModellingWork:
                 "see LanguageModel in seqloom/tasks/language_modelling.py for what a model offers"
             )
 
-    def task(self, config: RunConfig, prepared: PreparedText, *, device: torch.device) -> LanguageModellingTask:
-        assert isinstance(config.task, LanguageModellingConfig)
+    def task(
+        self, config: RunConfig, prepared: PreparedText, *, device: torch.device
+    ) -> LanguageModellingTask | BidirectionalTask:
         assert prepared.dev is not None
+        if isinstance(config.task, BidirectionalConfig):
+            return BidirectionalTask(prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device)
+        assert isinstance(config.task, LanguageModellingConfig)
         return LanguageModellingTask(prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device)
 
     def languages(self, config: RunConfig) -> tuple[str | None, str | None]:
@@ -112,6 +126,10 @@ def measure_perplexity(model: LanguageModel, prepared: PreparedText, *, listener
 
     found = model.perplexity(prepared.dev_lines, progress=tell)
     scores = tuple(Score(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
-    values = {"data": "dev", "lines": len(prepared.dev_lines), "scores": [asdict(each) for each in scores]}
+    values: dict[str, Any] = {
+        "data": "dev",
+        "lines": len(prepared.dev_lines),
+        "scores": [asdict(each) for each in scores],
+    }
     listener(Event("scores", values))
     return scores

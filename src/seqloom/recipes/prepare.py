@@ -21,9 +21,9 @@ from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
-from seqloom.recipes.config import RunConfig
+from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
-from seqloom.recipes.load import find_model, fits
+from seqloom.recipes.load import find_model
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import TranslationWork
 from seqloom.recipes.work import Text, Work
@@ -48,9 +48,11 @@ FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
 
 def work_for(config: RunConfig) -> TranslationWork | ModellingWork | FittingWork:
     """The line of work of a run."""
-    if fits(config.model):
+    if isinstance(config.model, FittedModel):
         return FittingWork(needs_dev=config.model.kind != "word2vec")
-    return TranslationWork() if config.task.kind == "translation" else ModellingWork()
+    if config.task.kind == "translation":
+        return TranslationWork()
+    return ModellingWork(pieces="word" if config.model.kind == "elmo" else "bpe")
 
 
 def choose_config(

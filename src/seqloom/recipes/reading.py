@@ -61,6 +61,11 @@ class Reader(Protocol):
         """How it reads unless it is told: as it was trained."""
         ...
 
+    @property
+    def has_blank_lines(self) -> bool:
+        """Whether it has learned that a line may be blank; if not, blank lines are left out of what is measured."""
+        ...
+
     def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
         """log P of each token given those before it; `progress` is told how many more are done."""
         ...
@@ -73,10 +78,12 @@ class Reader(Protocol):
 class RecurrentReader:
     """A recurrent language model, which reads windows of text at once."""
 
-    context: Context = "text"
-
-    def __init__(self, model: LanguageModel, device: torch.device) -> None:
+    def __init__(
+        self, model: LanguageModel, device: torch.device, *, context: Context = "text", has_blank_lines: bool = True
+    ) -> None:
         self.model, self.device = model, device
+        self.context: Context = context
+        self.has_blank_lines = has_blank_lines
 
     def stepper(self) -> Stepper:
         return self.model.stepper()
@@ -126,6 +133,7 @@ class NGramReader:
     """A counted model, which looks no further back than its order and never past the beginning of a line."""
 
     context: Context = "line"
+    has_blank_lines = True
 
     def __init__(self, model: NGram) -> None:
         self.model = model
@@ -141,7 +149,7 @@ class NGramReader:
         ends = text.offsets[1:]
         begin = 0
         while begin < len(found):
-            end = int(ends[min(np.searchsorted(ends, begin + BLOCK), len(ends) - 1)])
+            end = int(ends[min(int(np.searchsorted(ends, begin + BLOCK)), len(ends) - 1)])
             found[begin:end] = self.model.log_probs(text.ids[begin:end])
             progress(end - begin)
             begin = end

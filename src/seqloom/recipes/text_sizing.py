@@ -124,15 +124,21 @@ def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: 
         "average": 10,
         "log_every": max(1, min(50, every // 4)),
     }
-    sizes = {"width": rung.width, "layers": rung.layers, "dropout_rate": rung.dropout_rate}
+    depth = 2 if model == "elmo" else rung.layers
+    sizes = {"width": rung.width, "layers": depth, "dropout_rate": rung.dropout_rate}
+    task: dict[str, Any] = {"kind": "language_modelling", "rows": rows, "length": length}
+    batch = Reason(("task.rows", "task.length"), f"{rows} rows of text side by side, {length} tokens of each at a time")
+    if model == "elmo":
+        task = {"kind": "bidirectional_language_modelling", "tokens_per_batch": rows * length}
+        batch = Reason(("task.tokens_per_batch",), f"batches of {rows * length:,} tokens, a sentence by itself")
     defaults = {
         "text": text,
         "model": {"kind": model, **sizes},
-        "task": {"kind": "language_modelling", "rows": rows, "length": length},
+        "task": task,
         "training": training,
         "search": _search(kind),
     }
-    layers = "1 layer" if rung.layers == 1 else f"{rung.layers} layers"
+    layers = "1 layer" if depth == 1 else f"{depth} layers{' in each direction' if model == 'elmo' else ''}"
     model_paths = ("model.kind", "model.width", "model.layers")
     return Sizing(
         defaults,
@@ -141,9 +147,7 @@ def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: 
             pieces,
             Reason(model_paths, f"{layers} of width {rung.width}: a larger model learns this text by heart"),
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
-            Reason(
-                ("task.rows", "task.length"), f"{rows} rows of text side by side, {length} tokens of each at a time"
-            ),
+            batch,
             *training_reasons(training, passes=steps * rows * length / max(1, tokens), falling="as a cosine"),
         ),
     )

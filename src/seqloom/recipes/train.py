@@ -17,7 +17,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.inspection.plots import plot_learning_curve
 from seqloom.metrics.translation import Score
-from seqloom.recipes.config import RunConfig
+from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork, fit
 from seqloom.recipes.journal import Journal
 from seqloom.recipes.load import (
@@ -27,7 +27,6 @@ from seqloom.recipes.load import (
     Use,
     build_model,
     find_model,
-    fits,
     load,
     require_device,
     save_model,
@@ -243,7 +242,7 @@ def _set_up(
     prepared = work.open_prepared(run)
     seed = seed_for(config.seed, "weights")
     settings = outside or config.model
-    assert not fits(settings)
+    assert not isinstance(settings, FittedModel)
     model = build_model(settings, prepared.tokenizers, seed=seed)
     work.require_model(model)
     if config.training.start_from is not None and not resume:

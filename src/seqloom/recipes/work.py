@@ -46,6 +46,7 @@ class Prepared(Protocol):
 
 T = TypeVar("T", bound=Text)
 P = TypeVar("P", bound=Prepared)
+P_co = TypeVar("P_co", bound=Prepared, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Choice:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Work(Protocol[T, P]):
+class Work(Protocol[T, P_co]):
     """How text becomes what a model learns from."""
 
     @property
@@ -90,7 +91,7 @@ class Work(Protocol[T, P]):
         """Store the text as ids below `run`/data, and say what became of it."""
         ...
 
-    def open_prepared(self, run: Path) -> P:
+    def open_prepared(self, run: Path) -> P_co:
         """What `encode` stored, after every file of it was found to be whole."""
         ...
 

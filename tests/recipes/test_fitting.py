@@ -1,0 +1,134 @@
+"""Models with a loop of their own: the same run directory, the same model directory, resumed by fitting again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recipes.texts import write_text
+from seqloom.classical.ngram import NGram
+from seqloom.core.errors import ConfigError, DataError, UsageError
+from seqloom.core.events import Event, read_events
+from seqloom.recipes.language_model import LanguageModel
+from seqloom.recipes.load import load, load_any, load_fitted, read_card
+from seqloom.recipes.train import Trained, resume, train
+from seqloom.recipes.translate import Translator
+
+SETTINGS = ("model.kind=ngram", "model.order=3")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "train.txt")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Trained:
+    trained = train(None, SETTINGS, out=tmp_path_factory.mktemp("runs") / "run", train=[str(text)])
+    assert trained is not None
+    return trained
+
+
+def test_a_fitted_run_ends_in_the_same_directories(fitted: Trained) -> None:
+    for name in ("config.yaml", "run.json", "events.jsonl", "text", "data", "model"):
+        assert (fitted.run / name).exists(), name
+    assert {event.kind for event in read_events(fitted.run / "events.jsonl")} >= {"scores", "finished", "model_saved"}
+    card = read_card(fitted.model)
+    assert card.trained_on["tokens"] == fitted.outcome.tokens > 0
+    assert [score["name"] for score in card.scores] == [f"perplexity/{unit}" for unit in ("token", "word", "character")]
+    assert (fitted.outcome.reason, fitted.use) == ("fitted", "language model")
+
+
+def test_what_was_saved_is_what_was_fitted(fitted: Trained) -> None:
+    loaded = load_fitted(fitted.run)
+    assert isinstance(loaded.model, NGram)
+    assert loaded.model.order == 3
+    again = train_again(fitted)
+    for name, array in loaded.model.arrays().items():
+        np.testing.assert_array_equal(array, again[name])
+
+
+def train_again(fitted: Trained) -> dict[str, np.ndarray]:
+    run = fitted.run.parent / "again"
+    if not run.exists():
+        config = fitted.run / "config.yaml"
+        train(config, [], out=run)
+    model = load_fitted(run).model
+    assert isinstance(model, NGram)
+    return model.arrays()
+
+
+def test_the_perplexity_of_the_card_is_measured_again_by_the_loaded_model(fitted: Trained) -> None:
+    lines = (fitted.run / "data" / "dev.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    found = LanguageModel.load(fitted.model).perplexity(lines)
+    assert [score.value for score in fitted.scores] == pytest.approx([each.value for each in found.all])
+
+
+def test_a_run_that_was_interrupted_is_fitted_when_it_is_resumed(fitted: Trained, tmp_path: Path) -> None:
+    run = shutil.copytree(fitted.run, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    resumed = resume(run)
+    assert resumed is not None
+    assert read_card(resumed.model).scores == read_card(fitted.model).scores
+
+
+def test_changed_text_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt")
+    train(None, SETTINGS, out=tmp_path / "run", train=[str(text)])
+    with text.open("a", encoding="utf-8") as file:
+        file.write("One more line.\n")
+    with pytest.raises(DataError, match=r"has changed since it began.*--allow-data-change"):
+        resume(tmp_path / "run")
+    assert resume(tmp_path / "run", allow_data_change=True) is not None
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["lines"] == 61
+
+
+def test_fitted_models_are_told_from_others(fitted: Trained) -> None:
+    assert isinstance(load_any(fitted.model).model, NGram)
+    for use in (load, Translator.load):
+        with pytest.raises(UsageError, match="does not translate: it is a language model of kind ngram"):
+            use(fitted.model)
+
+
+def test_words_are_the_pieces_unless_it_is_said_otherwise(fitted: Trained, tmp_path: Path, text: Path) -> None:
+    assert load_fitted(fitted.run).config.text.kind == "word"
+    events: list[Event] = []
+    train(None, ["model.kind=ngram", "text.kind=char"], out=tmp_path / "c", train=[str(text)], listener=events.append)
+    config = load_fitted(tmp_path / "c").config
+    assert (config.text.kind, config.model.order) == ("char", 8)  # type: ignore[union-attr]
+    (sizing,) = [event for event in events if event.kind == "sizing"]
+    assert "order 8" in " ".join(sizing["reasons"])
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_of_one_word_type_and_an_order_above_its_lines_are_fitted(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("word word\n" * 30)
+    trained = train(
+        None, ["model.kind=ngram", "model.order=6"], out=tmp_path / "run", train=[str(tmp_path / "one.txt")]
+    )
+    assert trained is not None
+    assert LanguageModel.load(trained.model).perplexity(["word word"]).token.value < 2
+
+
+@pytest.mark.parametrize("content", ["", "\n\n \n"])
+def test_an_empty_text_is_a_sentence(content: str, tmp_path: Path, text: Path) -> None:
+    (tmp_path / "empty.txt").write_text(content)
+    with pytest.raises(DataError, match=r"expected at least one line of text|blank"):
+        train(None, SETTINGS, out=tmp_path / "run", train=[str(tmp_path / "empty.txt")], dev=[str(text)])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("setting", ["model.order=0", "model.alpha=.nan", "model.order=2.5", "model.smoothing=witten"])
+def test_settings_that_make_no_sense_are_named(setting: str, tmp_path: Path, text: Path) -> None:
+    with pytest.raises(ConfigError, match=setting.partition("=")[0].replace(".", r"\.")):
+        train(None, ["model.kind=ngram", setting], out=tmp_path / "run", train=[str(text)])
+
+
+def test_a_start_from_another_model_has_no_meaning_here(fitted: Trained, tmp_path: Path, text: Path) -> None:
+    words = [*SETTINGS, f"training.start_from={fitted.model}"]
+    with pytest.raises(UsageError, match="fitted to its text as a whole"):
+        train(None, words, out=tmp_path / "run", train=[str(text)])
