@@ -21,7 +21,7 @@ at least as good as the best of these bounds is marked complete: no wider beam f
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.banks import Banked, choose
 from seqloom.search.constraints import Constraint
+from seqloom.search.finished import Finished
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.offers import Rules, Standing, columns_of
 from seqloom.search.settings import SearchConfig
@@ -104,9 +105,8 @@ class _Sentence:
     ledger: Ledger
     recorder: Recorder | None
     ways: list[_Way]
-    finished: list[tuple[float, Trail]] = field(default_factory=list)
+    finished: Finished
     cut: list[Trail] = field(default_factory=list)
-    ended: int = 0
     dropped: list[tuple[float, int]] = field(default_factory=list)
     """Log-probability and length of what was left behind."""
 
@@ -130,7 +130,7 @@ class _Sentence:
                     self._cut([trail])
                 else:
                     self._finish(trail)
-        if not live and not self.finished and not self.cut:
+        if not live and not self.finished.best and not self.cut:
             raise dead_end(self.number, _length_of(self.ways) + 1)
         self._go_on(live)
 
@@ -139,7 +139,7 @@ class _Sentence:
         if trails and trails[0].length == self.limit:
             self._cut(trails)
             live = []
-        elif self._is_decided(trails):
+        elif self.finished.is_decided(trails):
             self.dropped += [(trail.log_prob, trail.length) for trail in trails]
             self._record(trails, "left")
             live = []
@@ -166,10 +166,7 @@ class _Sentence:
         return extend(before, candidate.symbol, token_log_prob=candidate.token_log_prob, row=candidate.row)
 
     def _finish(self, trail: Trail) -> None:
-        self.ended += 1
-        self.finished.append((self.ledger.value(trail), trail))
-        self.finished.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
-        del self.finished[self.settings.nbest :]
+        self.finished.add(trail)
         self._record([trail], "finished")
 
     def _cut(self, trails: Sequence[Trail]) -> None:
@@ -181,29 +178,9 @@ class _Sentence:
         if self.recorder is not None:
             self._record([self._extended(candidate)], "pruned")
 
-    def _bound(self, log_prob: float, length: int) -> float:
-        return self.ledger.score.bound(log_prob, length, limit=self.limit)
-
     def _is_unbeaten(self, value: float) -> bool:
         """Nothing that was left behind could have come to more."""
-        return all(self._bound(log_prob, length) <= value for log_prob, length in self.dropped)
-
-    def _is_decided(self, live: Sequence[Trail]) -> bool:
-        if not live:
-            return True
-        has_enough = len(self.finished) >= self.settings.nbest
-        match self.settings.stop:
-            case "first":
-                return has_enough
-            case "k_finished":
-                return has_enough and self.ended >= self.settings.beam
-            case "exact":
-                if not has_enough:
-                    return False
-                worst, _ = self.finished[-1]
-                return all(self._bound(trail.log_prob, trail.length) <= worst for trail in live)
-            case _:
-                assert_never(self.settings.stop)
+        return all(self.finished.bound(log_prob, length) <= value for log_prob, length in self.dropped)
 
     def _record(self, trails: Sequence[Trail], fate: Fate) -> None:
         if self.recorder is not None:
@@ -213,7 +190,7 @@ class _Sentence:
     def hypotheses(self) -> list[Hypothesis]:
         found = [
             self.ledger.hypothesis(trail, is_finished=True, is_complete=self._is_unbeaten(value))
-            for value, trail in self.finished
+            for value, trail in self.finished.best
         ]
         found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
         return found[: self.settings.nbest]
@@ -232,16 +209,18 @@ def _sentences(
     bound = [None] * len(limits) if constraints is None else constraints
     if len(bound) != len(limits):
         raise UsageError(f"{len(bound)} constraints were given for {len(limits)} sentences; each sentence needs one")
+    ledgers = [Ledger(settings.score(), stepper.end, length, attention) for length in lengths]
     return [
         _Sentence(
             number,
             limit,
             settings,
-            Ledger(settings.score(), stepper.end, length, attention),
+            ledger,
             recorder,
             [_Way(None, None if constraint is None else Standing(constraint, constraint.begin()))],
+            Finished(limit, settings, ledger),
         )
-        for number, (limit, length, constraint) in enumerate(zip(limits, lengths, bound, strict=True))
+        for number, (limit, ledger, constraint) in enumerate(zip(limits, ledgers, bound, strict=True))
     ]
 
 

@@ -16,13 +16,14 @@ group stops, is a matter of its score, as in beam search, because what others to
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Stepper
+from seqloom.search.finished import Finished
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.offers import Rules
 from seqloom.search.rerank import without_duplicates
@@ -47,8 +48,11 @@ def diverse_search(
     attention: list[Tensor | None] = []
     ledgers = [Ledger(score, stepper.end, length, attention) for length in lengths]
     sentences = [
-        [_Group(number, limit, own, ledgers[number], [_Way(None, 0.0, number)]) for _ in range(groups)]
-        for number, limit in enumerate(limits)
+        [
+            _Group(number, limit, own, ledger, [_Way(None, 0.0, number)], Finished(limit, own, ledger))
+            for _ in range(groups)
+        ]
+        for number, (limit, ledger) in enumerate(zip(limits, ledgers, strict=True))
     ]
     rules = Rules(stepper.end, score.end)
     owners = list(range(len(limits)))  # groups of a sentence share its first step
@@ -109,9 +113,8 @@ class _Group:
     settings: SearchConfig
     ledger: Ledger
     ways: list[_Way]
-    finished: list[tuple[float, Trail]] = field(default_factory=list)
+    finished: Finished
     cut: list[Trail] = field(default_factory=list)
-    ended: int = 0
 
     def choose(self, offers: Sequence[Sequence[_Offer]], taken: Counter[int], *, diversity: float) -> list[int]:
         """Keep the candidates that steer best; the symbols they have taken."""
@@ -127,42 +130,23 @@ class _Group:
         live = [candidate for candidate in kept if candidate.trail.symbol != self.ledger.end]
         for candidate in kept:
             if candidate.trail.symbol == self.ledger.end:
-                self._finish(candidate.trail)
-        if not live and not self.finished:
+                self.finished.add(candidate.trail)
+        if not live and not self.finished.best:
             raise dead_end(self.number, 1 + (0 if self.ways[0].trail is None else self.ways[0].trail.length))
         self._go_on(live)
         return [candidate.trail.symbol for candidate in kept]
-
-    def _finish(self, trail: Trail) -> None:
-        self.ended += 1
-        self.finished.append((self.ledger.value(trail), trail))
-        self.finished.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
-        del self.finished[self.settings.nbest :]
 
     def _go_on(self, live: Sequence[_Candidate]) -> None:
         trails = [candidate.trail for candidate in live]
         if trails and trails[0].length == self.limit:
             self.cut, self.ways = trails, []
-        elif self._is_decided(trails):
+        elif self.finished.is_decided(trails):
             self.ways = []
         else:
             self.ways = [_Way(candidate.trail, candidate.paid, candidate.trail.row) for candidate in live]
 
-    def _is_decided(self, live: Sequence[Trail]) -> bool:
-        has_enough = len(self.finished) >= self.settings.nbest
-        match self.settings.stop:
-            case "first":
-                return has_enough
-            case "k_finished":
-                return has_enough and self.ended >= self.settings.beam
-            case "exact":
-                bounds = [self.ledger.score.bound(each.log_prob, each.length, limit=self.limit) for each in live]
-                return has_enough and all(bound <= self.finished[-1][0] for bound in bounds)
-            case _:
-                assert_never(self.settings.stop)
-
     def hypotheses(self) -> list[Hypothesis]:
-        found = [self.ledger.hypothesis(trail, is_finished=True) for _, trail in self.finished]
+        found = [self.ledger.hypothesis(trail, is_finished=True) for _, trail in self.finished.best]
         found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
         return found[: self.settings.nbest]
 

@@ -1,0 +1,48 @@
+"""What has ended, and whether what has not can still matter: the same for every search that keeps a beam."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from seqloom.search.settings import SearchConfig
+from seqloom.search.trail import Ledger, Trail
+
+
+@dataclass
+class Finished:
+    """The best finished hypotheses of a sentence, by score, at most `settings.nbest` of them."""
+
+    limit: int
+    settings: SearchConfig
+    ledger: Ledger
+    best: list[tuple[float, Trail]] = field(default_factory=list)
+    ended: int = 0
+    """How many have ended, those that were not good enough included."""
+
+    def add(self, trail: Trail) -> None:
+        """One more has ended."""
+        self.ended += 1
+        self.best.append((self.ledger.value(trail), trail))
+        self.best.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
+        del self.best[self.settings.nbest :]
+
+    def bound(self, log_prob: float, length: int) -> float:
+        """What a hypothesis of this log-probability and length can come to at most."""
+        return self.ledger.score.bound(log_prob, length, limit=self.limit)
+
+    def is_decided(self, live: Sequence[Trail]) -> bool:
+        """Whether the sentence stops, by the rule of the settings; it does so in any case when nothing lives."""
+        if not live:
+            return True
+        if len(self.best) < self.settings.nbest:
+            return False
+        match self.settings.stop:
+            case "first":
+                return True
+            case "k_finished":
+                return self.ended >= self.settings.beam
+            case "exact":
+                worst, _ = self.best[-1]
+                return all(self.bound(trail.log_prob, trail.length) <= worst for trail in live)
+            case _:
+                assert_never(self.settings.stop)
