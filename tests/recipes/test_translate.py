@@ -72,6 +72,26 @@ def test_score_is_the_chain_rule_over_steps(translator: Translator) -> None:
         translator.score([source, source], [target])
 
 
+def test_models_that_decide_together_score_together(translator: Translator) -> None:
+    other = Translator.load(translator.loaded.folder).loaded
+    with torch.no_grad():
+        for weight in other.model.parameters():
+            weight *= 0.9
+    sources, targets = [LINES[0], "", "A dog."], ["Der Hund schläft.", "x", "Ein Hund."]
+    alone, changed = translator.score(sources, targets), Translator(other).score(sources, targets)
+    twice = Translator(translator.loaded, [translator.loaded]).score(sources, targets)
+    both = Translator(translator.loaded, [other])
+    for at in (0, 2):
+        assert twice[at] == pytest.approx(alone[at], abs=1e-4)
+        assert alone[at] != pytest.approx(changed[at], abs=1e-2)  # or the first model could have scored alone
+    (best, *_), *_ = both.search(sources)
+    (score,) = both.score(sources[:1], [best.text])
+    is_same = both.tokenizers.target.encode(best.text) == list(best.hypotheses[0].symbols)
+    assert not is_same or score == pytest.approx(best.hypotheses[0].log_prob, abs=1e-4)
+    assert both.score(sources, targets)[0] != pytest.approx(alone[0], abs=1e-3)
+    assert both.score(sources, targets)[1] is None
+
+
 def test_a_line_beyond_the_limit_is_translated_in_parts_and_never_cut(translator: Translator) -> None:
     line = " ".join(["dog"] * 1000)
     (found,) = translator.search([line])

@@ -24,8 +24,8 @@ SCORES = 12 << 20
 library asks the system for new memory each time and gives it back, which takes longer than filling it."""
 
 LISTED = 32 << 20
-"""Bytes that the rows of the output that are picked for shortlists may take: more would not stay in a cache from
-one step to the next."""
+"""Bytes that the rows of the output that belong to the shortlists of a batch may take: more would not stay in a cache
+from one step to the next."""
 
 LIST = 10
 """Symbols in the shortlist of a sentence, roughly, for each translation of a source symbol that is asked for."""

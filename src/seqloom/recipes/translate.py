@@ -26,6 +26,7 @@ from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import constraints_for, decode
+from seqloom.search.forced import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Unknown
@@ -173,8 +174,9 @@ class Translator:
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
 
-        Pairs are numbered from `first` in messages. One with more than `LONGEST_SCORED` tokens on a side is refused:
-        memory grows with the square of its length, and a sum over parts would be another number.
+        Models that decide together score together. Pairs are numbered from `first` in messages. One with more than
+        `LONGEST_SCORED` tokens on a side is refused: memory grows with the square of its length, and a sum over parts
+        would be another number.
         """
         sources, targets = listed(sources, "score"), listed(targets, "score")
         if len(sources) != len(targets):
@@ -186,8 +188,8 @@ class Translator:
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
         _refuse_longest(lengths, [first + at for at in wanted])
         for batch in _batches(lengths, self.config.search.tokens_per_batch):
-            pairs = self._pair_batch([source_ids[at] for at in batch], [target_ids[at] for at in batch])
-            for at, value in zip(batch, self._log_probs(pairs), strict=True):
+            values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
+            for at, value in zip(batch, values, strict=True):
                 scores[wanted[at]] = value
         return scores
 
@@ -331,7 +333,17 @@ class Translator:
         ).to(self.loaded.device)
 
     @torch.inference_mode()
-    def _log_probs(self, batch: PairBatch) -> list[float]:
+    def _log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
+        """log P of each target: by one pass of a model, step by step where several decide together."""
+        if not self._steppers.is_several:
+            return self._log_probs_of_one(self._pair_batch(sources, targets))
+        settings = SearchConfig()
+        stepper = self._steppers.stepper(settings, attention=False, needed=[])
+        given = [ids[:-1] for ids in targets]  # it adds the end itself
+        found = forced_search(stepper, self._source_batch(sources), given, settings=settings)
+        return [hypothesis.log_prob for hypothesis in found]
+
+    def _log_probs_of_one(self, batch: PairBatch) -> list[float]:
         features = self._model(batch.source, batch.previous, batch.target_lengths)
         packing = packing_of(batch.target_lengths, batch.target.shape[1])
         labels = pack(batch.target, packing)
