@@ -9,6 +9,8 @@ from seqloom.cli.console import show_events
 from seqloom.cli.loading import open_translator
 from seqloom.cli.look_beam import EXAMPLES as BEAM_EXAMPLES
 from seqloom.cli.look_beam import beam
+from seqloom.cli.look_partition import EXAMPLES as PARTITION_EXAMPLES
+from seqloom.cli.look_partition import partition
 from seqloom.cli.look_zipf import EXAMPLES as ZIPF_EXAMPLES
 from seqloom.cli.look_zipf import zipf
 from seqloom.cli.output import clean, examples, json_line
@@ -29,6 +31,7 @@ GRADIENT_EXAMPLES = examples(
 app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
 app.command(epilog=BEAM_EXAMPLES)(beam)
 app.command(epilog=ZIPF_EXAMPLES)(zipf)
+app.command(epilog=PARTITION_EXAMPLES)(partition)
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
 
