@@ -9,8 +9,8 @@ and in turns with the others. Ours goes from text to text, CTranslate2 from toke
 
 OpenNMT-py cannot load such a model: it gets one of the same size with random weights and decodes 30 symbols of each
 line, as ours then does; its environment is $PEERS_HOME/onmt, and without it is left out. Recurrent models are compared
-in the same way, in eight bits too. The last lines claim ratios of sentences per second; the exit code is 1 if one of
-them misses its goal.
+in the same way, in eight bits too, and with the shortlists that the model's lexicon gives for the lines. The last lines
+claim ratios of sentences per second; the exit code is 1 if one of them misses its goal.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def compare_onmt(task: Task, given: argparse.Namespace, size: Size | RecurrentSi
     common = ["--beam", str(given.beam)]
     if isinstance(size, RecurrentSize):
         sizes = [str(number) for number in (symbols, size.width, size.embedding_width, size.layers)]
-        own = ["--recurrent", *sizes, "--source", peer.source, *common]
+        own = ["--recurrent", *sizes, "--lexicon", task.model / FILE, "--source", peer.source, *common]
     else:
         lines = task.folder / "forced"
         lines.write_text("".join(f"{line}\n" for line in task.lines[: given.forced_lines]), encoding="utf-8")
@@ -222,12 +222,13 @@ def compare_onmt(task: Task, given: argparse.Namespace, size: Size | RecurrentSi
             teams.append([start_team(name, each, command=command) for each in layouts(given.threads, given.processes)])
             stack.enter_context(all_running([member for team in teams[-1] for member in team.members]))
         own_teams, their_teams = teams
-        command = f"forced {LENGTH}"
-        entries = [best_entry(f"seqloom float32, {size.name}", own_teams, [command], lines=len(some))]
+        forced = f"forced {LENGTH}"
+        entries = [best_entry(f"seqloom float32, {size.name}", own_teams, [forced], lines=len(some))]
         if isinstance(size, RecurrentSize):
-            eight = f"forced8 {LENGTH}"
-            entries.append(best_entry(f"seqloom int8, {size.name}", own_teams, [eight], lines=len(some)))
-        theirs_best = best_entry(f"OpenNMT-py, {size.name}", their_teams, [command], lines=len(some))
+            for title, mode in (("int8", "forced8"), ("int8 and shortlist", "listed8")):
+                commands = [f"{mode} {LENGTH}"]
+                entries.append(best_entry(f"seqloom {title}, {size.name}", own_teams, commands, lines=len(some)))
+        theirs_best = best_entry(f"OpenNMT-py, {size.name}", their_teams, [forced], lines=len(some))
         race([*entries, theirs_best], rounds=given.rounds, what=f"{size.name}, {len(some):,} lines of {LENGTH} symbols")
     print("\n".join(decoding_table([*entries, theirs_best], {})) + "\n")
     best = max(entries, key=lambda entry: entry.rate)

@@ -3,8 +3,8 @@
 
 Answers {"seconds": …, "outputs": [[number, text], …]} for its share of the lines; `latency N` answers
 {"milliseconds": …}, the median time of a line by itself, in float32 (N = 0) or the fastest mode. Text goes in and comes
-out. With `--recurrent` there is no model: one with random weights is built, and only `forced N` is known, and
-`forced8 N`, the same in eight bits.
+out. With `--recurrent` there is no model: one with random weights is built, and only `forced N` is known, `forced8 N`,
+the same in eight bits, and `listed8 N`, which scores the symbols of the shortlists of `--lexicon` alone.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -20,16 +20,18 @@ from serving import Line
 from torch import Tensor
 
 from seqloom import Translator
+from seqloom.classical.lexicon import Lexicon
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import with_int8
+from seqloom.recipes.lexicon import offered_symbols, shortlist_of
 from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.version import __version__
 
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "float32": {},
     "int8": {"precision": "int8"},
     "shortlist": {"shortlist": 20},
@@ -58,7 +60,10 @@ class NeverEnding:
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         step = self.stepper.step(state, last)
-        step.log_probs[:, self.stepper.end] = float("-inf")
+        if step.symbols is None:
+            step.log_probs[:, self.stepper.end] = float("-inf")
+        else:
+            step.log_probs[step.symbols == self.stepper.end] = float("-inf")
         return step
 
 
@@ -66,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path)
     parser.add_argument("--recurrent", type=int, nargs=4, metavar=("SYMBOLS", "WIDTH", "EMBEDDING", "LAYERS"))
+    parser.add_argument("--lexicon", type=Path, help="where there is no model: for shortlists")
     parser.add_argument("--source", type=Path, required=True, help="lines of text, or of ids where there is no model")
     parser.add_argument("--beam", type=int, required=True)
     parser.add_argument("--share", type=int, nargs=2, required=True)
@@ -77,7 +83,7 @@ def main() -> None:
     number, processes = given.share
     mine = dict(list(enumerate(every))[number::processes])
     if given.recurrent:
-        serve_forced(line, recurrent_steppers(*given.recurrent), mine, beam=given.beam)
+        serve_forced(line, recurrent_steppers(given.lexicon, *given.recurrent), mine, beam=given.beam)
     else:
         serve(line, Translator.load(given.model), mine, beam=given.beam)
 
@@ -125,12 +131,24 @@ def latency(translator: Translator, lines: list[str], settings: SearchConfig) ->
     return statistics.median(times)
 
 
-def recurrent_steppers(symbols: int, width: int, embedding_width: int, layers: int) -> dict[str, Stepper]:
+def recurrent_steppers(
+    lexicon: Path, symbols: int, width: int, embedding_width: int, layers: int
+) -> dict[str, Stepper]:
     config = Seq2SeqConfig(
         width=width, embedding_width=embedding_width, encoder_layers=layers, decoder_layers=layers, tying="none"
     )
     model = config.build(Symbols(symbols, symbols, is_shared=True), seed=1).eval()
-    return {"forced": model.stepper(), "forced8": cast("Seq2Seq", with_int8(model)).stepper()}
+    rounded = cast("Seq2Seq", with_int8(model))
+    lists = shortlist_of(Lexicon.load(lexicon), MODES["fastest"]["shortlist"])
+
+    def listed(source: Source) -> Int[Tensor, "sentences offered"]:
+        return offered_symbols(lists, source, needed=[()] * len(source.lengths))
+
+    return {
+        "forced": model.stepper(),
+        "forced8": rounded.stepper(),
+        "listed8": rounded.stepper(shortlist=listed),
+    }
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
+from seqloom.nn import beam_attention
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import Int8Linear, Int8Output, Int8Weight, round_rows, with_int8
 
@@ -98,3 +99,17 @@ def test_small_matrices_stay_as_they_are() -> None:
 def test_other_devices_are_refused() -> None:
     with pytest.raises(UsageError, match="not for meta; use float32"):
         with_int8(nn.Linear(3, 3, device="meta"))
+
+
+def test_loops_round_as_torch_does_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(9, 37, generator=torch.Generator().manual_seed(1)) * torch.logspace(-30, 30, 9)[:, None]
+    x[4] = 0
+    found = []
+    with torch.inference_mode():
+        for fewest in (1, 1000):
+            monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+            found.append(round_rows(x))
+    (loops, of_loops), (plain, of_plain) = found
+    assert torch.equal(loops, plain)
+    assert torch.equal(of_loops, of_plain)
+    assert len(loops.unique()) > 100

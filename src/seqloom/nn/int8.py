@@ -13,11 +13,13 @@ on its row of x alone, to the last bit, which a product of floats does not promi
 
 import copy
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from seqloom.core.errors import UsageError
+from seqloom.nn.beam_attention import has_loops
 from seqloom.nn.outputs import Output
 
 LEAST_WEIGHTS = 100_000
@@ -25,6 +27,9 @@ LEAST_WEIGHTS = 100_000
 
 SHIFT = 128
 """What is added to an input of eight bits, because the kernel wants numbers from 0 on."""
+
+SHARE, LEAST = np.float32(1 / 127), np.float32(torch.finfo(torch.float32).tiny)
+"""A scale is this share of the largest number of its row, and at least this."""
 
 
 class Int8Weight:
@@ -61,8 +66,21 @@ class Int8Weight:
 
 def round_rows(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
     """Each row in eight bits from 1 to 255, where 128 stands for 0, and its scale. A row of zeros stays one."""
-    scales = torch.linalg.vector_norm(x, float("inf"), 1, keepdim=True).mul_(1 / 127)
-    scales.clamp_(min=torch.finfo(torch.float32).tiny)
+    return _by_loops(x) if has_loops(x) else _by_torch(x)
+
+
+def _by_loops(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
+    from seqloom.nn.int8_kernels import round_rows
+
+    rounded, scales = torch.empty(x.shape, dtype=torch.uint8), x.new_empty(len(x), 1)
+    tables = (rounded.view(-1).numpy(), scales.view(-1).numpy())
+    round_rows(x.contiguous().view(-1).numpy(), x.shape[1], SHARE, LEAST, np.int32(SHIFT), *tables)
+    return rounded, scales
+
+
+def _by_torch(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
+    scales = torch.linalg.vector_norm(x, float("inf"), 1, keepdim=True).mul_(float(SHARE))
+    scales.clamp_(min=float(LEAST))
     return (x / scales).round_().add_(SHIFT).to(torch.uint8), scales
 
 
