@@ -1,0 +1,210 @@
+"""Word vectors and what they answer: neighbours, analogies, similarities.
+
+cos(a, b) = a · b / (‖a‖ ‖b‖)
+nearest            argmax_x cos(x, w)
+a is to b as c is to …                                                          a, b, c are never the answer
+    add (3CosAdd)  argmax_x cos(x, b) − cos(x, a) + cos(x, c)                   Mikolov et al. (2013)
+    mul (3CosMul)  argmax_x cos⁺(x, b) cos⁺(x, c) / (cos⁺(x, a) + 0.001)        Levy and Goldberg (2014),
+                   cos⁺ = (1 + cos) / 2
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64, Integer
+
+from seqloom.classical.subword_vectors import SubwordConfig, buckets_of
+from seqloom.core.errors import DataError, UsageError
+
+Method = Literal["add", "mul"]
+"""How the three cosines of an analogy are joined."""
+
+_EPSILON = 0.001
+_TOGETHER = 1 << 25
+"""Cosines held at the same time: 128 MB."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word and how near it is: a cosine, or what an analogy makes of three."""
+
+    word: str
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Subwords:
+    """The vectors of character n-grams, from which unseen words get theirs."""
+
+    config: SubwordConfig
+    buckets: Float32[np.ndarray, "buckets width"]
+
+    def vector(self, word: str) -> Float32[np.ndarray, " width"]:
+        """The mean of the n-grams of a word that was never seen."""
+        rows = buckets_of(word, self.config)
+        if not len(rows):
+            raise UsageError(
+                f"{word!r} was never seen and has no n-grams of {self.config.shortest} to {self.config.longest} "
+                "characters; ask for a longer word"
+            )
+        mean: Float32[np.ndarray, " width"] = self.buckets[rows].mean(axis=0)
+        return mean
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """A vector for each word, the most frequent word first."""
+
+    words: tuple[str, ...]
+    vectors: Float32[np.ndarray, "words width"]
+    counts: Int64[np.ndarray, " words"]
+    """How often each word was seen; zeros where that is not known."""
+    symbols: Int64[np.ndarray, " words"] | None = None
+    """The ids of the words in the vocabulary of the text that they were learned from."""
+    outputs: Float32[np.ndarray, "outputs width"] | None = None
+    """The other vectors that were learned: of words as what is predicted, or of the inner nodes of the tree."""
+    subwords: Subwords | None = None
+    losses: tuple[float, ...] = ()
+    """The mean loss per prediction of each epoch, in nats."""
+
+    def __post_init__(self) -> None:
+        if len(self.words) != len(self.vectors) or len(self.words) != len(self.counts):
+            raise DataError(
+                f"{len(self.words)} words, {len(self.vectors)} vectors and {len(self.counts)} counts do not match"
+            )
+        is_finite = np.isfinite(self.vectors).all(axis=1)
+        if not is_finite.all():
+            wrong = int(np.argmin(is_finite))
+            raise DataError(
+                f"the vector of {self.words[wrong]!r} (row {wrong + 1}) has numbers that are not finite, and so have "
+                f"{int((~is_finite).sum()) - 1} others; lower the learning rate, or get the file again"
+            )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.rows
+
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return int(self.vectors.shape[1])
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """The row of each word."""
+        return {word: row for row, word in enumerate(self.words)}
+
+    @cached_property
+    def units(self) -> Float32[np.ndarray, "words width"]:
+        """The vectors, scaled to length 1; a vector of zeros stays."""
+        return _units(self.vectors)
+
+    def row(self, word: str) -> int:
+        """The row of a word; one that is unknown is an error that offers the nearest spelling."""
+        row = self.rows.get(word)
+        if row is None:
+            raise UsageError(f"{word!r} has no vector{self._hint(word)}")
+        return row
+
+    def vector(self, word: str) -> Float32[np.ndarray, " width"]:
+        """The vector of a word; with subwords, of any word."""
+        if word not in self.rows and self.subwords is not None:
+            return self.subwords.vector(word)
+        vector: Float32[np.ndarray, " width"] = self.vectors[self.row(word)]
+        return vector
+
+    def similarity(self, one: str, other: str) -> float:
+        """The cosine of two words."""
+        first, second = _units(np.stack([self.vector(one), self.vector(other)]))
+        return float(first @ second)
+
+    def nearest(self, words: Sequence[str], *, count: int = 10) -> list[list[Neighbour]]:
+        """For each word the words with the highest cosine, the word itself left out; all looked up together."""
+        if not words:
+            return []
+        queries = _units(np.stack([self.vector(word) for word in words]))
+        excluded = [[self.rows[word]] if word in self.rows else [] for word in words]
+        found: list[list[Neighbour]] = []
+        step = max(1, _TOGETHER // len(self))
+        for begin in range(0, len(words), step):
+            scores = queries[begin : begin + step] @ self.units.T
+            found += self._best(scores, excluded[begin : begin + step], count)
+        return found
+
+    def analogy(self, a: str, b: str, c: str, *, count: int = 10, method: Method = "add") -> list[Neighbour]:
+        """What is to c as b is to a: `analogy("man", "king", "woman")` → queen."""
+        triple = np.array([[self.row(word) for word in (a, b, c)]], np.int64)
+        return self._best(self.analogy_scores(triple, method=method), triple.tolist(), count)[0]
+
+    def solve(
+        self, triples: Int64[np.ndarray, "questions three"], *, method: Method = "add", vocabulary: int | None = None
+    ) -> Int64[np.ndarray, " questions"]:
+        """The best row for each a, b, c; of the first `vocabulary` words only, if that is given."""
+        best = np.empty(len(triples), np.int64)
+        step = max(1, _TOGETHER // len(self))
+        for begin in range(0, len(triples), step):
+            part = triples[begin : begin + step]
+            scores = self.analogy_scores(part, method=method)
+            np.put_along_axis(scores, part, -np.inf, axis=1)
+            best[begin : begin + step] = scores[:, :vocabulary].argmax(axis=1)
+        return best
+
+    def analogy_scores(
+        self, triples: Integer[np.ndarray, "questions three"], *, method: Method = "add"
+    ) -> Float32[np.ndarray, "questions words"]:
+        """The score of every word as an answer to each a, b, c."""
+        a, b, c = (self.units[triples[:, place]] for place in range(3))
+        if method == "add":
+            scores: Float32[np.ndarray, "questions words"] = (b - a + c) @ self.units.T
+            return scores
+        from_a, from_b, from_c = ((1 + side @ self.units.T) / 2 for side in (a, b, c))
+        product: Float32[np.ndarray, "questions words"] = from_b * from_c / (from_a + np.float32(_EPSILON))
+        return product
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a model directory keeps."""
+        if self.symbols is None:
+            raise UsageError("these vectors were not learned here, so they have no symbols; write them as a file")
+        kept: dict[str, np.ndarray] = {"vectors": self.vectors, "counts": self.counts, "symbols": self.symbols}
+        if self.outputs is not None:
+            kept["outputs"] = self.outputs
+        if self.subwords is not None:
+            kept["buckets"] = self.subwords.buckets
+        if self.losses:
+            kept["losses"] = np.array(self.losses)
+        return kept
+
+    def _best(
+        self, scores: Float[np.ndarray, "queries words"], excluded: Sequence[Sequence[int]], count: int
+    ) -> list[list[Neighbour]]:
+        """The highest scores of each row; of equal ones the more frequent word."""
+        for row, places in zip(scores, excluded, strict=True):
+            row[list(places)] = -np.inf
+        wanted = min(count, len(self))
+        top = np.argpartition(-scores, wanted - 1, axis=1)[:, :wanted]
+        found = []
+        for row, places in zip(scores, np.sort(top, axis=1), strict=True):
+            order = places[np.argsort(-row[places], kind="stable")]
+            found.append([Neighbour(self.words[at], float(row[at])) for at in order if np.isfinite(row[at])])
+        return found
+
+    def _hint(self, word: str) -> str:
+        cased = {known.casefold(): known for known in reversed(self.words)}
+        near = (
+            [cased[word.casefold()]] if word.casefold() in cased else difflib.get_close_matches(word, self.words, n=3)
+        )
+        if near:
+            return f"; did you mean {' or '.join(repr(each) for each in near)}?"
+        return f": it is not among the {len(self):,} words that were learned"
+
+
+def _units(vectors: Float32[np.ndarray, "rows width"]) -> Float32[np.ndarray, "rows width"]:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units: Float32[np.ndarray, "rows width"] = vectors / np.where(lengths > 0, lengths, np.float32(1.0))
+    return units
