@@ -317,7 +317,7 @@ def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
     broken = Bigram(5, seed=0)
     broken.table[:, broken.begin, 3] = float("nan")
     for search in (greedy_search, beam_search):
-        with pytest.raises(ModelError, match=r"\(NaN\) for 2 of 2 rows"):
+        with pytest.raises(ModelError, match=r"\(NaN\), first in row 0 of 2"):
             search(broken, sentences([2, 3]), settings(2))
 
 

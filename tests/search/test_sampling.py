@@ -295,7 +295,7 @@ def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
             sample_search(stuck, sentences([2]), settings(), sampling=sampling)
     broken = Bigram(5, seed=0)
     broken.table[:, broken.begin, 3] = float("nan")
-    with pytest.raises(ModelError, match=r"\(NaN\) for 2 of 2 rows"):
+    with pytest.raises(ModelError, match=r"\(NaN\), first in row 0 of 2"):
         sample_search(broken, sentences([2, 3]), settings(), sampling=Sampling())
 
 
