@@ -6,7 +6,6 @@ A test compares the page with what this gives, so the page cannot fall behind.
 """
 
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 from seqloom.core.config import describe_fields
@@ -35,11 +34,21 @@ def render() -> str:
     sections = {field.path: field for field in fields if field.type.startswith("section")}
     top = [field for field in fields if "." not in field.path and field.path not in sections]
     parts = [HEAD, "## The run\n", *_table(top)]
-    below = (field for field in fields if "." in field.path)
-    for (name, kind), group in groupby(below, key=lambda field: (field.path.split(".")[0], field.kind)):
+    for (name, kind), group in _groups(fields).items():
         title = f"`{name}`, kind `{kind}`" if kind else f"`{name}`"
-        parts += [f"\n## {title}\n", f"{sections[name].description}\n", *_table(list(group))]
+        parts += [f"\n## {title}\n", f"{sections[name].description}\n", *_table(group)]
     return "\n".join(parts) + "\n"
+
+
+def _groups(fields: list[FieldDoc]) -> dict[tuple[str, str | None], list[FieldDoc]]:
+    """The fields of each section and kind; a section that several others have is told once."""
+    groups: dict[tuple[str, str | None], list[FieldDoc]] = {}
+    for field in fields:
+        section = field.path.rpartition(".")[0]
+        known = groups.setdefault((section, field.kind), []) if section else []
+        if field not in known:
+            known.append(field)
+    return groups
 
 
 def _table(fields: list[FieldDoc]) -> Iterator[str]:

@@ -28,17 +28,25 @@ import pytest
 import yaml
 
 from seqloom.recipes.sizing import DataFacts, choose_sizes
+from seqloom.recipes.text_sizing import TEXT_LADDER
 
 HOUSE = Path(__file__).parent.parent
 PAGES = [HOUSE / "README.md", HOUSE / "CONTRIBUTING.md", *sorted((HOUSE / "docs").rglob("*.md"))]
 MAP = HOUSE / "docs" / "map.md"
 
+SHORT = ["training.steps=3", "training.save_every=1", "training.validate_every=2", "training.average=2"]
 TINY = [
     *("model.width=16", "model.encoder_layers=1", "model.decoder_layers=1", "text.size=60"),
-    *("training.steps=3", "training.save_every=1", "training.validate_every=2", "training.average=2"),
-    *("task.dev_lines=2", "evaluation.resamples=40"),
+    *(*SHORT, "task.dev_lines=2", "evaluation.resamples=40"),
 ]
 """What is added to the end of every `seqloom train`, where it wins over what the page says."""
+OTHERS = {
+    "rnn_lm": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
+    "elmo": ["model.width=16", "text.size=60", *SHORT],
+    "ngram": ["text.size=60"],
+    "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
+}
+"""The same for kinds of models that do not translate."""
 MORE = ["training.steps=5"]
 """The same for `seqloom train --resume`."""
 
@@ -73,6 +81,8 @@ def _write_corpus(folder: Path) -> None:
             kept = "".join(text.splitlines(keepends=True)[:lines])
             (folder / f"{name}.{language}").write_text(kept, encoding="utf-8")
     (folder / "corpus.de-en.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    for name, lines in (("text", None), ("train", None), ("dev", 8), ("test", 8)):
+        (folder / f"{name}.txt").write_text("".join(english.splitlines(keepends=True)[:lines]), encoding="utf-8")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):
@@ -213,12 +223,21 @@ def _run(words: list[str], text: str, seqloom: Program) -> str:
         case ["python", script, *_]:
             assert (HOUSE / script).is_file(), words
         case ["seqloom", "train", *rest]:
-            return seqloom([*words[1:], *(MORE if "--resume" in rest else TINY)], text)
+            return seqloom([*words[1:], *(MORE if "--resume" in rest else _small(rest))], text)
         case ["seqloom", *rest]:
             return seqloom(rest, text)
         case _:
             raise AssertionError(f"{words[0]} in the documentation: teach this test what to do with it")
     return ""
+
+
+def _small(words: list[str]) -> list[str]:
+    """What makes this training short: by the kind of model, which a setting or a config file names."""
+    kinds = [word.removeprefix("model.kind=") for word in words if word.startswith("model.kind=")]
+    for word in words:
+        if word.endswith(".yaml"):
+            kinds.append(yaml.safe_load(Path(word).read_text(encoding="utf-8")).get("model", {}).get("kind", ""))
+    return next((OTHERS[kind] for kind in kinds if kind in OTHERS), TINY)
 
 
 # Pages about a model show fragments of Python rather than programs.
@@ -354,6 +373,18 @@ def test_the_sizes_of_recurrent_models_are_those_of_the_code() -> None:
         chosen = choose_sizes(facts, kind="seq2seq").defaults["model"]
         assert (chosen["width"], chosen["embedding_width"]) == (int(width), int(embedding_width))
         assert (chosen["encoder_layers"], chosen["decoder_layers"]) == (int(layers), int(layers))
+
+
+def test_the_ladder_of_language_models_is_that_of_the_code() -> None:
+    page = (HOUSE / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (more|[\d,]+) \| (\d+) \| (\d) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE
+    )
+    assert len(rows) == len(TEXT_LADDER)
+    for (tokens, *figures), rung in zip(rows, TEXT_LADDER, strict=True):
+        assert tokens == "more" or int(tokens.replace(",", "")) == rung.tokens
+        named = (rung.width, rung.layers, rung.dropout_rate, rung.learning_rate, rung.rows, rung.passes)
+        assert tuple(map(float, figures)) == named
 
 
 if __name__ == "__main__":

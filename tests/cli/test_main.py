@@ -10,11 +10,25 @@ import pytest
 import typer
 
 from cli.calling import call
-from seqloom.cli import align, average, config, demo, evaluate, info, lab, main, score, train, translate
+from seqloom.cli import (
+    align,
+    average,
+    config,
+    demo,
+    evaluate,
+    generate,
+    info,
+    lab,
+    main,
+    perplexity,
+    score,
+    train,
+    translate,
+)
 from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageError
 from seqloom.version import __version__
 
-MODULES = (align, average, config, demo, evaluate, info, lab, score, train, translate)
+MODULES = (align, average, config, demo, evaluate, generate, info, lab, perplexity, score, train, translate)
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.recipes.train")
 

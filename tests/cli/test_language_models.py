@@ -1,0 +1,173 @@
+"""Training, measuring and generating with language models, from the command line."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.calling import Called, call
+from cli.conftest import Tiny
+from seqloom.data.phrasebook import sample_pairs
+
+WORDS = ("text.kind=word", "text.minimum_count=1", "text.size=1000")
+RECURRENT = (
+    "model.kind=rnn_lm",
+    "model.width=16",
+    "task.rows=4",
+    "task.length=8",
+    "training.steps=4",
+    "training.validate_every=2",
+    "training.save_every=2",
+    "training.average=0",
+)
+
+
+@dataclass(frozen=True)
+class Models:
+    """A recurrent model and a counted one of the same words, their text, and what the commands said."""
+
+    text: Path
+    dev: Path
+    recurrent: Path
+    counted: Path
+    said: dict[str, Called]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    folder = tmp_path_factory.mktemp("language-models")
+    text, dev = folder / "text.txt", folder / "dev.txt"
+    for path, count, seed in ((text, 60, 1), (dev, 12, 2)):
+        lines = [pair.source for pair in sample_pairs("en", "de", count=count, seed=seed, split="train")]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    said = {}
+    for name, settings in (("recurrent", RECURRENT), ("counted", ("model.kind=ngram", "model.order=3"))):
+        words = [*settings, *WORDS, "--train", text, "--dev", dev, "--out", folder / name]
+        said[name] = call("train", *words)
+        assert said[name].code == 0, said[name].err
+    return Models(text, dev, folder / "recurrent", folder / "counted", said)
+
+
+def test_a_run_ends_with_perplexities_and_the_next_commands(models: Models) -> None:
+    for name, took in (("recurrent", "Steps  4 in"), ("counted", "Fitted to")):
+        out = models.said[name].out
+        assert took in out
+        assert "perplexity/word" in out
+        assert "|end:yes|" in out
+        assert f"seqloom generate {models.text.parent / name / 'model'} --prompt" in out
+        assert "seqloom translate" not in out
+    assert "train: 60 lines" in models.said["recurrent"].err
+    assert "step 4: dev loss" in models.said["recurrent"].err
+
+
+def test_perplexity_is_told_in_three_units_with_signatures(models: Models) -> None:
+    called = call("perplexity", models.counted, models.dev)
+    assert called.code == 0, called.err
+    assert [line.split()[0] for line in called.lines[:3]] == [f"perplexity/{u}" for u in ("token", "word", "character")]
+    (record,) = call("perplexity", models.counted, models.dev, "--json").records
+    token = record["perplexity"]["token"]
+    assert token["bits"] == pytest.approx(math.log2(token["value"]))
+    assert f"{token['value']:.2f}" in called.lines[0]
+    assert record["lines"] == 12
+
+
+def test_scores_of_lines_add_up_to_the_perplexity(models: Models) -> None:
+    (record,) = call("perplexity", models.recurrent, models.dev, "--json").records
+    scores = [float(line) for line in call("perplexity", models.recurrent, models.dev, "--per-line").lines]
+    assert len(scores) == 12
+    mean = -sum(scores) / record["perplexity"]["token"]["count"]
+    assert math.exp(mean) == pytest.approx(record["perplexity"]["token"]["value"], rel=1e-5)
+
+
+def test_models_are_mixed_with_given_or_tuned_weights(models: Models) -> None:
+    both = [models.recurrent, models.dev, "--with", models.counted]
+    given = call("perplexity", *both, "--weight", "0.3", "--json").records[0]
+    assert [model["weight"] for model in given["models"]] == pytest.approx([0.7, 0.3])
+    tuned = call("perplexity", *both, "--tune", models.dev, "--json").records[0]
+    assert tuned["perplexity"]["token"]["value"] <= given["perplexity"]["token"]["value"] + 1e-6
+    assert "mixed:" in call("perplexity", *both, "--tune", models.dev).out
+
+
+def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
+    words = ["generate", models.counted, "--prompt", "The", "--count", "3"]
+    one, again = (call(*words, "search.seed=3") for _ in range(2))
+    assert one.code == 0, one.err
+    assert len(one.lines) == 3
+    assert all(line.startswith("The") for line in one.lines)
+    assert one.out == again.out != call(*words, "search.seed=4").out
+    records = call(*words, "--json").records
+    assert [record["number"] for record in records] == [1, 2, 3]
+    assert all(record["log_prob"] < 0 for record in records)
+    long = call("generate", models.recurrent, "--past-line-ends", "search.length_constant=60", "--json").records[0]
+    assert (long["tokens"], long["is_finished"]) == (60, False)
+
+
+def test_info_describes_language_models(models: Models) -> None:
+    out = call("info", models.counted).out
+    assert "ngram" in out
+    assert "language model" in out
+    assert "60 lines" in out
+    assert "perplexity/token" in out
+    assert "→" not in out
+    assert call("info", models.recurrent, "--json").records[0]["config"]["task"]["kind"] == "language_modelling"
+
+
+@pytest.mark.parametrize("name", ["recurrent", "counted"])
+def test_what_only_translators_do_is_refused_with_what_these_models_do(name: str, models: Models) -> None:
+    model = getattr(models, name)
+    for words in (["translate", model, models.dev], ["score", model, models.dev, models.dev], ["export", model]):
+        called = call(*words, *(["--to", "onnx"] if words[0] == "export" else []))
+        assert called.code in (2, 4), called.err
+        assert "internal error" not in called.err
+        if words[0] != "export":
+            assert "does not translate: it is a language model" in called.err
+            assert "seqloom generate" in called.err
+
+
+def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
+    for words in (["perplexity", tiny.run, models.dev], ["generate", tiny.run]):
+        called = call(*words)
+        assert called.code == 2
+        assert "is no language model: it is a translator of kind transformer; use seqloom translate" in called.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        (["perplexity", "MODEL", "no.txt"], 2, ["no.txt: no such file"]),
+        (["perplexity", "MODEL", "empty.txt"], 3, ["empty.txt", "expected at least one line"]),
+        (["perplexity", "MODEL", "TEXT", "--tune", "TEXT"], 2, ["--tune", "nothing to mix"]),
+        (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "1.5"], 2, ["--weight 1.5 leaves -0.5"]),
+        (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "nan"], 2, ["--weight nan"]),
+        (["perplexity", "MODEL", "TEXT", "--weight", "0.5"], 2, ["1 times for 0 models"]),
+        (["perplexity", "MODEL", "TEXT", "--context", "text"], 2, ["each line by itself"]),
+        (["generate", "MODEL", "Once"], 2, ["'Once'", "--prompt"]),
+        (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed here"]),
+        (["generate", "MODEL", "--count", "0"], 2, ["count=0"]),
+        (["generate", "MODEL", "search.temperature=.nan"], 2, ["search.temperature"]),
+        (["train", "model.kind=ngram", "--train", "empty.txt", "--out", "run"], 3, ["empty.txt", "at least one line"]),
+        (["train", "model.kind=ngram", "--train", "two.txt", "--out", "run"], 3, ["2 lines are too few", "--dev"]),
+        (["train", "model.kind=ngram", "--train", "TEXT", "--out", "run", "model.order=0"], 2, ["model.order"]),
+        (["train", "model.kind=rnn_lm", "--train", "TEXT", "--out", "run", "task.length=0"], 2, ["task.length"]),
+        (["train", "model.kind=rnn_lm", "--out", "run"], 2, ["no training files: give --train TEXT"]),
+        (
+            ["train", "model.kind=rnn_lm", "task.kind=translation", "--train", "TEXT", "--out", "run"],
+            2,
+            ["task.kind is translation", "rnn_lm"],
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    words: list[str], code: int, parts: list[str], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").write_text("")
+    Path("two.txt").write_text("one\ntwo\n")
+    named = {"MODEL": str(models.counted), "TEXT": str(models.text)}
+    called = call(*(named.get(word, word) for word in words))
+    assert (called.code, called.out) == (code, ""), called.err
+    assert [part for part in parts if part not in called.err] == []
+    assert "internal error" not in called.err
+    assert not Path("run").exists()
