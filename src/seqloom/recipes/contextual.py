@@ -137,7 +137,8 @@ def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequen
 def _cosines(vectors: Float[np.ndarray, "uses width"]) -> Float[np.ndarray, "uses uses"]:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.maximum(norms, np.finfo(vectors.dtype).tiny)
-    return directions @ directions.T
+    cosines: Float[np.ndarray, "uses uses"] = directions @ directions.T
+    return cosines
 
 
 # --- a small model of one's own --------------------------------------------------------------------------------------
