@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.classical.vectors import WordVectors
     from seqloom.recipes.language_model import LanguageModel
-    from seqloom.recipes.load import load
+    from seqloom.recipes.load import load_any as load
     from seqloom.recipes.train import train
     from seqloom.recipes.translate import Translator
 
-__all__ = ["LanguageModel", "Translator", "__version__", "load", "train"]
+__all__ = ["LanguageModel", "Translator", "WordVectors", "__version__", "load", "train"]
 
 
 def __dir__() -> list[str]:
@@ -29,9 +30,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Public names come in when they are asked for: importing seqloom alone does not import torch."""
     if name == "load":
-        from seqloom.recipes.load import load
+        from seqloom.recipes.load import load_any
 
-        return load
+        return load_any
     if name == "train":
         from seqloom.recipes.train import train
 
@@ -44,4 +45,8 @@ def __getattr__(name: str) -> Any:
         from seqloom.recipes.translate import Translator
 
         return Translator
+    if name == "WordVectors":
+        from seqloom.classical.vectors import WordVectors
+
+        return WordVectors
     raise AttributeError(f"module 'seqloom' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import seqloom
 from recipes.texts import write_text
 from seqloom.classical.ngram import NGram
 from seqloom.core.errors import ConfigError, DataError, UsageError
@@ -100,6 +101,22 @@ def test_words_are_the_pieces_unless_it_is_said_otherwise(fitted: Trained, tmp_p
     assert (config.text.kind, config.model.order) == ("char", 8)  # type: ignore[union-attr]
     (sizing,) = [event for event in events if event.kind == "sizing"]
     assert "order 8" in " ".join(sizing["reasons"])
+
+
+def test_word_vectors_are_fitted_without_dev_text_and_loaded_as_what_they_are(tmp_path: Path, text: Path) -> None:
+    words = ["model.kind=word2vec", "model.threads=1", "model.width=8", "model.epochs=1"]
+    trained = train(None, words, out=tmp_path / "run", train=[str(text)])
+    assert trained is not None
+    assert (trained.scores, trained.use) == ((), "word vectors")
+    assert not (tmp_path / "run" / "data" / "dev").exists()
+    vectors = seqloom.load(trained.model).model
+    assert isinstance(vectors, seqloom.WordVectors)
+    assert "the" in vectors
+    assert vectors.vectors.shape == (len(vectors), 8)
+    with pytest.raises(
+        UsageError, match="is no language model: it holds word vectors of kind word2vec; use seqloom vec"
+    ):
+        LanguageModel.load(trained.model)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.classical.ngram import NGramConfig
+from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
 from seqloom.data.text import Unit
 from seqloom.models.elmo import ElmoConfig
@@ -29,11 +30,12 @@ class FittingConfig(Config):
 
 
 ModelConfig = Annotated[
-    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig, Field(discriminator="kind")
+    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig | Word2VecConfig,
+    Field(discriminator="kind"),
 ]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
 
-FittedModel = NGramConfig
+FittedModel = NGramConfig | Word2VecConfig
 """Those among them that have a loop of their own; all others are built for the trainer."""
 
 AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
@@ -47,8 +49,13 @@ TASKS: Mapping[str, type[AnyTask]] = {
     "rnn_lm": LanguageModellingConfig,
     "elmo": BidirectionalConfig,
     "ngram": FittingConfig,
+    "word2vec": FittingConfig,
 }
 """What each kind of model is trained for."""
+
+
+WRITING: Mapping[str, Any] = {"method": "sample", "length_factor": 0.0, "length_constant": 200}
+"""How a language model is searched unless it is said: texts are drawn, and their length has no source to go by."""
 
 
 def _kind_of(task: type[AnyTask]) -> str:
@@ -136,12 +143,18 @@ class RunConfig(Config):
 
     @classmethod
     def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The given settings, with the task that belongs to the model unless one is named."""
+        """The given settings, with the task that belongs to the model unless one is named, and its way to write."""
         model, task = values.get("model"), values.get("task", {})
-        kind = model.get("kind") if isinstance(model, Mapping) else None
-        if not isinstance(kind, str) or kind not in TASKS or not isinstance(task, Mapping) or "kind" in task:
+        if not isinstance(task, Mapping) or "kind" in task:
             return values
-        return {**values, "task": {"kind": _kind_of(TASKS[kind]), **task}}
+        kind = model.get("kind") if isinstance(model, Mapping) else None
+        # A model that is not known is complained of by itself.
+        follows = TASKS.get(kind, TranslationConfig) if isinstance(kind, str) else TranslationConfig
+        followed: dict[str, Any] = {**values, "task": {"kind": _kind_of(follows), **task}}
+        search = values.get("search", {})
+        if follows is not TranslationConfig and isinstance(search, Mapping):
+            followed["search"] = {**WRITING, **search}
+        return followed
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":

@@ -17,13 +17,15 @@ from torch import Tensor
 
 from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
+from seqloom.core.config import resolve
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus, open_corpus
 from seqloom.data.store import HEADER, Side, Store
-from seqloom.recipes.load import add_file, find_model, has_file, read_card
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import add_file, find_model, has_file, read_card, require_translator
 from seqloom.recipes.wishes import Wish
 from seqloom.text.glossary import ways_to_write
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
@@ -68,6 +70,7 @@ def fit_lexicon(
     """
     folder = find_model(model)
     read_card(folder)
+    require_translator(folder, resolve(RunConfig, file=folder / "config.yaml"))
     tokenizers = Tokenizers.load(folder / "text")
     bitext = _encoded(open_corpus(train), tokenizers, listener) if train else _stored(folder, tokenizers)
     config = config or Model1Config()

@@ -194,8 +194,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     card = read_card(folder)
     config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
     if isinstance(config.model, FittedModel):
-        python = "seqloom.WordVectors" if use_of(config) == "word vectors" else "seqloom.LanguageModel.load"
-        raise UsageError(f"{folder} does not translate: {in_words(config)}, or from Python {python}")
+        raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
     outside = card.trained_on.get("outside_model")
     if outside and model is None:
         raise ModelError(
@@ -231,11 +230,14 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
     return LoadedFitted(folder, config, tokenizers, fitted, card)
 
 
-def load_any(folder: Path | str, *, device: str | None = None) -> Loaded:
-    """Read a model directory, whatever it holds."""
+def load_any(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> Loaded:
+    """Read a model directory (or the `model/` inside a run directory), whatever it holds, and check every file of it.
+
+    A model that was trained from settings outside the house is read with the same settings as `model`.
+    """
     found = find_model(Path(folder))
     config = resolve(RunConfig, file=found / "config.yaml")
-    return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device)
+    return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device, model=model)
 
 
 def use_of(config: RunConfig) -> Use:

@@ -155,6 +155,8 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     places = [_weights_folder(Path(folder)) for folder in folders]
     homes = [place for place in places if (place / "model.json").is_file()]
     home = homes[0] if homes else places[0].parent.parent / "model"
+    if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FittedModel):
+        raise UsageError(f"{home} was fitted to its text as a whole; its numbers have no mean that would be a model")
     loaded = load(home)
     card = Card(
         source=loaded.card.source,
