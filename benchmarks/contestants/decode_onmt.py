@@ -55,7 +55,8 @@ def load(given: argparse.Namespace) -> "InferenceEnginePY":  # noqa: F821 - impo
     parser = ArgumentParser()
     translate_opts(parser)
     words = ["-model", given.checkpoint, "-src", given.source, "-output", os.devnull, "-beam_size", given.beam]
-    words += ["-min_length", given.length, "-max_length", given.length, "-batch_size", AT_ONCE]
+    words += ["-min_length", given.length, "-max_length", given.length, "-max_length_ratio", 0]
+    words += ["-batch_size", AT_ONCE]
     options = parser.parse_args([str(word) for word in words])
     ArgumentParser.validate_translate_opts(options)
     ArgumentParser._get_all_transform_translate(options)

@@ -78,7 +78,9 @@ class Bleu:
     lowercase: bool = False
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-        return _extract(BLEU(tokenize=self.tokenize, lowercase=self.lowercase), hypotheses, references)
+        # Text that comes cut into words is no oversight where no tokeniser was asked for: no warning then.
+        is_cut = self.tokenize == "none"
+        return _extract(BLEU(tokenize=self.tokenize, lowercase=self.lowercase, force=is_cut), hypotheses, references)
 
     def values(self, sums: Float[np.ndarray, "corpora parts"]) -> Float[np.ndarray, " corpora"]:
         length, reference_length, correct, total = sums[:, 0], sums[:, 1], sums[:, 2:6], sums[:, 6:10]
