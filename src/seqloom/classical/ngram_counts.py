@@ -6,9 +6,9 @@ the vocabulary are:
 
     key(w_1 … w_n) = number(w_1 … w_(n−1)) · V + w_n      sorted keys are again in lexicographic order
 
-A text is counted in runs: as many tokens as the memory allows are sorted and counted, and written to the disk if there
-are more. Sorted runs are merged two by two, which reads and writes them once from front to back. The result does not
-depend on where runs begin.
+A text that fits into memory is sorted once, for all lengths (`ngram_sorting`). A larger one is counted in runs: as many
+tokens as the memory allows are sorted, counted and written to the disk. Sorted runs are merged two by two, which reads
+and writes them once from front to back. The result does not depend on where runs begin, nor on which way was taken.
 """
 
 import tempfile
@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from seqloom.classical import ngram_kernels as kernels
+from seqloom.classical.ngram_sorting import sorted_grams
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
@@ -67,6 +68,9 @@ def count_ngrams(
     with ExitStack() as stack:
         room = _Room(stack, folder, is_small=BYTES_PER_TOKEN * (len(ids) + int(counts[END])) <= memory)
         tokens = _with_begins(ids, int(counts[END]), room)
+        if room.is_small:
+            listener(Event("progress", {"what": "counting n-grams", "done": 0, "all": 1}))
+            return levels + [Grams(*fields) for fields in sorted_grams(tokens, order, symbols=symbols)]
         counter = _Counter(tokens, room, symbols=symbols, run=max(1, memory // BYTES_PER_TOKEN))
         for length in range(2, order + 1):
             listener(Event("progress", {"what": f"counting {length}-grams", "done": length - 2, "all": order - 1}))
@@ -94,6 +98,7 @@ class _Room:
     """Where arrays lie: in memory, or in files of a folder that lives as long as the counting."""
 
     def __init__(self, stack: ExitStack, folder: Path | None, *, is_small: bool) -> None:
+        self.is_small = is_small
         self._folder = None if is_small else Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
         self._numbers = count()
 
@@ -109,8 +114,6 @@ class _Room:
 
     def keep(self, array: np.ndarray) -> np.ndarray:
         """The same array, out of memory if memory is short."""
-        if self._folder is None:
-            return array
         kept = self.empty(len(array), array.dtype.type)
         kept[:] = array
         return kept
@@ -152,9 +155,9 @@ class _Counter:
         """The n-grams of the next length; `known` are those that are one shorter."""
         if known > np.iinfo(np.int64).max // self._symbols:
             raise DataError(f"{known:,} {length - 1}-grams are more than can be numbered; lower the order")
-        merged, numbered = self._merge(length)
+        merged = self._merge(length)
         suffixes = np.empty(len(merged.keys), np.int64)
-        for run in numbered or self._sorted_runs(length):
+        for run in self._sorted_runs(length):
             found = np.searchsorted(merged.keys, run.keys)[run.numbers]
             suffixes[found] = self._numbers[run.places + 1]
             part = self._numbers[run.begin : run.begin + self._run]
@@ -163,21 +166,16 @@ class _Counter:
         contexts, words = np.divmod(merged.keys, self._symbols)
         return Grams(contexts, words.astype(np.int32), suffixes, np.array(merged.counts))
 
-    def _merge(self, length: int) -> tuple[_Run, list[_SortedRun]]:
-        """All keys of one length, and the run itself if there was but one, which need not be sorted again.
-
-        Runs wait until another of about their size comes, so that each key is moved a logarithmic number of times.
-        """
+    def _merge(self, length: int) -> _Run:
+        """All keys of one length. Runs wait until another of about their size comes: so each key is moved log times."""
         waiting: list[_Run] = []
-        first: list[_SortedRun] = []
         for run in self._sorted_runs(length):
-            first = [run] if not waiting else []
             waiting.append(_Run(self._room.keep(run.keys), self._room.keep(run.counts)))
             while len(waiting) > 1 and len(waiting[-2].keys) <= 2 * len(waiting[-1].keys):
                 waiting.append(self._merged(waiting.pop(), waiting.pop()))
         while len(waiting) > 1:
             waiting.append(self._merged(waiting.pop(), waiting.pop()))
-        return waiting[0], first if len(self._tokens) <= self._run else []
+        return waiting[0]
 
     def _sorted_runs(self, length: int) -> Iterator[_SortedRun]:
         for begin in range(0, len(self._tokens), self._run):

@@ -8,8 +8,9 @@ ends it is there too. A reader of a sentence keeps the nodes of all n-grams that
     next word   found[0] is the word itself; found[k] is the child of known[k − 1], as long as there is one
     log P       log_prob of the longest found, plus backoff of each known one that found no child
 
-A child is looked up by a hash of its words alone, from the last one backwards. So the questions of one word wait
-neither for each other nor for those of the word before, and the memory can answer several at a time.
+A child is looked up by a hash of its words alone, from the last one backwards: no question waits for the answer to
+another. A model is far larger than the caches, so streams are read in blocks, and what the words of a block are going
+to ask for is fetched first, all at once; one after the other, each word would wait several times for the memory.
 """
 
 from typing import Any, NamedTuple
@@ -26,6 +27,12 @@ Bits = Any
 
 NODE = np.dtype([("word", "<i4"), ("log_prob", "<f4"), ("backoff", "<f4"), ("first", "<u4")])
 """A node: its last word, log10 P, log10 γ, and its first child. The next node's first child ends them."""
+
+BLOCK = 64
+"""Words whose slots and nodes are fetched together; they fit into the nearest cache."""
+
+FETCHED = 3
+"""Words before each word up to which its n-grams are fetched; longer ones are rarely known."""
 
 HALF = 0xFFFFFFFF
 """The lower half of a slot is a node, the upper half a part of its hash, which spares most looks at a wrong node."""
@@ -161,15 +168,42 @@ def paid(nodes: Array, known: Array, length: int, matched: int) -> float:
 
 
 @compiled()
-def score_stream(trie: Trie, ids: Array, order: int, log_probs: Array, matches: Array, begin: int) -> None:
+def fetch_block(trie: Trie, ids: Array, begin: int, end: int, back: int, hashes: Array) -> int:
+    """Touch what the n-grams that end between two places need, shortest first; the sum keeps the compiler from idling.
+
+    The first loop touches slots, the second one nodes. Neither branches on what it reads, so that reads overlap.
+    """
+    nodes, slots = trie.nodes, trie.slots
+    total, size = np.int64(0), 0
+    for place in range(max(begin, back), end):
+        hashed = np.int64(ids[place])
+        for distance in range(1, back + 1):
+            hashed = extend_hash(hashed, ids[place - distance])
+            hashes[size] = hashed
+            total += slots[first_slot(hashed, len(slots))]
+            size += 1
+    for entry in range(size):
+        hashed = hashes[entry]
+        slot = slots[first_slot(hashed, len(slots))]
+        node = slot & HALF if (slot >> 32) & HALF == (hashed >> 32) & HALF else 0
+        total += nodes[node].word
+    return total
+
+
+@compiled()
+def score_stream(trie: Trie, ids: Array, order: int, log_probs: Array, matches: Array, begin: int) -> int:
     """log10 P of each id but `begin`, with which each sentence begins.
 
     `matches` takes the number of words that explain each, if it has room.
     """
     nodes, room = trie.nodes, len(matches)
     known, found = np.zeros(order + 1, np.int64), np.zeros(order + 1, np.int64)
-    length = answer = 0
+    back = min(order - 1, FETCHED)
+    hashes = np.empty(BLOCK * FETCHED, np.int64)
+    length = answer = touched = 0
     for place in range(len(ids)):
+        if place % BLOCK == 0 and back:
+            touched += fetch_block(trie, ids, place, min(place + BLOCK, len(ids)), back, hashes)
         if ids[place] == begin:
             known[0], length = begin, 1
             continue
@@ -179,6 +213,7 @@ def score_stream(trie: Trie, ids: Array, order: int, log_probs: Array, matches: 
             matches[answer] = matched
         answer += 1
         known, found, length = found, known, min(matched, order - 1)
+    return touched
 
 
 @compiled()

@@ -37,17 +37,18 @@ class Layer:
 
 def layers_of(levels: Sequence[Grams], smoothed: Sequence[Level]) -> Iterator[Layer]:
     """What is kept of counted n-grams, numbered anew. Whatever ends or begins a kept n-gram is kept too."""
-    numbers = np.arange(len(levels[0]))
-    for length, (grams, level) in enumerate(zip(levels, smoothed, strict=True), 1):
-        kept = np.flatnonzero(level.is_kept)
+    numbers: np.ndarray | None = None  # of each counted n-gram among the kept ones; None where all are kept
+    for grams, level in zip(levels, smoothed, strict=True):
+        rows = slice(None) if level.is_kept.all() else np.flatnonzero(level.is_kept)
+        contexts, suffixes = grams.contexts[rows], grams.suffixes[rows]
         yield Layer(
-            numbers[grams.contexts[kept]] if length > 1 else grams.contexts,
-            grams.words[kept],
-            level.log_probs[kept],
-            level.backoffs[kept],
-            numbers[grams.suffixes[kept]] if length > 1 else grams.suffixes,
+            contexts if numbers is None else numbers[contexts],
+            grams.words[rows],
+            level.log_probs[rows],
+            level.backoffs[rows],
+            suffixes if numbers is None else numbers[suffixes],
         )
-        numbers = np.cumsum(level.is_kept) - 1
+        numbers = None if isinstance(rows, slice) else np.cumsum(level.is_kept) - 1
 
 
 def build_trie(layers: Sequence[Layer]) -> tuple[Trie, Int64[np.ndarray, " borders"]]:

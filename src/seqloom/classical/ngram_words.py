@@ -16,7 +16,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
 
 _TAB, _LF, _RETURN, _SPACE = 9, 10, 13, 32
-_BASIS = np.int64(0xCBF29CE484222325 - (1 << 64))
+BASIS = np.int64(0xCBF29CE484222325 - (1 << 64))
 """Where FNV-1a begins."""
 
 
@@ -37,15 +37,15 @@ class Words:
 
     def encode(self, lines: Sequence[str]) -> tuple[Int32[np.ndarray, " tokens"], Int64[np.ndarray, " lines"]]:
         """The ids of all lines, each ended by END, and where each line begins. Reserved words in a line are unknown."""
-        joined = "\n".join(lines) + "\n"
-        text = np.frombuffer(joined.encode("utf-8"), np.uint8)
-        if joined.count("\n") != max(1, len(lines)):
+        joined = "".join([f"{line}\n" for line in lines])
+        if joined.count("\n") != len(lines):
             bad = next(number for number, line in enumerate(lines, 1) if "\n" in line)
             raise DataError(f"line {bad} holds a line break; give each line by itself")
+        text = np.frombuffer(joined.encode("utf-8"), np.uint8)
         ids = np.empty(len(text) // 2 + len(lines) + 1, np.int32)
-        starts = np.empty(max(1, len(lines)), np.int64)
+        starts = np.zeros(len(lines) + 1, np.int64)
         size = encode_bytes(text, self.table, ids, starts)
-        return ids[:size], starts[: len(lines)]
+        return ids[:size], starts[:-1]
 
 
 class WordTable(NamedTuple):
@@ -73,7 +73,7 @@ def enter_words(table: WordTable) -> None:
     """Fill the slots; 0 is an empty one, since the padding stands in no text."""
     mask = len(table.slots) - 1
     for word in range(1, len(table.starts) - 1):
-        value = _BASIS
+        value = BASIS
         for place in range(table.starts[word], table.starts[word + 1]):
             value = hash_byte(value, table.words[place])
         place = slot_of(value, table.slots)
@@ -104,16 +104,15 @@ def find_word(text: Array, begin: int, end: int, value: Bits, table: WordTable) 
 
 @compiled()
 def encode_bytes(text: Array, table: WordTable, ids: Array, lines: Array) -> int:
-    """Write the ids of a text whose lines all end with a line feed; gives their number."""
+    """Write the ids of a text whose lines all end with a line feed, and where each line ends; gives their number."""
     size = line = begin = 0
-    lines[0] = 0
     is_inside = False
-    value = _BASIS
+    value = BASIS
     for place in range(len(text)):
         byte = text[place]
         if byte != _SPACE and byte != _LF and byte != _TAB and byte != _RETURN:
             if not is_inside:
-                begin, is_inside, value = place, True, _BASIS
+                begin, is_inside, value = place, True, BASIS
             value = hash_byte(value, byte)
             continue
         if is_inside:
@@ -125,6 +124,5 @@ def encode_bytes(text: Array, table: WordTable, ids: Array, lines: Array) -> int
             ids[size] = END
             size += 1
             line += 1
-            if line < len(lines):
-                lines[line] = size
+            lines[line] = size
     return size

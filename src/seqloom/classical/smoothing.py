@@ -105,10 +105,10 @@ def kneser_ney(
         discounts = _discounts(adjusted, length, fallback=fallback, listener=listener)
         taken = np.array([0.0, *discounts])[np.minimum(adjusted, 3)]
         is_kept = (grams.counts > thresholds[length - 1]) | (length == 1)
-        totals = _totals(grams, adjusted)
-        given = _totals(grams, np.where(is_kept, taken, adjusted))
+        totals = _totals(grams, adjusted, size=len(probabilities))
+        given = _totals(grams, np.where(is_kept, taken, adjusted), size=len(probabilities))
         with np.errstate(invalid="ignore"):
-            shares = given / totals  # γ of each context that is one shorter
+            shares = given / totals  # γ of each context that is one shorter; NaN where nothing follows
         if length > 1:
             has_kept = np.zeros(len(totals), np.bool_)
             has_kept[grams.contexts[is_kept]] = True
@@ -178,8 +178,8 @@ def _possible(probabilities: Float64[np.ndarray, " grams"], length: int) -> Floa
 
 def _totals(grams: Grams, values: np.ndarray, *, size: int = 0) -> Float64[np.ndarray, " contexts"]:
     """The sum over each context; at least `size` of them."""
-    totals: np.ndarray = np.bincount(grams.contexts, weights=values, minlength=size)
-    return totals
+    # Without any n-gram numpy gives whole numbers.
+    return np.bincount(grams.contexts, weights=values, minlength=size).astype(np.float64)
 
 
 def _continued(levels: Sequence[Grams], length: int) -> Bool[np.ndarray, " grams"]:

@@ -1,0 +1,329 @@
+r"""ARPA files: n-gram models as text, read and written by KenLM, SRILM and many others.
+
+    \data\
+    ngram 1=3
+    ngram 2=2
+
+    \1-grams:
+    -0.5<tab>word<tab>-0.3          log10 P, the words, log10 of the back-off weight (0 if it is left out)
+    …
+    \end\
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import TextIOWrapper
+from itertools import pairwise
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from jaxtyping import Float64, Int32, Int64
+
+from seqloom.classical.ngram import LONGEST, NGram
+from seqloom.classical.ngram_trie import Layer
+from seqloom.classical.ngram_words import Words
+from seqloom.core.errors import DataError, Problem
+from seqloom.core.files import open_output, require_file
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
+from seqloom.interop import arpa_kernels as kernels
+
+MISSING = -100.0
+"""log10 P of <unk> where a file does not list it; KenLM takes the same."""
+
+IMPOSSIBLE = -99.0
+"""How a logarithm of 0 is written."""
+
+_WRITTEN_AT_ONCE = 1 << 16
+_ENTRY = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d+)")
+_PROBLEMS = {
+    kernels.BAD_NUMBER: "a number is needed at the beginning and may stand at the end",
+    kernels.UNKNOWN_WORD: "it holds a word that is not among the 1-grams",
+    kernels.TOO_FEW_WORDS: "it has too few words",
+    kernels.TOO_MUCH: "something follows the back-off weight",
+    kernels.POSITIVE: "a logarithm of a probability is at most 0",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """The n-grams of one length, in the order of the file. A log_prob of NaN is still to be found by backing off."""
+
+    ids: Int32[np.ndarray, "grams length"]
+    log_probs: Float64[np.ndarray, " grams"]
+    backoffs: Float64[np.ndarray, " grams"]
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_arpa(path: Path) -> NGram:
+    """The model in an ARPA file (`.gz` is decompressed). Its vocabulary is that of the file after the reserved symbols.
+
+    Where an n-gram is listed and one that begins or ends it is not, the latter gets the probability that backing off
+    gives it, which changes no answer.
+    """
+    reader = _Reader(path, _read_bytes(path))
+    sizes = reader.read_header()
+    vocabulary, words = reader.read_words(sizes[0])
+    table = Words([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
+    sections = [words, *(reader.read_section(length, size, table) for length, size in enumerate(sizes[1:], 2))]
+    reader.read_end()
+    layers = None
+    while layers is None:
+        layers = _layers(sections, vocabulary, path)
+    _refuse_twice(layers[-1], sections[-1], vocabulary, path)
+    return NGram.from_layers(layers, vocabulary)
+
+
+def _read_bytes(path: Path) -> bytes:
+    require_file(path)
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the compressed data is cut short or damaged ({error}); fetch it again") from error
+
+
+class _Reader:
+    """Goes through a file from front to back and knows where it stands."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path, self._content, self._place = path, content, 0
+        self._array = np.frombuffer(content, np.uint8)
+        self.unknown = RESERVED[UNKNOWN]
+        """How the file writes the unknown word."""
+
+    def read_header(self) -> list[int]:
+        r"""The number of n-grams of each length; anything may stand before \data\."""
+        found = re.search(rb"^\\data\\[ \t\r]*$", self._content, re.MULTILINE)
+        if found is None:
+            raise DataError(f"{self._path}: no line \\data\\ was found; this is no ARPA file")
+        self._place = found.end() + 1
+        sizes: list[int] = []
+        while line := self._next_line().strip():
+            entry = _ENTRY.fullmatch(line)
+            if entry is None or int(entry[1]) != len(sizes) + 1:
+                self._fail(f"{_shown(line)} is not of the form 'ngram {len(sizes) + 1}=count'")
+            sizes.append(int(entry[2]))
+        if not 1 <= len(sizes) <= LONGEST:
+            self._fail(f"the header lists {len(sizes)} lengths of n-grams; from 1 to {LONGEST} can be read")
+        if sum(sizes) > len(self._content):
+            self._fail(f"the header promises {sum(sizes):,} n-grams, but the file has {len(self._content):,} bytes")
+        return sizes
+
+    def read_words(self, size: int) -> tuple[list[str], Section]:
+        """The vocabulary with the reserved symbols first, and what the file says of each word."""
+        self._expect(b"\\1-grams:")
+        ids = {name: id for id, name in enumerate(RESERVED)}
+        ids["<UNK>"] = UNKNOWN  # as some write it
+        log_probs, backoffs = [-np.inf, -np.inf, -np.inf, MISSING], [0.0] * len(RESERVED)
+        listed: set[int] = set()
+        for _ in range(size):
+            fields = self._next_line().split()
+            if len(fields) not in (2, 3):
+                self._fail(f"a 1-gram is a number, a word and perhaps a number, but this line has {len(fields)} fields")
+            numbers = [self._number(field) for field in (fields[0], *fields[2:])]
+            if numbers[0] > 0:
+                self._fail(f"{_shown(fields[0])}: {_PROBLEMS[kernels.POSITIVE]}")
+            word = self._word(fields[1])
+            id = ids.setdefault(word, len(log_probs))
+            self.unknown = word if id == UNKNOWN else self.unknown
+            if id in listed:
+                self._fail(f"the word {_shown(fields[1])} is listed twice")
+            listed.add(id)
+            if id == len(log_probs):
+                log_probs.append(0.0)
+                backoffs.append(0.0)
+            log_probs[id] = numbers[0] if id not in (PAD, BEGIN) else -np.inf
+            backoffs[id] = numbers[1] if len(numbers) > 1 else 0.0
+        for id in (BEGIN, END):
+            if id not in listed:
+                self._fail(f"the 1-grams lack {RESERVED[id]}, without which no sentence can {('begin', 'end')[id - 1]}")
+        del ids["<UNK>"]
+        column = np.arange(len(log_probs), dtype=np.int32)[:, None]
+        return list(ids), Section(column, np.array(log_probs), np.array(backoffs))
+
+    def read_section(self, length: int, size: int, table: Words) -> Section:
+        """The n-grams of one length."""
+        self._expect(b"\\%d-grams:" % length)
+        section = Section(np.empty((size, length), np.int32), np.empty(size), np.zeros(size))
+        rows, self._place, problem = kernels.read_section(
+            self._array, self._place, table.table, section.ids, section.log_probs, section.backoffs
+        )
+        if problem:
+            self._fail(f"a {length}-gram cannot be read: {_PROBLEMS[problem]}", behind=False)
+        if rows < size:
+            self._fail(f"{rows:,} {length}-grams end here, but the header promises {size:,}", behind=False)
+        return section
+
+    def read_end(self) -> None:
+        r"""The last line, \end\."""
+        self._expect(b"\\end\\")
+
+    def _expect(self, title: bytes) -> None:
+        """Go behind the next line that is not blank, which must be this one."""
+        line = b""
+        while not line and self._place < len(self._content):
+            line = self._next_line().strip()
+        if line != title:
+            found = _shown(line) if line else "the end of the file"
+            self._fail(f"{title.decode()} was expected here, and {found} was found; is the file cut short or damaged?")
+
+    def _next_line(self) -> bytes:
+        end = self._content.find(b"\n", self._place)
+        end = len(self._content) if end < 0 else end
+        line = self._content[self._place : end]
+        self._place = end + 1
+        return line
+
+    def _number(self, field: bytes) -> float:
+        number = kernels.read_number(np.frombuffer(field, np.uint8), 0, len(field))
+        if np.isnan(number):
+            self._fail(f"{_shown(field)} is no number")
+        return float(number)
+
+    def _word(self, field: bytes) -> str:
+        try:
+            return field.decode("utf-8")
+        except UnicodeDecodeError:
+            self._fail(f"the word {field[:40]!r} is not UTF-8; convert the file")
+
+    def _fail(self, message: str, *, behind: bool = True) -> NoReturn:
+        """Complain of the line before the place reached, or of the line that begins there."""
+        line = self._content.count(b"\n", 0, min(self._place, len(self._content))) + (not behind)
+        raise DataError(problems=[Problem(message, str(self._path), max(1, line))])
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:40].decode("utf-8", errors="replace"))
+
+
+# --- from lines to layers --------------------------------------------------------------------------------------------
+
+
+def _layers(sections: list[Section], vocabulary: Sequence[str], path: Path) -> list[Layer] | None:
+    """The sections in lexicographic order, numbered; None where n-grams had to be added to one of them first."""
+    layers = [Layer(*_nothing_before(sections[0]))]
+    ranks = np.arange(len(vocabulary))  # of each row of a section in lexicographic order
+    for shorter, section in pairwise(sections):
+        sides = (section.ids[:, :-1], section.ids[:, 1:])
+        numbers = []
+        for side, rows in zip(sides, _find(shorter.ids, sides, vocabulary, path), strict=True):
+            if (rows < 0).any():
+                sections[section.ids.shape[1] - 2] = _with_more(shorter, side[rows < 0])
+                return None
+            numbers.append(ranks[rows])
+        order = np.argsort(numbers[0] * len(vocabulary) + section.ids[:, -1])
+        contexts, suffixes = (found[order] for found in numbers)
+        log_probs, lower = section.log_probs[order], layers[-1]
+        backed_off = lower.backoffs[contexts] + lower.log_probs[suffixes]
+        log_probs = np.where(np.isnan(log_probs), backed_off, log_probs)
+        words = np.ascontiguousarray(section.ids[order, -1])
+        layers.append(Layer(contexts, words, log_probs, section.backoffs[order], suffixes))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+    return layers
+
+
+def _nothing_before(words: Section) -> tuple[np.ndarray, ...]:
+    """The fields of the first layer, whose n-grams have neither contexts nor suffixes."""
+    none = np.zeros(len(words.ids), np.int64)
+    return none, words.ids[:, 0], words.log_probs, words.backoffs, none
+
+
+def _find(
+    known: Int32[np.ndarray, "known length"],
+    sides: Sequence[Int32[np.ndarray, "grams length"]],
+    vocabulary: Sequence[str],
+    path: Path,
+) -> Iterator[Int64[np.ndarray, " grams"]]:
+    """The rows of n-grams among the known ones."""
+    slots = np.zeros(2 * len(known) + 1, np.int64)
+    twice = kernels.enter_rows(known, slots)
+    if twice >= 0:
+        raise _listed_twice(known[twice], vocabulary, path)
+    for side in sides:
+        rows = np.empty(len(side), np.int64)
+        kernels.find_rows(side, known, slots, rows)
+        yield rows
+
+
+def _refuse_twice(last: Layer, section: Section, vocabulary: Sequence[str], path: Path) -> None:
+    """The longest n-grams are nobody's context, so nobody has looked whether one comes twice; in order, they meet."""
+    is_twice = (np.diff(last.contexts) == 0) & (np.diff(last.words) == 0)
+    if is_twice.any():
+        slots = np.zeros(2 * len(section.ids) + 1, np.int64)
+        raise _listed_twice(section.ids[kernels.enter_rows(section.ids, slots)], vocabulary, path)
+
+
+def _listed_twice(ids: Int32[np.ndarray, " length"], vocabulary: Sequence[str], path: Path) -> DataError:
+    words = " ".join(vocabulary[id] for id in ids)
+    return DataError(f"{path}: the {len(ids)}-gram {words!r} is listed twice; leave one of them out")
+
+
+def _with_more(section: Section, ids: Int32[np.ndarray, "more length"]) -> Section:
+    """The section with n-grams that others need; their probability is to be found."""
+    more = np.unique(ids, axis=0)
+    return replace(
+        section,
+        ids=np.concatenate([section.ids, more]),
+        log_probs=np.append(section.log_probs, np.full(len(more), np.nan)),
+        backoffs=np.append(section.backoffs, np.zeros(len(more))),
+    )
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_arpa(model: NGram, path: Path) -> None:
+    """Write a model so that it reads back equal; gzipped, if the name ends in `.gz`."""
+    for id, word in enumerate(model.vocabulary):
+        if word.encode().split() != [word.encode()]:
+            raise DataError(f"symbol {id}, {word!r}, cannot be written to an ARPA file, where words hold no spaces")
+    with open_output(path) as file:
+        if path.suffix != ".gz":
+            _write(model, file)
+            return
+        with gzip.GzipFile("", "wb", fileobj=file.buffer, mtime=0) as packed, TextIOWrapper(packed, "utf-8") as text:
+            _write(model, text)
+
+
+def _write(model: NGram, file: TextIOWrapper) -> None:
+    sizes = model.sizes()
+    file.write("\\data\\\n")
+    for length, size in enumerate([sizes[0] - 1, *sizes[1:]], 1):  # the padding is no word
+        file.write(f"ngram {length}={size}\n")
+    for length, (ids, begin) in enumerate(zip(_ids_of_nodes(model), model.borders, strict=False), 1):
+        file.write(f"\n\\{length}-grams:\n")
+        for start in range(PAD + 1 if length == 1 else 0, len(ids), _WRITTEN_AT_ONCE):
+            part = ids[start : start + _WRITTEN_AT_ONCE]
+            nodes = model.trie.nodes[begin + start : begin + start + len(part)]
+            file.writelines(_lines(part, nodes, model.vocabulary, has_backoff=length < model.order))
+    file.write("\n\\end\\\n")
+
+
+def _ids_of_nodes(model: NGram) -> Iterator[Int32[np.ndarray, "grams length"]]:
+    """The words of all n-grams, length by length."""
+    ids = np.arange(model.symbols, dtype=np.int32)[:, None]
+    yield ids
+    first = model.trie.nodes["first"].astype(np.int64)
+    for (begin, end), last in zip(pairwise(model.borders), model.borders[2:], strict=False):
+        words = model.trie.nodes["word"][end:last]
+        ids = np.column_stack([np.repeat(ids, np.diff(first[begin : end + 1]), axis=0), words])
+        yield ids
+
+
+def _lines(
+    ids: Int32[np.ndarray, "grams length"], nodes: np.ndarray, vocabulary: Sequence[str], *, has_backoff: bool
+) -> Iterator[str]:
+    # Nine digits tell each single-precision number from its neighbours.
+    log_probs = np.maximum(nodes["log_prob"], IMPOSSIBLE).tolist()
+    backoffs = np.maximum(nodes["backoff"], IMPOSSIBLE).tolist()
+    for row, log_prob, backoff in zip(ids.tolist(), log_probs, backoffs, strict=True):
+        words = " ".join([vocabulary[id] for id in row])
+        yield f"{log_prob:.9g}\t{words}\t{backoff:.9g}\n" if has_backoff else f"{log_prob:.9g}\t{words}\n"
