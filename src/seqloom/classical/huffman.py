@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int8, Int32, Int64, Integer
 
-from seqloom.classical.word2vec_kernels import Lists
+from seqloom.classical.word2vec_tables import Lists
 from seqloom.core.errors import DataError
 
 

@@ -7,7 +7,7 @@ take a column at random and then one of its two words: two random halves of one 
 import numpy as np
 from jaxtyping import Float64, Int32, Int64, Integer
 
-from seqloom.classical.word2vec_kernels import Noise
+from seqloom.classical.word2vec_tables import Noise
 
 ONE = 1 << 32
 """A chance of 1, in the units of the thresholds."""

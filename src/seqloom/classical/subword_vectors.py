@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from pydantic import Field, model_validator
 
-from seqloom.classical.word2vec_kernels import Lists
+from seqloom.classical.word2vec_tables import Lists
 from seqloom.core.config import Config
 
 _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF

@@ -16,107 +16,39 @@ often each inner loop runs and leaves no remainder. Rows are padded to blocks of
 Arguments are given by place: that is how compiled code is called.
 """
 
-import inspect
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 
-Array = Any
-"""numba finds out types and shapes by itself."""
-F = TypeVar("F", bound=Callable[..., Any])
-
-LANES = 8
-"""Numbers in a block of a row: what one instruction of most processors works on."""
-SENTENCE_END, LEFT_OUT = -1, -2
-"""What stands in place of the row of a word: a sentence ends here, or the word is too rare."""
-SKIPGRAM, SAMPLED, CBOW = 0, 1, 2
-MEAN, SUM, PRODUCT = 0, 1, 2
-NEGATIVE, HIERARCHICAL = 0, 1
-LOSS_EVERY = 8
-"""The loss is that of every eighth window: a logarithm costs as much as many products."""
+from seqloom.classical.word2vec_tables import (
+    CBOW,
+    HIERARCHICAL,
+    LANES,
+    LOSS_EVERY,
+    MEAN,
+    PRODUCT,
+    SAMPLED,
+    SENTENCE_END,
+    SUM,
+    Array,
+    Lists,
+    Noise,
+    Plan,
+    Space,
+    Tables,
+    Text,
+)
+from seqloom.core.compiling import compiled
 
 # Sums may be taken in another order and products joined with sums; what is not finite keeps its meaning.
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
-
-
-def compiled(function: F) -> F:
-    """The function as machine code that lets other threads run, kept on disk if there is a place for it."""
-    plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks round it
-    try:
-        return cast("F", numba.njit(plain, cache=True, nogil=True, error_model="numpy", fastmath=_FAST))
-    except RuntimeError:  # no folder that can be written to
-        return cast("F", numba.njit(plain, nogil=True, error_model="numpy", fastmath=_FAST))
-
-
-class Text(NamedTuple):
-    """Ids, the row of each symbol (or SENTENCE_END, LEFT_OUT), and the chance of each row to stay, in units of 2⁻³²."""
-
-    ids: Array
-    row_of: Array
-    keep: Array
-
-
-class Tables(NamedTuple):
-    """Input vectors (of words, then of character n-grams) and output vectors (of words or of inner nodes)."""
-
-    inputs: Array
-    outputs: Array
-
-
-class Noise(NamedTuple):
-    """An alias table: entry e is taken with a chance of thresholds[e] · 2⁻³², else aliases[e]."""
-
-    thresholds: Array
-    aliases: Array
-
-
-class Lists(NamedTuple):
-    """A list for each word, from `starts[word]` up to `starts[word + 1]`: nodes of its path, or rows of its parts."""
-
-    starts: Array
-    members: Array
-    codes: Array
-    """Of a path: which way it goes at each node; empty for parts."""
-
-
-class Plan(NamedTuple):
-    """The settings, as numbers."""
-
-    architecture: int
-    pooling: int
-    output: int
-    window: int
-    negatives: int
-    contexts: int
-    is_shared: bool
-    has_parts: bool
-
-
-class Space(NamedTuple):
-    """Room for one block: vectors, their steps, scores, and which rows they belong to."""
-
-    inputs: Array
-    input_steps: Array
-    outputs: Array
-    output_steps: Array
-    scores: Array
-    input_rows: Array
-    output_rows: Array
-    labels: Array
-    contexts: Array
-    random: Array
-    """The state of the generator."""
-    losses: Array
-    """Minus the sum of log-probabilities, and how many there were."""
+_FAST = ("reassoc", "contract", "nsz", "arcp")
 
 
 # --- random numbers ---------------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def draw(random: Array) -> int:
     """64 random bits (splitmix64): a counter with large steps, its bits mixed."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -126,13 +58,13 @@ def draw(random: Array) -> int:
     return z ^ (z >> np.uint64(31))  # type: ignore[no-any-return]
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def draw_below(random: Array, limit: int) -> int:
     """A whole number from 0 to limit − 1; a limit far below 2³² leaves no bias that could be measured."""
     return np.int64(((draw(random) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))  # type: ignore[return-value]
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def draw_noise(random: Array, noise: Noise) -> int:
     """A row from the alias table: the upper half of the bits chooses the entry, the lower half decides."""
     bits = draw(random)
@@ -141,7 +73,7 @@ def draw_noise(random: Array, noise: Noise) -> int:
     return entry if is_itself else np.int64(noise.aliases[entry])  # type: ignore[return-value]
 
 
-@compiled
+@compiled(fast=_FAST)
 def draw_many(seed: int, noise: Noise, out: Array) -> None:
     """Rows from the alias table."""
     random = np.array([seed], np.uint64)
@@ -152,7 +84,7 @@ def draw_many(seed: int, noise: Noise, out: Array) -> None:
 # --- one step on a block ----------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def score_block(space: Space, inputs: int, outputs: int, blocks: Any) -> None:
     """s_jk, three outputs at a time so that each number of x_j is read once for three products."""
     width = LANES * len(blocks)
@@ -176,7 +108,7 @@ def score_block(space: Space, inputs: int, outputs: int, blocks: Any) -> None:
             k += 1
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def sigmoids(scores: Array, count: int) -> None:
     """σ(s) = ½ + ½ tanh(s / 2) in place, without a table and without exp, so that it runs on whole blocks.
 
@@ -193,7 +125,7 @@ def sigmoids(scores: Array, count: int) -> None:
         scores[at] = np.float32(0.5) + np.float32(0.5) * (x * above / below)
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def pair_gradients(space: Space, inputs: int, outputs: int, rate: float) -> None:
     """g_jk of independent pairs in place of σ(s_jk)."""
     scores, labels, step = space.scores, space.labels, np.float32(rate)
@@ -202,7 +134,7 @@ def pair_gradients(space: Space, inputs: int, outputs: int, rate: float) -> None
             scores[j * outputs + k] = step * (labels[k] - scores[j * outputs + k])
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def product_gradients(space: Space, inputs: int, outputs: int, rate: float) -> None:
     """g_jk of the product in place of σ(s_jk); 1 − p_k is built up so that it stays exact where p_k is nearly 1."""
     scores, labels = space.scores, space.labels
@@ -217,7 +149,7 @@ def product_gradients(space: Space, inputs: int, outputs: int, rate: float) -> N
             scores[j * outputs + k] = np.float32(factor * (1.0 - scores[j * outputs + k]))
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def add_losses(space: Space, inputs: int, outputs: int, is_product: bool) -> None:
     """− log P of what the labels say, from σ(s_jk)."""
     scores, labels, losses = space.scores, space.labels, space.losses
@@ -235,45 +167,44 @@ def add_losses(space: Space, inputs: int, outputs: int, is_product: bool) -> Non
             losses[1] += 1.0
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def steps_of_block(space: Space, inputs: int, outputs: int, blocks: Any) -> None:
     """Σ_k g_jk o_k and Σ_j g_jk x_j, three at a time."""
     width = LANES * len(blocks)
     x, o, g = space.inputs, space.outputs, space.scores
+    input_steps, output_steps = space.input_steps, space.output_steps
     for j in range(inputs):
-        step = space.input_steps[j]
         for d in range(width):
-            step[d] = np.float32(0.0)
+            input_steps[j, d] = np.float32(0.0)
         k = 0
         while k + 3 <= outputs:
             at = j * outputs + k
             first, second, third = g[at], g[at + 1], g[at + 2]
             for d in range(width):
-                step[d] += first * o[k, d] + second * o[k + 1, d] + third * o[k + 2, d]
+                input_steps[j, d] += first * o[k, d] + second * o[k + 1, d] + third * o[k + 2, d]
             k += 3
         while k < outputs:
             first = g[j * outputs + k]
             for d in range(width):
-                step[d] += first * o[k, d]
+                input_steps[j, d] += first * o[k, d]
             k += 1
     for k in range(outputs):
-        step = space.output_steps[k]
         for d in range(width):
-            step[d] = np.float32(0.0)
+            output_steps[k, d] = np.float32(0.0)
         j = 0
         while j + 3 <= inputs:
             first, second, third = g[j * outputs + k], g[(j + 1) * outputs + k], g[(j + 2) * outputs + k]
             for d in range(width):
-                step[d] += first * x[j, d] + second * x[j + 1, d] + third * x[j + 2, d]
+                output_steps[k, d] += first * x[j, d] + second * x[j + 1, d] + third * x[j + 2, d]
             j += 3
         while j < inputs:
             first = g[j * outputs + k]
             for d in range(width):
-                step[d] += first * x[j, d]
+                output_steps[k, d] += first * x[j, d]
             j += 1
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def gather(table: Array, rows: Array, count: int, out: Array, blocks: Any) -> None:
     """Copy rows of a table side by side."""
     for place in range(count):
@@ -282,7 +213,7 @@ def gather(table: Array, rows: Array, count: int, out: Array, blocks: Any) -> No
             out[place, d] = table[row, d]
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def scatter(table: Array, rows: Array, count: int, steps: Array, blocks: Any) -> None:
     """Add a step to each of these rows; a row that stands there twice gets both."""
     for place in range(count):
@@ -291,7 +222,7 @@ def scatter(table: Array, rows: Array, count: int, steps: Array, blocks: Any) ->
             table[row, d] += steps[place, d]
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
 def step_on_block(
     tables: Tables, space: Space, inputs: int, outputs: int, pooling: int, rate: float, is_told: bool, blocks: Any
 ) -> None:
@@ -317,7 +248,18 @@ def step_on_block(
 # --- which vectors a window brings together ---------------------------------------------------------------------------
 
 
-@compiled
+@compiled(fast=_FAST, is_inlined=True)
+def list_contexts(words: Array, centre: int, first: int, last: int, out: Array) -> int:
+    """The words round the centre; how many."""
+    count = 0
+    for place in range(first, last):
+        if place != centre:
+            out[count] = words[place]
+            count += 1
+    return count
+
+
+@compiled(fast=_FAST, is_inlined=True)
 def list_outputs(word: int, plan: Plan, noise: Noise, paths: Lists, space: Space) -> int:
     """What predicts a word: itself and its negatives, or the inner nodes on the way to it; how many."""
     count = 0
@@ -339,171 +281,109 @@ def list_outputs(word: int, plan: Plan, noise: Noise, paths: Lists, space: Space
     return count
 
 
-@compiled
-def list_contexts(words: Array, centre: int, first: int, last: int, out: Array) -> int:
-    """The words round the centre; how many."""
-    count = 0
-    for place in range(first, last):
-        if place != centre:
-            out[count] = words[place]
-            count += 1
-    return count
-
-
-@compiled
-def list_members(words: Array, count: int, parts: Lists, plan: Plan, space: Space) -> int:
-    """The input rows that some words are pooled from: themselves, or all their parts; how many."""
-    if not plan.has_parts:
-        for place in range(count):
-            space.input_rows[place] = words[place]
-        return count
-    total = 0
-    for place in range(count):
-        for at in range(parts.starts[words[place]], parts.starts[words[place] + 1]):
-            space.input_rows[total] = parts.members[at]
-            total += 1
-    return total
-
-
-@compiled
-def pool(tables: Tables, space: Space, members: int, is_mean: bool, blocks: Any) -> None:
-    """The sum or the mean of the listed input rows, as the first input of the block."""
-    width = LANES * len(blocks)
-    pooled = space.inputs[0]
-    for d in range(width):
-        pooled[d] = np.float32(0.0)
-    for place in range(members):
-        row = space.input_rows[place]
-        for d in range(width):
-            pooled[d] += tables.inputs[row, d]
-    if is_mean:
-        share = np.float32(1.0 / members)
-        for d in range(width):
-            pooled[d] *= share
-
-
-@compiled
-def unpool(tables: Tables, space: Space, members: int, is_mean: bool, blocks: Any) -> None:
-    """Move the listed rows so that what they pool to moves by the step of the first input, as word2vec does."""
-    width = LANES * len(blocks)
-    step = space.input_steps[0]
-    if not is_mean:
-        share = np.float32(1.0 / members)
-        for d in range(width):
-            step[d] *= share
-    for place in range(members):
-        row = space.input_rows[place]
-        for d in range(width):
-            tables.inputs[row, d] += step[d]
-
-
-@compiled
-def predict_centre(
-    words: Array, i: int, found: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
-    space: Space, rate: float, is_told: bool, blocks: Any,
-) -> None:  # fmt: skip
-    """CBOW: the words of the window together predict the one in their middle."""
-    outputs = list_outputs(words[i], plan, noise, paths, space)
-    members = list_members(space.contexts, found, parts, plan, space)
-    if plan.pooling == PRODUCT:
-        gather(tables.inputs, space.input_rows, members, space.inputs, blocks)
-        step_on_block(tables, space, members, outputs, PRODUCT, rate, is_told, blocks)
-        scatter(tables.inputs, space.input_rows, members, space.input_steps, blocks)
-        return
-    is_mean = plan.pooling == MEAN
-    pool(tables, space, members, is_mean, blocks)
-    step_on_block(tables, space, 1, outputs, plan.pooling, rate, is_told, blocks)
-    unpool(tables, space, members, is_mean, blocks)
-
-
-@compiled
-def pair_up(
-    words: Array, i: int, found: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
-    space: Space, rate: float, is_told: bool, blocks: Any,
-) -> None:  # fmt: skip
-    """Skip-gram: each word of the window with the one in its middle."""
-    if plan.has_parts:
-        pair_up_parts(words, i, found, plan, tables, noise, paths, parts, space, rate, is_told, blocks)
-    elif plan.is_shared:
-        outputs = list_outputs(words[i], plan, noise, paths, space)
-        gather(tables.inputs, space.contexts, found, space.inputs, blocks)
-        step_on_block(tables, space, found, outputs, MEAN, rate, is_told, blocks)
-        scatter(tables.inputs, space.contexts, found, space.input_steps, blocks)
-    else:
-        for place in range(found):
-            space.input_rows[0] = space.contexts[place]
-            outputs = list_outputs(words[i], plan, noise, paths, space)
-            gather(tables.inputs, space.input_rows, 1, space.inputs, blocks)
-            step_on_block(tables, space, 1, outputs, MEAN, rate, is_told, blocks)
-            scatter(tables.inputs, space.input_rows, 1, space.input_steps, blocks)
-
-
-@compiled
-def pair_up_parts(
-    words: Array, i: int, found: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
-    space: Space, rate: float, is_told: bool, blocks: Any,
-) -> None:  # fmt: skip
-    """The same where words have parts (Bojanowski et al., 2017): the middle is pooled once and predicts each word."""
-    members = list_members(words[i : i + 1], 1, parts, plan, space)
-    pool(tables, space, members, True, blocks)
-    before = space.inputs[0].copy()
-    for place in range(found):
-        outputs = list_outputs(space.contexts[place], plan, noise, paths, space)
-        step_on_block(tables, space, 1, outputs, MEAN, rate, is_told, blocks)
-        for d in range(LANES * len(blocks)):
-            space.inputs[0, d] += space.input_steps[0, d]
-    for d in range(LANES * len(blocks)):
-        space.input_steps[0, d] = space.inputs[0, d] - before[d]
-    unpool(tables, space, members, True, blocks)
-
-
-@compiled
-def pair_up_sampled(
-    words: Array, i: int, found: int, plan: Plan, tables: Tables, noise: Noise, parts: Lists,
-    space: Space, rate: float, is_told: bool, blocks: Any,
-) -> None:  # fmt: skip
-    """Skip-gram of the notes: R words of the window are positives of the middle, R random words its negatives."""
+@compiled(fast=_FAST, is_inlined=True)
+def sample_outputs(found: int, plan: Plan, noise: Noise, space: Space) -> int:
+    """The form of the notes: R words of the window are positives, R random words negatives; how many in all."""
     positives = min(found, plan.contexts)
     for place in range(positives):  # the beginning of a shuffle
         other = place + draw_below(space.random, found - place)
-        space.contexts[place], space.contexts[other] = space.contexts[other], space.contexts[place]
-        space.output_rows[place] = space.contexts[place]
+        chosen = space.contexts[other]
+        space.contexts[other] = space.contexts[place]
+        space.contexts[place] = chosen
+        space.output_rows[place] = chosen
         space.labels[place] = np.float32(1.0)
     for place in range(positives, 2 * positives):
         space.output_rows[place] = draw_noise(space.random, noise)
         space.labels[place] = np.float32(0.0)
-    members = list_members(words[i : i + 1], 1, parts, plan, space)
-    pool(tables, space, members, True, blocks)
-    step_on_block(tables, space, 1, 2 * positives, MEAN, rate, is_told, blocks)
-    unpool(tables, space, members, True, blocks)
+    return 2 * positives
+
+
+@compiled(fast=_FAST, is_inlined=True)
+def list_members(word: int, count: int, parts: Lists, plan: Plan, space: Space) -> int:
+    """The rows of one more word after the `count` that are listed: its own, or all its parts; how many there are."""
+    if not plan.has_parts:
+        space.input_rows[count] = word
+        return count + 1
+    for at in range(parts.starts[word], parts.starts[word + 1]):
+        space.input_rows[count] = parts.members[at]
+        count += 1
+    return count
+
+
+@compiled(fast=_FAST, is_inlined=True)
+def pool(table: Array, space: Space, members: int, is_mean: bool, blocks: Any) -> None:
+    """The sum or the mean of the listed input rows, as the first input of the block."""
+    width = LANES * len(blocks)
+    pooled, rows = space.inputs, space.input_rows
+    for d in range(width):
+        pooled[0, d] = np.float32(0.0)
+    for place in range(members):
+        row = rows[place]
+        for d in range(width):
+            pooled[0, d] += table[row, d]
+    share = np.float32(1.0 / members) if is_mean else np.float32(1.0)
+    for d in range(width):
+        pooled[0, d] *= share
+
+
+@compiled(fast=_FAST, is_inlined=True)
+def unpool(table: Array, space: Space, members: int, is_mean: bool, blocks: Any) -> None:
+    """Move the listed rows so that what they pool to moves by the step of the first input, as word2vec does."""
+    width = LANES * len(blocks)
+    steps, rows = space.input_steps, space.input_rows
+    share = np.float32(1.0) if is_mean else np.float32(1.0 / members)
+    for d in range(width):
+        steps[0, d] *= share
+    for place in range(members):
+        row = rows[place]
+        for d in range(width):
+            table[row, d] += steps[0, d]
+
+
+@compiled(fast=_FAST)
+def learn_window(
+    words: Array, i: int, found: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
+    space: Space, rate: float, blocks: Any,
+) -> None:  # fmt: skip
+    """The steps of one window, whose words are listed in `space.contexts`.
+
+    CBOW                        all words of the window → the middle
+    skip-gram                   all words of the window, each for itself → the middle and shared negatives
+    skip-gram, per pair         a word of the window → the middle, one after another
+    skip-gram with parts        the middle, pooled → a word of the window, one after another (fastText)
+    skip-gram of the notes      the middle → R words of the window and R random ones
+    """
+    is_cbow, is_sampled = plan.architecture == CBOW, plan.architecture == SAMPLED
+    gives_middle = is_sampled or (plan.has_parts and not is_cbow)
+    gives_all = is_cbow or (plan.is_shared and not gives_middle)
+    is_pooled = plan.has_parts or (is_cbow and plan.pooling != PRODUCT)
+    is_mean = plan.pooling != SUM
+    pooling = plan.pooling if is_cbow else MEAN
+    for number in range(1 if gives_all or is_sampled else found):
+        if is_sampled:
+            outputs = sample_outputs(found, plan, noise, space)
+        else:
+            target = space.contexts[number] if gives_middle else words[i]
+            outputs = list_outputs(target, plan, noise, paths, space)
+        members = 0
+        for place in range(found if gives_all else 1):
+            given = words[i] if gives_middle else space.contexts[place if gives_all else number]
+            members = list_members(given, members, parts, plan, space)
+        if is_pooled:
+            pool(tables.inputs, space, members, is_mean, blocks)
+        else:
+            gather(tables.inputs, space.input_rows, members, space.inputs, blocks)
+        step_on_block(tables, space, 1 if is_pooled else members, outputs, pooling, rate, i % LOSS_EVERY == 0, blocks)
+        if is_pooled:
+            unpool(tables.inputs, space, members, is_mean, blocks)
+        else:
+            scatter(tables.inputs, space.input_rows, members, space.input_steps, blocks)
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def learn_sentence(
-    words: Array, length: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
-    space: Space, rate: float, blocks: Any,
-) -> None:  # fmt: skip
-    """A step for the window round each word; its reach is drawn from 1 … window, so that near words count more."""
-    for i in range(length):
-        reach = plan.window
-        if plan.architecture != SAMPLED:
-            reach -= draw_below(space.random, plan.window)
-        found = list_contexts(words, i, max(0, i - reach), min(length, i + reach + 1), space.contexts)
-        if found == 0:
-            continue
-        is_told = i % LOSS_EVERY == 0
-        if plan.architecture == CBOW:
-            predict_centre(words, i, found, plan, tables, noise, paths, parts, space, rate, is_told, blocks)
-        elif plan.architecture == SAMPLED:
-            pair_up_sampled(words, i, found, plan, tables, noise, parts, space, rate, is_told, blocks)
-        else:
-            pair_up(words, i, found, plan, tables, noise, paths, parts, space, rate, is_told, blocks)
-
-
-@compiled
+@compiled(fast=_FAST)
 def make_space(plan: Plan, inputs: int, outputs: int, members: int, seed: int, blocks: Any) -> Space:
     """Room for the largest block there can be."""
     width = LANES * len(blocks)
@@ -522,7 +402,7 @@ def make_space(plan: Plan, inputs: int, outputs: int, members: int, seed: int, b
     )
 
 
-@compiled
+@compiled(fast=_FAST)
 def learn(
     text: Text, first: int, last: int, plan: Plan, tables: Tables, noise: Noise, paths: Lists, parts: Lists,
     sizes: Any, rate: float, seed: int, blocks: Any,
@@ -530,18 +410,25 @@ def learn(
     """Learn from the tokens from `first` up to `last`; the loss of some windows and the number of its terms.
 
     A window passes no end of a sentence, and neither end of the range. Frequent words are left out at random before
-    windows are laid, so that the others come nearer to each other (Mikolov et al., 2013).
+    windows are laid, so that the others come nearer to each other (Mikolov et al., 2013). The reach of a window is
+    drawn from 1 to its full width, so that near words count more.
     """
     space = make_space(plan, sizes[0], sizes[1], sizes[2], seed, blocks)
     words = np.empty(last - first, np.int64)
     length = 0
-    for token in range(first, last):
-        row = text.row_of[text.ids[token]]
-        if row == SENTENCE_END:
-            learn_sentence(words, length, plan, tables, noise, paths, parts, space, rate, blocks)
-            length = 0
-        elif row >= 0 and np.int64(draw(space.random) >> np.uint64(32)) < text.keep[row]:
+    for token in range(first, last + 1):
+        row = text.row_of[text.ids[token]] if token < last else SENTENCE_END
+        if row >= 0 and np.int64(draw(space.random) >> np.uint64(32)) < text.keep[row]:
             words[length] = row
             length += 1
-    learn_sentence(words, length, plan, tables, noise, paths, parts, space, rate, blocks)
+        if row != SENTENCE_END:
+            continue
+        for i in range(length):
+            reach = plan.window
+            if plan.architecture != SAMPLED:
+                reach -= draw_below(space.random, plan.window)
+            found = list_contexts(words, i, max(0, i - reach), min(length, i + reach + 1), space.contexts)
+            if found > 0:
+                learn_window(words, i, found, plan, tables, noise, paths, parts, space, rate, blocks)
+        length = 0
     return space.losses[0], space.losses[1]

@@ -1,0 +1,344 @@
+"""word2vec: equal to a plain loop in double precision, the same bytes from the same seed, vectors that mean much."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from seqloom.classical import word2vec_kernels as kernels
+from seqloom.classical.subword_vectors import SubwordConfig
+from seqloom.classical.word2vec import Word2VecConfig
+from seqloom.classical.word2vec_learner import Learner
+from seqloom.classical.word2vec_tables import LOSS_EVERY, SENTENCE_END
+from seqloom.core.errors import DataError, ModelError
+from seqloom.core.events import Event
+from seqloom.core.seeds import seed_for
+from seqloom.core.symbols import RESERVED
+from seqloom.text.encoded import EncodedText
+
+MASK = (1 << 64) - 1
+FORMS: dict[str, dict[str, object]] = {
+    "skip-gram": {},
+    "skip-gram, negatives per pair": {"shared_negatives": False},
+    "skip-gram of the notes": {"context": "sampled", "contexts": 2},
+    "skip-gram with a tree": {"output": "hierarchical"},
+    "CBOW mean": {"architecture": "cbow"},
+    "CBOW sum": {"architecture": "cbow", "pooling": "sum"},
+    "CBOW product": {"architecture": "cbow", "pooling": "product"},
+    "CBOW with a tree": {"architecture": "cbow", "output": "hierarchical"},
+    "skip-gram with subwords": {"subwords": SubwordConfig(shortest=2, longest=3, buckets=2000)},
+    "CBOW with subwords": {"architecture": "cbow", "subwords": SubwordConfig(shortest=2, longest=3, buckets=2000)},
+}
+
+
+def encoded(sentences: Sequence[Sequence[str]]) -> EncodedText:
+    words = sorted({word for sentence in sentences for word in sentence})
+    ids = {word: number for number, word in enumerate(words, start=len(RESERVED))}
+    flat = [number for sentence in sentences for number in (*(ids[word] for word in sentence), 2)]
+    return EncodedText(np.array(flat, np.int32), (*RESERVED, *words))
+
+
+def random_text(*, tokens: int = 300, words: int = 12, seed: int = 3) -> EncodedText:
+    generator = np.random.default_rng(seed)
+    names = [f"{chr(97 + word % 5)}w{word}" for word in range(words)]
+    shares = 1 / np.arange(1, words + 1)
+    drawn = generator.choice(words, size=tokens, p=shares / shares.sum())
+    return encoded([[names[word] for word in part] for part in np.array_split(drawn, tokens // 15)])
+
+
+# --- the twin: what the formulas say, word by word, in double precision -----------------------------------------------
+
+
+class Twin:
+    """One epoch of word2vec with plain loops and the same random bits."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self.plan = learner, learner.plan
+        self.x = learner.tables.inputs.astype(np.float64)
+        self.o = learner.tables.outputs.astype(np.float64)
+        self.loss, self.terms = 0.0, 0
+
+    def bits(self) -> int:
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+    def below(self, limit: int) -> int:
+        return ((self.bits() >> 32) * limit) >> 32
+
+    def noise(self) -> int:
+        bits = self.bits()
+        entry = ((bits >> 32) * len(self.learner.noise.aliases)) >> 32
+        is_itself = bits & 0xFFFFFFFF < self.learner.noise.thresholds[entry]
+        return entry if is_itself else int(self.learner.noise.aliases[entry])
+
+    def members(self, words: Sequence[int]) -> list[int]:
+        if self.learner.config.subwords is None:
+            return list(words)
+        parts = self.learner.parts
+        return [int(row) for word in words for row in parts.members[parts.starts[word] : parts.starts[word + 1]]]
+
+    def outputs(self, word: int) -> list[tuple[int, int]]:
+        if self.learner.config.output == "hierarchical":
+            paths = self.learner.paths
+            inside = slice(paths.starts[word], paths.starts[word + 1])
+            return [(int(n), 1 - int(c)) for n, c in zip(paths.members[inside], paths.codes[inside], strict=True)]
+        drawn = [self.noise() for _ in range(self.plan.negatives)]
+        return [(word, 1), *((other, 0) for other in drawn if other != word)]
+
+    def step(self, inputs: np.ndarray, outputs: list[tuple[int, int]], *, is_product: bool = False) -> np.ndarray:
+        """Changes the outputs, returns the steps of the inputs."""
+        rows, labels = [row for row, _ in outputs], np.array([label for _, label in outputs])
+        vectors = self.o[rows]
+        sigma = 1 / (1 + np.exp(-inputs @ vectors.T))
+        gradient = self.rate * (labels - sigma)
+        chance = sigma
+        if is_product:
+            chance = sigma.prod(axis=0, keepdims=True)
+            gradient = self.rate * (1 - sigma) * np.where(labels == 1, 1.0, -chance / (1 - chance))
+        if self.is_told:
+            self.loss -= np.log(np.where(labels == 1, chance, 1 - chance)).sum()
+            self.terms += chance.size
+        np.add.at(self.o, rows, gradient.T @ inputs)
+        return gradient @ vectors
+
+    def window(self, words: list[int], i: int) -> None:
+        config = self.learner.config
+        reach = config.window if config.context == "sampled" else config.window - self.below(config.window)
+        contexts = words[max(0, i - reach) : i] + words[i + 1 : i + reach + 1]
+        if not contexts:
+            return
+        self.is_told = i % LOSS_EVERY == 0
+        if config.architecture == "cbow":
+            self.predict_centre(words[i], contexts)
+        elif config.context == "sampled":
+            for place in range(min(len(contexts), config.contexts)):
+                other = place + self.below(len(contexts) - place)
+                contexts[place], contexts[other] = contexts[other], contexts[place]
+            positives = contexts[: config.contexts]
+            outputs = [(word, 1) for word in positives] + [(self.noise(), 0) for _ in positives]
+            self.x[words[i]] += self.step(self.x[words[i]][None], outputs)[0]
+        elif config.subwords is not None:
+            rows = self.members([words[i]])
+            for word in contexts:
+                np.add.at(self.x, rows, self.step(self.x[rows].mean(axis=0)[None], self.outputs(word)))
+        elif self.plan.is_shared:
+            np.add.at(self.x, contexts, self.step(self.x[contexts], self.outputs(words[i])))
+        else:
+            for word in contexts:
+                self.x[word] += self.step(self.x[word][None], self.outputs(words[i]))[0]
+
+    def predict_centre(self, centre: int, contexts: list[int]) -> None:
+        pooling = self.learner.config.pooling
+        outputs, rows = self.outputs(centre), self.members(contexts)
+        if pooling == "product":
+            np.add.at(self.x, rows, self.step(self.x[rows], outputs, is_product=True))
+            return
+        share = 1 / len(rows) if pooling == "mean" else 1.0
+        step = self.step(self.x[rows].sum(axis=0)[None] * share, outputs)
+        np.add.at(self.x, rows, step if pooling == "mean" else step / len(rows))
+
+    def sentences(self) -> Iterator[list[int]]:
+        words: list[int] = []
+        for symbol in self.learner.text.ids:
+            row = int(self.learner.text.row_of[symbol])
+            if row == SENTENCE_END:
+                yield words
+                words = []
+            elif row >= 0 and self.bits() >> 32 < self.learner.text.keep[row]:
+                words.append(row)
+
+    def learn(self) -> float:
+        config = self.learner.config
+        self.rate = config.learning_rate
+        self.state = seed_for(self.learner.seed, "word2vec", 0, 0)
+        for words in self.sentences():
+            for i in range(len(words)):
+                self.window(words, i)
+        return self.loss / self.terms
+
+
+def small(**changes: object) -> Word2VecConfig:
+    settings: dict[str, object] = {"width": 7, "window": 3, "minimum_count": 1, "threads": 1, "subsampling": 0.05}
+    return Word2VecConfig.model_validate(settings | changes)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_equals_plain_loops(form: str) -> None:
+    learner = Learner.begin(random_text(), small(learning_rate=0.1, **FORMS[form]), seed=4)
+    twin, wrong = Twin(learner), Twin(learner)
+    expected = twin.learn()
+    wrong.step = lambda *a, **k: 0.9 * Twin.step(wrong, *a, **k)  # type: ignore[method-assign]
+    wrong.learn()
+    assert learner.learn(0) == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(learner.tables.inputs, twin.x, atol=2e-4)
+    np.testing.assert_allclose(learner.tables.outputs, twin.o, atol=2e-4)
+    assert np.abs(learner.tables.inputs - wrong.x).max() > 2e-3  # the comparison can tell
+
+
+def test_padding_of_rows_stays_zero() -> None:
+    learner = Learner.begin(random_text(), small(), seed=1)
+    learner.learn(0)
+    assert learner.tables.inputs.shape[1] == 8
+    assert not learner.tables.inputs[:, 7:].any()
+    assert not learner.tables.outputs[:, 7:].any()
+
+
+def test_sigmoid_is_right_to_four_millionths() -> None:
+    values = np.linspace(-30, 30, 20_001).astype(np.float32)
+    found = values.copy()
+    kernels.sigmoids(found, len(found))
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-values.astype(np.float64))), rtol=0, atol=4e-6)
+    assert np.abs(found - 1 / (1 + np.exp(-values * 1.001))).max() > 1e-4
+
+
+# --- seeds, threads, events -------------------------------------------------------------------------------------------
+
+
+def test_one_thread_gives_the_same_bytes_for_the_same_seed() -> None:
+    text = random_text(tokens=3000)
+    first, again, other = (small().fit(text, seed=seed).vectors.tobytes() for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+
+
+def test_two_threads_learn_as_well_and_say_that_they_cannot_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.classical.word2vec_learner.CHUNK", 200)
+    heard: list[Event] = []
+    text = random_text(tokens=4000)
+    found = small(threads=2, epochs=3).fit(text, seed=5, listener=heard.append)
+    alone = small(threads=1, epochs=3).fit(text, seed=5)
+    assert found.losses[-1] == pytest.approx(alone.losses[-1], rel=0.05)
+    notices = [event["message"] for event in heard if event.kind == "notice"]
+    assert notices == [
+        "2 threads write into the same vectors without waiting for each other: fast, and different each time; "
+        "model.threads=1 gives the same vectors for the same seed"
+    ]
+    epochs = [event["epoch"] for event in heard if event.kind == "epoch"]
+    assert epochs == [1, 2, 3]
+    assert [event["done"] for event in heard if event.kind == "progress"][-1] == 3 * len(text.ids)
+
+
+def test_one_thread_says_nothing_of_the_kind() -> None:
+    heard: list[Event] = []
+    small(threads=1).fit(random_text(), seed=5, listener=heard.append)
+    assert not [event for event in heard if event.kind == "notice"]
+
+
+def test_chunks_end_where_sentences_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.classical.word2vec_learner.CHUNK", 40)
+    text = random_text(tokens=600)
+    borders = Learner.begin(text, small(), seed=1).borders
+    assert borders[0] == 0
+    assert borders[-1] == len(text.ids)
+    assert all(text.ids[end - 1] == 2 for end in borders[1:])
+    assert max(np.diff(borders)) <= 40
+
+
+def test_reads_a_text_that_cannot_be_written_to() -> None:
+    text = random_text()
+    locked = text.ids.copy()
+    locked.setflags(write=False)
+    found = small().fit(EncodedText(locked, text.vocabulary), seed=2)
+    np.testing.assert_array_equal(found.vectors, small().fit(text, seed=2).vectors)
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+def topics() -> EncodedText:
+    """Two topics whose words never meet."""
+    generator = np.random.default_rng(1)
+    pick = [[f"{topic}{number}" for number in range(6)] for topic in ("sea", "hill")]
+    return encoded([[str(w) for w in generator.choice(pick[number % 2], 8)] for number in range(600)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_words_of_one_topic_become_neighbours(form: str) -> None:
+    config = small(subsampling=0.0, epochs=8, learning_rate=0.1, **FORMS[form])
+    found = config.fit(topics(), seed=1)
+    assert found.losses[-1] < found.losses[0]
+    nearest = [neighbours[0].word for neighbours in found.nearest(found.words, count=1)]
+    assert np.mean([one[:3] == other[:3] for one, other in zip(found.words, nearest, strict=True)]) > 0.9, form
+
+
+def test_frequent_words_come_first_and_rare_ones_are_left_out() -> None:
+    found = small(minimum_count=2).fit(encoded([["a", "b", "b", "c"], ["b", "c", "c", "c", "d"]] * 1 + [["a"]]), seed=1)
+    assert found.words == ("c", "b", "a")
+    assert found.counts.tolist() == [4, 3, 2]
+
+
+def test_subsampling_keeps_the_share_that_the_formula_says() -> None:
+    learner = Learner.begin(random_text(tokens=2000), small(subsampling=0.01), seed=1)
+    shares = learner.counts / learner.counts.sum()
+    expected = np.minimum(1, np.sqrt(0.01 / shares) + 0.01 / shares)
+    np.testing.assert_allclose(learner.text.keep / 2**32, expected, atol=1e-9)
+
+
+# --- keeping and refusing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["skip-gram", "skip-gram with subwords"])
+def test_restores_what_it_kept(form: str) -> None:
+    text, config = random_text(), small(**FORMS[form])
+    found = config.fit(text, seed=1)
+    again = config.restore(found.arrays(), text.vocabulary)
+    assert again.words == found.words
+    assert again.losses == found.losses
+    np.testing.assert_array_equal(again.vectors, found.vectors)
+    if form == "skip-gram with subwords":
+        np.testing.assert_array_equal(again.vector("neverseen"), found.vector("neverseen"))
+
+
+def test_restoring_something_else_is_refused() -> None:
+    with pytest.raises(ModelError, match="no word vectors: counts, symbols missing"):
+        small().restore({"vectors": np.zeros((2, 3), np.float32)}, ("a", "b"))
+
+
+def test_a_text_without_words_is_refused() -> None:
+    text = EncodedText(np.array([3, 2, 3, 3, 2], np.int32), (*RESERVED, "a"))
+    with pytest.raises(DataError, match="no words to learn: 5 tokens, all of them ends or unknown"):
+        small().fit(text, seed=1)
+
+
+def test_too_few_of_each_word_are_refused_with_the_way_out() -> None:
+    with pytest.raises(DataError, match=r"no word comes 5 times.*'b', comes 2 times.*model.minimum_count=2"):
+        small(minimum_count=5).fit(encoded([["a", "b", "b"]]), seed=1)
+
+
+def test_one_word_by_itself_is_refused() -> None:
+    with pytest.raises(DataError, match="only one word, 'a'"):
+        small().fit(encoded([["a", "a", "a"]]), seed=1)
+
+
+def test_a_rate_that_explodes_is_told_by_name() -> None:
+    with pytest.raises(DataError, match="not finite"):
+        small(learning_rate=1e30, final_rate=1e30, epochs=2).fit(random_text(), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"pooling": "sum"}, "pooling: sum is for architecture: cbow"),
+        ({"context": "sampled", "architecture": "cbow"}, "context: sampled is a form of skip-gram"),
+        ({"final_rate": 1.0}, "final_rate 1.0 is above learning_rate 0.025"),
+        ({"subwords": {"shortest": 5, "longest": 3}}, "shortest 5 is above longest 3"),
+        (
+            {"architecture": "cbow", "pooling": "product", "subwords": {}},
+            "pooling: product takes words one by one",
+        ),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        small(**changes)
+
+
+def test_the_loss_of_a_tree_is_the_entropy_of_the_words_at_first() -> None:
+    """All inner nodes begin at 0, so each turn has a chance of one half: log 2 per term."""
+    learner = Learner.begin(random_text(), small(output="hierarchical", learning_rate=1e-9, final_rate=1e-9), seed=1)
+    assert learner.learn(0) == pytest.approx(math.log(2), rel=1e-6)
