@@ -1,0 +1,164 @@
+"""Word vectors in the formats of the original word2vec, which gensim, fastText, spaCy and others read and write.
+
+    text     a line `words width`, then a line per word: the word and its numbers, with spaces between
+    binary   the same first line, then for each word its bytes, a space, and its numbers as little-endian float32
+
+A file is binary if its name ends in `.bin` (or `.bin.gz`); both may be compressed by gzip.
+"""
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from seqloom.classical.vectors import WordVectors
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.files import read_lines, require_file, write_atomically
+
+_HEADER = re.compile(r"\s*([0-9]+)\s+([0-9]+)\s*")
+_WIDEST = 100_000
+
+
+def is_binary_name(path: Path) -> bool:
+    """Whether a file of this name is taken to be binary."""
+    return path.suffix == ".bin" or path.suffixes[-2:] == [".bin", ".gz"]
+
+
+def write_vectors(vectors: WordVectors, path: Path, *, binary: bool | None = None) -> None:
+    """Write all words with their vectors; as text or binary by the name of the file, unless it is said."""
+    unwritable = [word for word in vectors.words if not word or re.search(r"\s", word)]
+    if unwritable:
+        raise DataError(
+            f"{len(unwritable)} words are empty or hold spaces, which these formats use to end a word: {unwritable[:5]}"
+        )
+    header = f"{len(vectors)} {vectors.width}\n".encode()
+    if is_binary_name(path) if binary is None else binary:
+        numbers = np.ascontiguousarray(vectors.vectors, "<f4")
+        rows = [word.encode("utf-8") + b" " + row.tobytes() for word, row in zip(vectors.words, numbers, strict=True)]
+        data = header + b"".join(rows)
+    else:
+        # Nine digits give every float32 back as it was.
+        form = " ".join(["%.9g"] * vectors.width)
+        lines = [
+            f"{word} {form % tuple(row)}\n" for word, row in zip(vectors.words, vectors.vectors.tolist(), strict=True)
+        ]
+        data = header + "".join(lines).encode("utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def read_vectors(path: Path, *, binary: bool | None = None) -> WordVectors:
+    """Read all words with their vectors; as text or binary by the name of the file, unless it is said.
+
+    The formats hold no counts, so they are zeros; words are taken to stand by falling frequency.
+    """
+    is_binary = is_binary_name(path) if binary is None else binary
+    words, vectors = _read_binary(path) if is_binary else _read_text(path)
+    seen: set[str] = set()
+    repeated = [word for word in words if word in seen or seen.add(word)]  # type: ignore[func-returns-value]
+    if repeated:
+        raise DataError(f"{path}: {len(repeated)} words have more than one vector, such as {repeated[:3]}")
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        problems = [
+            Problem(f"the vector of {words[row]!r} has numbers that are not finite", str(path), int(row) + 2)
+            for row in wrong
+        ]
+        raise DataError("word vectors must be finite; drop these words, or get the file again", problems=problems)
+    return WordVectors(tuple(words), vectors, np.zeros(len(words), np.int64))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path) -> tuple[list[str], Float32[np.ndarray, "words width"]]:
+    lines = iter(read_lines(path))
+    count, width = _sizes(next(lines, ""), path)
+    words: list[str] = []
+    rows: list[Float32[np.ndarray, " width"]] = []
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        parts = line.rstrip(" ").rsplit(" ", width)  # from the right: some programs write phrases with spaces
+        try:
+            if len(parts) != width + 1:
+                raise ValueError
+            rows.append(np.array(parts[1:], np.float32))
+        except ValueError:
+            what = f"{line[:40]!r} … is not a word and {width} numbers, as the first line says"
+            raise DataError(problems=[Problem(what, str(path), number)]) from None
+        words.append(parts[0])
+    _require_count(path, found=len(words), wanted=count)
+    return words, np.stack(rows)
+
+
+# --- binary -----------------------------------------------------------------------------------------------------------
+
+
+def _read_binary(path: Path) -> tuple[list[str], Float32[np.ndarray, "words width"]]:
+    data = _bytes_of(path)
+    end = data.find(b"\n", 0, 100)
+    count, width = _sizes(data[: max(end, 0)].decode("ascii", errors="replace"), path)
+    size = 4 * width
+    # The first line may lie: memory is asked for only if so many numbers can be there.
+    if count * size > len(data):
+        raise DataError(
+            f"{path} is cut short: {count:,} words of width {width} need {count * size:,} bytes, it has {len(data):,}"
+        )
+    words: list[str] = []
+    vectors = np.empty((count, width), np.float32)
+    at = end + 1
+    for row in range(count):
+        space = data.find(b" ", at)
+        if space < 0 or space + 1 + size > len(data):
+            raise DataError(f"{path} is cut short: it ends in word {row + 1:,} of {count:,}; get the file again")
+        name = data[at:space].lstrip(b"\r\n")  # the original program ends each vector with a line end
+        try:
+            words.append(name.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{path}: word {row + 1:,} is {name[:20]!r}, which is not UTF-8; is the width really {width}?"
+            ) from None
+        vectors[row] = np.frombuffer(data, "<f4", width, space + 1)
+        at = space + 1 + size
+    if data[at:].strip():
+        raise DataError(f"{path} goes on for {len(data) - at:,} bytes after its {count:,} words; get the file again")
+    return words, vectors
+
+
+def _bytes_of(path: Path) -> bytes:
+    require_file(path)
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path, "rb") as file:
+                return file.read()
+        return path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the compressed data is cut short or damaged; fetch it again") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _sizes(header: str, path: Path) -> tuple[int, int]:
+    match = _HEADER.fullmatch(header)
+    if match is None:
+        raise DataError(
+            f"{path}:1: {header[:40]!r} is not the number of words and the width, with which word2vec files begin; "
+            "GloVe files lack this line: put it there"
+        )
+    count, width = int(match[1]), int(match[2])
+    if not count or not 0 < width <= _WIDEST:
+        raise DataError(f"{path}:1: {count} words of width {width} are no word vectors")
+    return count, width
+
+
+def _require_count(path: Path, *, found: int, wanted: int) -> None:
+    if found != wanted:
+        what = "is cut short" if found < wanted else "is longer than it says"
+        raise DataError(f"{path} {what}: {found:,} words, but its first line says {wanted:,}; get the file again")

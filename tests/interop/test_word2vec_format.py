@@ -1,0 +1,98 @@
+"""Files of word vectors: what is written is read back to the bit, gensim agrees, and damage is named."""
+
+import gzip
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.classical.vectors import WordVectors
+from seqloom.core.errors import DataError
+from seqloom.interop.word2vec_format import read_vectors, write_vectors
+
+NAMES = ["v.txt", "v.bin", "v.txt.gz", "v.bin.gz"]
+GENSIM = Path(__file__).parents[2] / "benchmarks" / ".peers" / "gensim" / "bin" / "python"
+
+
+@pytest.fixture
+def vectors() -> WordVectors:
+    numbers = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    numbers[0, 0], numbers[1, 1] = 1e-30, 3.4e38
+    return WordVectors(("the", "café", "苹果", "x|y", "'"), numbers, np.zeros(5, np.int64))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_back_what_it_wrote_to_the_bit(name: str, tmp_path: Path, vectors: WordVectors) -> None:
+    write_vectors(vectors, tmp_path / name)
+    again = read_vectors(tmp_path / name)
+    assert again.words == vectors.words
+    assert again.vectors.tobytes() == vectors.vectors.tobytes()
+
+
+def test_text_has_the_layout_that_others_know(tmp_path: Path) -> None:
+    write_vectors(WordVectors(("a", "b"), np.array([[1, -0.5], [0.25, 2]], np.float32), np.zeros(2, np.int64)),
+                  tmp_path / "v.txt")  # fmt: skip
+    assert (tmp_path / "v.txt").read_text(encoding="utf-8") == "2 2\na 1 -0.5\nb 0.25 2\n"
+
+
+def test_reads_the_line_ends_of_the_original_program(tmp_path: Path) -> None:
+    rows = b"".join(word + b" " + struct.pack("<2f", 1.0, 2.0) + b"\n" for word in (b"a", b"b"))
+    (tmp_path / "v.bin").write_bytes(b"2 2\n" + rows)
+    assert read_vectors(tmp_path / "v.bin").words == ("a", "b")
+
+
+def test_reads_phrases_with_spaces_in_text(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("1 2\nnew york 1 2 \n", encoding="utf-8")
+    assert read_vectors(tmp_path / "v.txt").words == ("new york",)
+
+
+def test_words_with_spaces_are_not_written(tmp_path: Path) -> None:
+    found = WordVectors(("new york",), np.ones((1, 2), np.float32), np.zeros(1, np.int64))
+    with pytest.raises(DataError, match=r"1 words are empty or hold spaces.*new york"):
+        write_vectors(found, tmp_path / "v.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("v.txt", b"", "v.txt:1: '' is not the number of words and the width"),
+        ("v.txt", b"the 0.1 0.2\n", "GloVe files lack this line"),
+        ("v.txt", b"0 2\n", "0 words of width 2 are no word vectors"),
+        ("v.txt", b"2 2\na 1 2\n", "is cut short: 1 words, but its first line says 2"),
+        ("v.txt", b"1 2\na 1 2\nb 1 2\n", "is longer than it says: 2 words"),
+        ("v.txt", b"1 2\na 1\n", "v.txt:2: 'a 1' … is not a word and 2 numbers"),
+        ("v.txt", b"1 2\na 1 x\n", "v.txt:2: 'a 1 x' … is not a word and 2 numbers"),
+        ("v.txt", b"2 1\na nan\nb 1\n", "v.txt:2: the vector of 'a' has numbers that are not finite"),
+        ("v.txt", b"2 1\na 1\na 2\n", r"1 words have more than one vector, such as \['a'\]"),
+        ("v.bin", b"2 2\na \0\0\0", "is cut short: 2 words of width 2 need 16 bytes, it has 9"),
+        ("v.bin", b"1 2\nabcdefghijk", "ends in word 1 of 1"),
+        ("v.bin", b"9999999 9999\na", "is cut short"),
+        ("v.bin", b"1 1\n\xff\xfe \0\0\0\0", "which is not UTF-8"),
+        ("v.bin", b"1 1\na \0\0\xc0\x7f", "the vector of 'a' has numbers that are not finite"),
+        ("v.bin", b"1 1\na \0\0\0\0more", "goes on for 4 bytes"),
+        ("v.bin.gz", gzip.compress(b"1 1\na \0\0\0\0")[:-9], "cut short or damaged"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=sentence):
+        read_vectors(tmp_path / name)
+
+
+@pytest.mark.skipif(not GENSIM.is_file(), reason=f"{GENSIM} is missing: run benchmarks/word2vec.py once")
+@pytest.mark.parametrize("name", ["v.txt", "v.bin"])
+def test_gensim_reads_ours_and_we_read_gensims(name: str, tmp_path: Path, vectors: WordVectors) -> None:
+    write_vectors(vectors, tmp_path / name)
+    program = (
+        "import sys; from gensim.models import KeyedVectors\n"
+        "binary = sys.argv[1].endswith('.bin')\n"
+        "found = KeyedVectors.load_word2vec_format(sys.argv[1], binary=binary)\n"
+        "found.save_word2vec_format(sys.argv[2], binary=binary)\n"
+    )
+    again = tmp_path / f"gensim-{name}"
+    subprocess.run([GENSIM, "-c", program, tmp_path / name, again], check=True)
+    theirs = read_vectors(again)
+    assert theirs.words == vectors.words
+    np.testing.assert_array_equal(theirs.vectors, vectors.vectors)

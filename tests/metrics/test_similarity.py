@@ -1,0 +1,66 @@
+"""Rank correlation with ties, and files of judgements."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.core.errors import DataError
+from seqloom.metrics.similarity import JudgedPair, rank_correlation, ranks, read_judgements, score_similarity
+
+values = st.lists(st.integers(0, 6), min_size=2, max_size=12)
+
+
+def plain_ranks(numbers: list[int]) -> list[float]:
+    """By counting: how many are smaller, and half of those that are equal."""
+    return [sum(b < a for b in numbers) + (1 + sum(b == a for b in numbers)) / 2 for a in numbers]
+
+
+@given(values)
+def test_ranks_share_the_mean_of_ties(numbers: list[int]) -> None:
+    assert ranks(np.array(numbers, np.float64)).tolist() == plain_ranks(numbers)
+
+
+def test_correlation_without_ties_is_the_textbook_formula() -> None:
+    """ρ = 1 − 6 Σ d² / n (n² − 1)."""
+    ours, theirs = [0.1, 0.4, 0.2, 0.9, 0.5], [3.0, 1.0, 2.0, 5.0, 4.0]
+    d = [1 - 3, 3 - 1, 2 - 2, 5 - 5, 4 - 4]
+    assert rank_correlation(ours, theirs) == pytest.approx(1 - 6 * sum(x * x for x in d) / (5 * 24))
+    assert rank_correlation(ours, theirs) != pytest.approx(np.corrcoef(ours, theirs)[0, 1], abs=1e-3)
+
+
+@given(values)
+def test_any_rising_curve_leaves_the_ranks_as_they_are(numbers: list[int]) -> None:
+    curved = [math.exp(number / 3) for number in numbers]
+    found = rank_correlation([float(number) for number in numbers], curved)
+    assert math.isnan(found) if len(set(numbers)) == 1 else found == pytest.approx(1.0)
+
+
+def test_pairs_with_unknown_words_are_left_out_and_counted() -> None:
+    pairs = [JudgedPair("a", "b", 9.0), JudgedPair("a", "c", 5.0), JudgedPair("a", "x", 1.0), JudgedPair("b", "c", 2.0)]
+    known = {("a", "b"): 0.9, ("a", "c"): 0.3, ("b", "c"): 0.1}
+    found = score_similarity(pairs, lambda one, other: known.get((one, other)))
+    assert (found.spearman, found.pairs, found.left_out) == (1.0, 3, 1)
+    assert str(found).startswith("Spearman 1.0000")
+    assert str(found).endswith("(3 of 4 pairs)")
+
+
+def test_too_few_pairs_are_no_correlation() -> None:
+    with pytest.raises(DataError, match="0 of 1 pairs have vectors for both words"):
+        score_similarity([JudgedPair("a", "b", 1.0)], lambda one, other: None)
+
+
+def test_reads_judgements_and_passes_comments(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("# a comment\nlove\tsex\t6.77\n\ntiger\tcat\t7.35\n", encoding="utf-8")
+    assert read_judgements(file) == [JudgedPair("love", "sex", 6.77), JudgedPair("tiger", "cat", 7.35)]
+
+
+def test_a_line_without_a_number_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("love\tsex\t6.77\ntiger\tcat\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs.tsv:2: 'tiger\\tcat' is not a word, a word and a number"):
+        read_judgements(file)
