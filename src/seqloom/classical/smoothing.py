@@ -112,7 +112,7 @@ def kneser_ney(
         if length > 1:
             has_kept = np.zeros(len(totals), np.bool_)
             has_kept[grams.contexts[is_kept]] = True
-            result[-1].backoffs[has_kept] = np.log10(shares[has_kept])
+            result[-1].backoffs[has_kept] = _log10(shares[has_kept])
         lower = probabilities[grams.suffixes]
         probabilities = (adjusted - taken) / totals[grams.contexts] + shares[grams.contexts] * lower
         probabilities = _possible(probabilities, length)
