@@ -103,6 +103,15 @@ def test_words_are_the_pieces_unless_it_is_said_otherwise(fitted: Trained, tmp_p
     assert "order 8" in " ".join(sizing["reasons"])
 
 
+def test_a_perplexity_without_end_is_kept_as_null(tmp_path: Path, text: Path) -> None:
+    words = [*SETTINGS, "model.smoothing=mle"]
+    trained = train(None, words, out=tmp_path / "run", train=[str(text)])
+    assert trained is not None
+    assert trained.scores[0].value == float("inf"), "a word that never followed is impossible"
+    record = json.loads((trained.model / "model.json").read_text(), parse_constant=pytest.fail)
+    assert [score["value"] for score in record["scores"]] == [None, None, None]
+
+
 def test_word_vectors_are_fitted_without_dev_text_and_loaded_as_what_they_are(tmp_path: Path, text: Path) -> None:
     words = ["model.kind=word2vec", "model.threads=1", "model.width=8", "model.epochs=1"]
     trained = train(None, words, out=tmp_path / "run", train=[str(text)])

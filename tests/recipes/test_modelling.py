@@ -81,6 +81,16 @@ def test_resuming_in_one_go_or_in_two_gives_the_same_weights(tiny: Trained, tmp_
     assert not all(torch.equal(one[name], start[name]) for name in one)
 
 
+def test_start_from_takes_the_kind_of_model_its_text_and_its_weights(tiny: Trained, tmp_path: Path, text: Path) -> None:
+    words = [f"training.start_from={tiny.model}", "training.steps=1", "training.learning_rate=1e-9"]
+    tuned = train(None, words, out=tmp_path / "run", train=[str(text)])
+    assert tuned is not None
+    before, after = (load_file(each.model / "model.safetensors") for each in (tiny, tuned))
+    for name in before:
+        torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
+    assert load(tuned.model).tokenizers == load(tiny.model).tokenizers
+
+
 def test_what_a_carried_state_depends_on_cannot_change_while_a_run_goes_on(tiny: Trained) -> None:
     with pytest.raises(UsageError, match=r"task\.rows is 4 .* cannot become 8"):
         resume(tiny.run, ["task.rows=8"])

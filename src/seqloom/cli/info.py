@@ -97,5 +97,6 @@ def _scores(scores: list[dict[str, Any]]) -> list[str]:
         found = score.get("interval")
         interval = interval_text((found[0], found[1])) if found else ""
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
-        rows.append(f"{score['name']} {score['value']:.2f} {interval} on {where}  {score['signature']}")
+        value = "∞" if score["value"] is None else f"{score['value']:.2f}"
+        rows.append(f"{score['name']} {value} {interval} on {where}  {score['signature']}")
     return rows or ["none: it was not measured"]

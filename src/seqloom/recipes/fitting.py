@@ -1,7 +1,7 @@
 """Fitting as a line of work: models with a loop of their own, such as n-grams and word vectors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -86,6 +86,7 @@ def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) 
     prepared = work.open_prepared(run)
     tokenizer = prepared.tokenizer
     text = EncodedText(prepared.train.ids, tokenizer.vocabulary)
+    listener(Event("phase", {"what": f"fitting {settings.kind} to {prepared.train.tokens:,} tokens"}))
     began = monotonic()
     with locked(run):
         model = settings.fit(text, seed=seed_for(config.seed, "weights"), listener=listener)
@@ -99,9 +100,7 @@ def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) 
         )
         folder = run / "model"
         scores = _measure(model, config, prepared=prepared, card=card, folder=folder, listener=listener)
-        lines = len(prepared.dev_lines)
-        measured = tuple({**asdict(each), "data": "dev", "lines": lines} for each in scores)
-        card = Card(**{**vars(card), "scores": measured})
+        card = card.with_scores(scores, lines=len(prepared.dev_lines))
         save_fitted(folder, config, tokenizers=prepared.tokenizers, arrays=arrays, card=card)
     outcome = Outcome(
         reason="fitted",

@@ -11,6 +11,7 @@ Weights are given, or found on a text by expectation maximisation, whose every r
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -187,9 +188,8 @@ class LanguageModel:
     ) -> "LanguageModel":
         """The same models, mixed with the weights that suit a text best."""
         text = self._encoded(listed(lines, "tune"))
-        weights = best_weights(self.log_probs(text, context=context, progress=progress))
-        other = LanguageModel.__new__(LanguageModel)
-        other.loaded, other.config, other._readers, other.weights = self.loaded, self.config, self._readers, weights
+        other = copy(self)
+        other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
         return other
 
     def _encoded(self, lines: Sequence[str]) -> TextIds:

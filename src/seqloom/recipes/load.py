@@ -11,10 +11,11 @@ It is written under a temporary name and renamed, and every file is checked on l
 """
 
 import json
+import math
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -29,6 +30,7 @@ from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
+from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.text.encoded import EncodedText
@@ -59,6 +61,12 @@ class Card:
     version: str = __version__
     """The version of Seqloom that wrote it."""
     format: int = FORMAT
+
+    def with_scores(self, scores: Sequence[Score], *, lines: int) -> "Card":
+        """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
+        records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]
+        measured = (each if math.isfinite(each["value"]) else {**each, "value": None} for each in records)
+        return replace(self, scores=tuple(measured))
 
 
 @dataclass(frozen=True)

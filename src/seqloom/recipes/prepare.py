@@ -65,8 +65,12 @@ def choose_config(
     if dev:
         named["dev"] = list(dev)
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
-    unasked = {"data": named, "training": {"steps": UNASKED}}
+    unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    if first.training.start_from is not None:
+        # The kind of model is that of the other, and with it the line of work.
+        unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
+        first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     work: Work[Any, Any] = work_for(first)
     first = resolve(RunConfig, defaults={**unasked, **work.presets}, file=file, overrides=overrides)
     files = tuple(train) or first.data.train
@@ -87,9 +91,14 @@ def choose_config(
     return config
 
 
+def _config_of(model: str) -> RunConfig:
+    """The settings that a model was trained with."""
+    return resolve(RunConfig, file=find_model(Path(model)) / "config.yaml")
+
+
 def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
     """Another model's weights fit only its own text and model settings; what it knows needs a gentle rate."""
-    start = resolve(RunConfig, file=find_model(Path(start_from)) / "config.yaml")
+    start = _config_of(start_from)
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     rate = start.training.learning_rate / 5
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -313,9 +313,7 @@ def _finish(
     folder = run / "model"
     loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
     scores = work.measure(loaded, prepared, listener=listener)
-    lines = work.scored_lines(prepared)
-    measured = tuple({**asdict(each), "data": "dev", "lines": lines} for each in scores)
-    card = Card(**{**vars(card), "scores": measured})
+    card = card.with_scores(scores, lines=work.scored_lines(prepared))
     save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
