@@ -50,7 +50,7 @@ def test_pairs_with_unknown_words_are_left_out_and_counted() -> None:
 
 def test_too_few_pairs_are_no_correlation() -> None:
     with pytest.raises(DataError, match="0 of 1 pairs have vectors for both words"):
-        score_similarity([JudgedPair("a", "b", 1.0)], lambda one, other: None)
+        score_similarity([JudgedPair("a", "b", 1.0)], lambda *_: None)
 
 
 def test_reads_judgements_and_passes_comments(tmp_path: Path) -> None:

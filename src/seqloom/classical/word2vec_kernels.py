@@ -223,17 +223,67 @@ def scatter(table: Array, rows: Array, count: int, steps: Array, blocks: Any) ->
 
 
 @compiled(fast=_FAST, is_inlined=True)
+def score_row(table: Array, space: Space, outputs: int, blocks: Any) -> None:
+    """s_0k of one input, read from the table itself: a copy pays only if several inputs use it."""
+    width = LANES * len(blocks)
+    x, rows, scores = space.inputs, space.output_rows, space.scores
+    k = 0
+    while k + 3 <= outputs:
+        one, two, three = rows[k], rows[k + 1], rows[k + 2]
+        first = second = third = np.float32(0.0)
+        for d in range(width):
+            first += x[0, d] * table[one, d]
+            second += x[0, d] * table[two, d]
+            third += x[0, d] * table[three, d]
+        scores[k], scores[k + 1], scores[k + 2] = first, second, third
+        k += 3
+    while k < outputs:
+        one = rows[k]
+        first = np.float32(0.0)
+        for d in range(width):
+            first += x[0, d] * table[one, d]
+        scores[k] = first
+        k += 1
+
+
+@compiled(fast=_FAST, is_inlined=True)
+def steps_of_row(table: Array, space: Space, outputs: int, blocks: Any) -> None:
+    """Σ_k g_0k o_k from the old outputs, then o_k += g_0k x_0 in their places."""
+    width = LANES * len(blocks)
+    x, rows, g, steps = space.inputs, space.output_rows, space.scores, space.input_steps
+    for d in range(width):
+        steps[0, d] = np.float32(0.0)
+    k = 0
+    while k + 3 <= outputs:
+        one, two, three = rows[k], rows[k + 1], rows[k + 2]
+        first, second, third = g[k], g[k + 1], g[k + 2]
+        for d in range(width):
+            steps[0, d] += first * table[one, d] + second * table[two, d] + third * table[three, d]
+        k += 3
+    while k < outputs:
+        one, first = rows[k], g[k]
+        for d in range(width):
+            steps[0, d] += first * table[one, d]
+        k += 1
+    for k in range(outputs):
+        one, first = rows[k], g[k]
+        for d in range(width):
+            table[one, d] += first * x[0, d]
+
+
+@compiled(fast=_FAST, is_inlined=True)
 def step_on_block(
-    tables: Tables, space: Space, inputs: int, outputs: int, pooling: int, rate: float, is_told: bool, blocks: Any
+    table: Array, space: Space, inputs: int, outputs: int, pooling: int, rate: float, is_told: bool, blocks: Any
 ) -> None:
     """One step on input vectors that stand in their places already and on the output rows that are listed.
 
     The outputs are changed, the steps of the inputs are left to be added.
     """
-    if inputs == 0 or outputs == 0:
-        return
-    gather(tables.outputs, space.output_rows, outputs, space.outputs, blocks)
-    score_block(space, inputs, outputs, blocks)
+    if inputs == 1:
+        score_row(table, space, outputs, blocks)
+    else:
+        gather(table, space.output_rows, outputs, space.outputs, blocks)
+        score_block(space, inputs, outputs, blocks)
     sigmoids(space.scores, inputs * outputs)
     if is_told:
         add_losses(space, inputs, outputs, pooling == PRODUCT)
@@ -241,8 +291,11 @@ def step_on_block(
         product_gradients(space, inputs, outputs, rate)
     else:
         pair_gradients(space, inputs, outputs, rate)
-    steps_of_block(space, inputs, outputs, blocks)
-    scatter(tables.outputs, space.output_rows, outputs, space.output_steps, blocks)
+    if inputs == 1:
+        steps_of_row(table, space, outputs, blocks)
+    else:
+        steps_of_block(space, inputs, outputs, blocks)
+        scatter(table, space.output_rows, outputs, space.output_steps, blocks)
 
 
 # --- which vectors a window brings together ---------------------------------------------------------------------------
@@ -373,7 +426,8 @@ def learn_window(
             pool(tables.inputs, space, members, is_mean, blocks)
         else:
             gather(tables.inputs, space.input_rows, members, space.inputs, blocks)
-        step_on_block(tables, space, 1 if is_pooled else members, outputs, pooling, rate, i % LOSS_EVERY == 0, blocks)
+        inputs, is_told = 1 if is_pooled else members, i % LOSS_EVERY == 0
+        step_on_block(tables.outputs, space, inputs, outputs, pooling, rate, is_told, blocks)
         if is_pooled:
             unpool(tables.inputs, space, members, is_mean, blocks)
         else:
