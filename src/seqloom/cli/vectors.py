@@ -1,0 +1,194 @@
+"""`seqloom vectors`: what word vectors know, and what they look like."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.console import show_events
+from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event
+
+if TYPE_CHECKING:
+    from seqloom.classical.vectors import Neighbour
+
+NEAREST_EXAMPLES = examples(
+    "seqloom vectors nearest runs/words king paris",
+    "seqloom vectors nearest GoogleNews.bin king --count 5 --json",
+)
+ANALOGY_EXAMPLES = examples(
+    "seqloom vectors analogy runs/words man king woman",
+    "seqloom vectors analogy vectors.txt paris france rome --method mul",
+)
+EVALUATE_EXAMPLES = examples(
+    "seqloom vectors evaluate runs/words --similarity wordsim353.tsv --analogies questions-words.txt",
+)
+MAP_EXAMPLES = examples(
+    "seqloom vectors map runs/words --out words.html",
+    "seqloom vectors map runs/words king queen man woman paris rome --out words.png",
+    "seqloom vectors map vectors.bin --count 1000 --method tsne --out words.html",
+)
+EXPORT_EXAMPLES = examples(
+    "seqloom vectors export runs/words vectors.txt",
+    "seqloom vectors export runs/words vectors.bin",
+)
+
+app = typer.Typer(help="Ask word vectors: neighbours, analogies, scores, a map.")
+
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or a file in word2vec's format (.bin: binary).")
+]
+Count = Annotated[int, typer.Option("--count", min=1, metavar="N", help="How many words to show.")]
+Json = Annotated[bool, typer.Option("--json", help="Records as JSON on stdout.")]
+How = Annotated[
+    str, typer.Option("--method", metavar="add|mul", help="How cosines are joined: 3CosAdd (add) or 3CosMul (mul).")
+]
+
+
+@app.callback()
+def vectors() -> None:
+    """Ask word vectors: neighbours, analogies, scores, a map."""
+
+
+@app.command(epilog=NEAREST_EXAMPLES)
+def nearest(
+    model: Model,
+    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Words to look up.")],
+    count: Count = 10,
+    json: Json = False,
+) -> None:
+    """The words with the highest cosine to each word."""
+    from seqloom.recipes.vectors import open_vectors
+
+    for word, found in zip(words, open_vectors(model).nearest(words, count=count), strict=True):
+        if json:
+            print(json_line({"word": word, "nearest": found}))
+        else:
+            print("\n".join([clean(word), *(f"  {line}" for line in _lines(found))]))
+
+
+@app.command(epilog=ANALOGY_EXAMPLES)
+def analogy(
+    model: Model,
+    a: Annotated[str, typer.Argument(metavar="A", help="A is to B …")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    c: Annotated[str, typer.Argument(metavar="C", help="… as C is to the answer.")],
+    count: Count = 5,
+    method: How = "add",
+    json: Json = False,
+) -> None:
+    """What is to C as B is to A: [bold]man king woman[/bold] asks for queen. None of the three is an answer."""
+    from seqloom.recipes.vectors import open_vectors
+
+    if method not in ("add", "mul"):
+        raise UsageError(f"--method {method} is neither add nor mul")
+    found = open_vectors(model).analogy(a, b, c, count=count, method="mul" if method == "mul" else "add")
+    if json:
+        print(json_line({"question": [a, b, c], "method": method, "answers": found}))
+    else:
+        print("\n".join(_lines(found)))
+
+
+@app.command(epilog=EVALUATE_EXAMPLES)
+def evaluate(
+    model: Model,
+    similarity: Annotated[
+        Path | None,
+        typer.Option("--similarity", metavar="FILE", help="Pairs that people judged: word, word, number between tabs."),
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", metavar="FILE", help="Sections `: name`, then lines of four words.")
+    ] = None,
+    vocabulary: Annotated[
+        int, typer.Option("--vocabulary", min=4, metavar="N", help="Most frequent words that count for analogies.")
+    ] = 300_000,
+    method: How = "add",
+    json: Json = False,
+) -> None:
+    """Measure word vectors: rank correlation with people's judgements, and analogy questions by section.
+
+    Pairs and questions with words that have no vector are left out, and how many is said.
+    """
+    from seqloom.recipes.vectors import as_record, evaluate_vectors, open_vectors
+
+    if similarity is None and analogies is None:
+        raise UsageError("name what to measure with: --similarity wordsim353.tsv, --analogies questions-words.txt")
+    if method not in ("add", "mul"):
+        raise UsageError(f"--method {method} is neither add nor mul")
+    found = evaluate_vectors(
+        open_vectors(model),
+        similarity=similarity,
+        analogies=analogies,
+        method="mul" if method == "mul" else "add",
+        vocabulary=vocabulary,
+    )
+    if json:
+        print(json_line(as_record(found)))
+        return
+    if found.similarity is not None:
+        print(f"similarity: {found.similarity}")
+    if found.analogies is not None:
+        rows = [
+            (clean(each.name), f"{each.accuracy:.2%}" if each.asked else "–", f"{each.right:,}", f"of {each.asked:,}")
+            for each in found.analogies.sections
+        ]
+        print("\n".join([f"analogies: {found.analogies}", *(f"  {line}" for line in table(rows))]))
+
+
+@app.command(name="map", epilog=MAP_EXAMPLES)
+def draw_map(
+    model: Model,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD…]", help="Words to show; the most frequent ones without any.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="By its ending a page (HTML) or a picture (PNG, SVG).")
+    ] = Path("words.html"),
+    count: Annotated[
+        int, typer.Option("--count", min=3, metavar="N", help="How many of the most frequent words.")
+    ] = 500,
+    method: Annotated[
+        str,
+        typer.Option("--method", metavar="pca|tsne", help="pca, or tsne for up to 2,000 words, which takes longer."),
+    ] = "pca",
+) -> None:
+    """Draw words on a plane, near to each other where their vectors are."""
+    from seqloom.inspection.embedding_map import ITERATIONS
+    from seqloom.recipes.vectors import draw_words, open_vectors
+
+    if method not in ("pca", "tsne"):
+        raise UsageError(f"--method {method} is neither pca nor tsne")
+    with show_events(as_json=False) as listener:
+        found = draw_words(
+            open_vectors(model),
+            out,
+            words=words or (),
+            count=count,
+            method="tsne" if method == "tsne" else "pca",
+            progress=lambda done: listener(
+                Event("progress", {"what": "laying out words", "done": done, "all": ITERATIONS})
+            ),
+        )
+    print(f"{found.describe()}\ndrawn in {out}")
+
+
+@app.command(epilog=EXPORT_EXAMPLES)
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="What to write; .bin is binary, .gz compressed.")],
+    binary: Annotated[
+        bool | None, typer.Option("--binary/--text", help="The format, whatever the name says.", show_default=False)
+    ] = None,
+) -> None:
+    """Write word vectors in word2vec's format, which gensim, spaCy and others read."""
+    from seqloom.interop.word2vec_format import write_vectors
+    from seqloom.recipes.vectors import open_vectors
+
+    found = open_vectors(model)
+    write_vectors(found, out, binary=binary)
+    print(f"{len(found):,} words of width {found.width} written to {out}")
+
+
+def _lines(found: "list[Neighbour]") -> list[str]:
+    return table([(clean(each.word), f"{each.score:.4f}") for each in found]) if found else []
