@@ -22,6 +22,7 @@ from seqloom.cli import (
     shortlist,
     train,
     translate,
+    vectors,
 )
 from seqloom.cli.failures import report
 from seqloom.cli.output import require_open, stand_in_for_closed, use_utf8
@@ -44,6 +45,7 @@ app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
+app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
 app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
@@ -88,7 +90,7 @@ def execute(arguments: Sequence[str]) -> int:
     try:
         require_open(sys.stdout, "standard output")
         # The program by itself, and a group of commands by itself, explain themselves.
-        return _invoke([*words, "--help"] if words in ([], ["look"]) else words)
+        return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab"} & set(words[:1])
