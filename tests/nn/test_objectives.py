@@ -270,6 +270,31 @@ def test_the_same_generator_gives_the_same_loss(make: Callable[[AliasSampler, in
     assert not torch.equal(case.loss(objective, seed=2), case.loss(objective, seed=3))
 
 
+@pytest.mark.parametrize("make", [SampledSoftmax, Nce])
+def test_a_fresh_output_begins_as_the_noise_and_a_trained_one_stays(
+    make: Callable[[AliasSampler, int], Objective],
+) -> None:
+    fresh = Output(nn.Parameter(torch.zeros(SYMBOLS, WIDTH)), has_bias=True)
+    make(noise(), 3).prepare(fresh)
+    q = noise().log_probs(torch.arange(SYMBOLS)).exp().float()
+    torch.testing.assert_close(fresh.log_probs(torch.randn(1, WIDTH))[0].exp(), q)
+    assert abs(fresh(torch.randn(1, WIDTH)).logsumexp(1).item()) < 1e-5
+    trained = Case().output
+    assert trained.bias is not None
+    before = trained.bias.detach().clone()
+    make(noise(), 3).prepare(trained)
+    assert torch.equal(trained.bias, before)
+    make(noise(), 3).prepare(Case(has_bias=False).output)  # nothing to begin with, nothing wrong
+
+
+def test_other_objectives_leave_a_fresh_output_alone() -> None:
+    fresh = Output(nn.Parameter(torch.zeros(SYMBOLS, WIDTH)), has_bias=True)
+    for objective in (FullSoftmax(), NegativeSampling(noise(), 3)):
+        objective.prepare(fresh)
+    assert fresh.bias is not None
+    assert not fresh.bias.any()
+
+
 @pytest.mark.parametrize("make", SAMPLED)
 def test_no_tokens_cost_nothing(make: Callable[[AliasSampler, int], Objective]) -> None:
     case = Case()

@@ -39,6 +39,10 @@ class Objective(Protocol):
         """Whether it looks at some rows of the output only, so that updates of these rows alone make sense."""
         ...
 
+    def prepare(self, output: Output | AdaptiveOutput) -> None:
+        """Give an output with fresh weights what it had better begin with."""
+        ...
+
     def __call__(
         self,
         features: Float[Tensor, "tokens width"],
@@ -55,6 +59,9 @@ class FullSoftmax:
 
     smoothing: float = 0.0
     touches_rows: ClassVar[bool] = False
+
+    def prepare(self, output: Output | AdaptiveOutput) -> None:
+        """Nothing: every symbol is pushed into place at every step."""
 
     def __call__(
         self,
@@ -95,6 +102,10 @@ class SampledSoftmax:
 
     def __post_init__(self) -> None:
         _require_samples(self.samples)
+
+    def prepare(self, output: Output | AdaptiveOutput) -> None:
+        """Let a fresh output begin as the noise, see `begin_as_noise`."""
+        begin_as_noise(_table_of(output, self.noise), self.noise)
 
     def __call__(
         self,
@@ -154,6 +165,10 @@ class Nce:
     def __post_init__(self) -> None:
         _require_samples(self.samples)
 
+    def prepare(self, output: Output | AdaptiveOutput) -> None:
+        """Let a fresh output begin as the noise, see `begin_as_noise`."""
+        begin_as_noise(_table_of(output, self.noise), self.noise)
+
     def __call__(
         self,
         features: Float[Tensor, "tokens width"],
@@ -193,6 +208,9 @@ class NegativeSampling:
     def __post_init__(self) -> None:
         _require_samples(self.samples)
 
+    def prepare(self, output: Output | AdaptiveOutput) -> None:
+        """Nothing: its scores have no scale that a beginning could be right for."""
+
     def __call__(
         self,
         features: Float[Tensor, "tokens width"],
@@ -204,6 +222,19 @@ class NegativeSampling:
         table = _table_of(output, self.noise)
         drawn = _draw(self.noise, self.samples, sharing=self.sharing, tokens=len(labels), generator=generator)
         return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=None, offset=None)
+
+
+@torch.no_grad()
+def begin_as_noise(output: Output, noise: AliasSampler) -> None:
+    """b_w ← log q_w, where the biases are still those of a fresh output: exp(s_w) is then about q_w, and Z about 1.
+
+    With scores of 0 for all, Z begins as the number of symbols, and a symbol that is hardly ever drawn stays at exp(0)
+    for most of the training: thousands of them outweigh all that was learned. Begun as the noise, what is not yet known
+    of a symbol is taken for its frequency.
+    """
+    if output.bias is not None and not output.bias.any():
+        symbols = torch.arange(noise.symbols, device=output.bias.device)
+        output.bias.copy_(noise.log_probs(symbols).to(output.bias.dtype))
 
 
 def _contrast(

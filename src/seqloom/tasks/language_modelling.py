@@ -185,6 +185,10 @@ class LanguageModellingTask:
     def fingerprint(self) -> str:
         return self.train.fingerprint()
 
+    def prepare(self, model: nn.Module) -> None:
+        """Let a fresh output begin as the objective wants it."""
+        self.objective.prepare(cast("LanguageModel", model).output)
+
     @property
     def touches_rows(self) -> bool:
         """Whether the objective looks at some rows of the output only."""

@@ -2,17 +2,20 @@
 
 A table of a hundred thousand rows, of which a step looks up two thousand, spends nearly all its time on rows about
 which nothing was learned. With row gradients the gradient of a table is a sparse tensor of the touched rows, and the
-optimiser moves these alone. Each row r then has an optimiser of its own, whose clock n_r counts the steps that touched
-it (`step`, one number per row, in place of one per table):
+optimiser moves these alone. It remembers when each row was touched last (`step`, one number per row in place of one per
+table), so that means fade as they would have faded; t counts the steps of the table and n those since the row was
+touched before:
 
-    sgd      u_r = μ u_r + g_r + λ θ_r                  θ_r ← θ_r − η u_r
-    adam     m_r = β₁ m_r + (1 − β₁) g_r                v_r = β₂ v_r + (1 − β₂) g_r²
-    adamw    θ_r ← θ_r − η λ θ_r − η (m_r / (1 − β₁ⁿ)) / (√(v_r / (1 − β₂ⁿ)) + ε),  n = n_r
+    sgd      u = μⁿ u + g + λ θ                         θ ← θ − η D(μ) u
+    adam     m = β₁ⁿ m + (1 − β₁) g                     v = β₂ⁿ v + (1 − β₂) g²
+    adamw    θ ← (1 − η λ)ⁿ θ − η D(β₁/√β₂) (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 
-So a row moves as a dense optimiser would move it that had seen the steps in which the row came up and slept through
-the others: means do not fade and decay does not work meanwhile. By the clock of the run in place of n_r, the first
-gradient of a rare row would be taken for the mean of many and would move it up to √(1 / (1 − β₂)) (1 − β₁) times as
-far as a first step should.
+    D(r) = 1 + r + … + rⁿ⁻¹ = (1 − rⁿ) / (1 − r)        what follows from momentum, given at once
+
+m, v and u are those of the dense optimiser. There a gradient goes on moving its row in the steps after it, by r, r², …
+of the first move; for a rare row that is most of its way, ten times the first move at β = (0.9, 0.999). Here a row
+stands still between two touches, so it gets at once what n such steps would give: the next touch is taken to be as far
+off as the last. A row that is touched at every step has n = 1, and moves exactly as the dense optimiser moves it.
 """
 
 from collections.abc import Callable
@@ -32,6 +35,10 @@ TableUpdates = Literal["auto", "dense", "rows"]
 
 RowRule = Callable[[Tensor, Tensor, Tensor, dict[str, Any], dict[str, Any]], None]
 """Moves the rows of a table by their gradients: (table, rows, gradients of these rows, state, settings)."""
+
+
+TINY, LONGEST_DRIFT = 1e-12, 0.99
+"""What keeps D finite: β₂ is at least the first, r at most the second."""
 
 
 @runtime_checkable
@@ -119,36 +126,65 @@ def adam_rows(
 ) -> None:
     """One step of Adam, or AdamW if its decay is decoupled, for each of some distinct rows."""
     if not state:
-        state["step"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
         state["exp_avg"] = torch.zeros_like(table)
         state["exp_avg_sq"] = torch.zeros_like(table)
+    time, gaps = _tick(table, rows, state)
     rate, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
     if decay and not decoupled:
         gradients = gradients.add(table[rows], alpha=decay)
     elif decay:
-        table.index_copy_(0, rows, table[rows].mul_(1 - rate * decay))
-    clock = state["step"][rows].add_(1)
-    state["step"].index_copy_(0, rows, clock)
-    mean = state["exp_avg"][rows].lerp_(gradients, 1 - beta1)
+        table.index_copy_(0, rows, table[rows].mul_(_power(1 - rate * decay, gaps, table)))
+    mean = state["exp_avg"][rows].mul_(_power(beta1, gaps, table)).add_(gradients, alpha=1 - beta1)
     state["exp_avg"].index_copy_(0, rows, mean)
-    square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(gradients, gradients, value=1 - beta2)
+    square = state["exp_avg_sq"][rows].mul_(_power(beta2, gaps, table))
+    square.addcmul_(gradients, gradients, value=1 - beta2)
     state["exp_avg_sq"].index_copy_(0, rows, square)
-    # In float64, because 1 − βⁿ is the small difference of two large numbers; there is but one per row.
-    first, second = (
-        (1 - torch.pow(beta, clock.double())).to(table.dtype).view(-1, *[1] * (table.dim() - 1))
-        for beta in (beta1, beta2)
-    )
+    first, second = ((1 - torch.pow(beta, time)).to(table.dtype) for beta in (beta1, beta2))
     spread = square.div_(second).sqrt_().add_(group["eps"])
-    table.index_add_(0, rows, mean.div_(first).div_(spread), alpha=-rate)
+    drift = _drift(beta1 / max(beta2, TINY) ** 0.5, gaps, table)
+    table.index_add_(0, rows, mean.div_(first).div_(spread).mul_(drift), alpha=-rate)
 
 
 def sgd_rows(table: Tensor, rows: Tensor, gradients: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     """One step of gradient descent with momentum for each of some distinct rows."""
     if group["weight_decay"]:
         gradients = gradients.add(table[rows], alpha=group["weight_decay"])
-    if group["momentum"]:
+    momentum = group["momentum"]
+    if momentum:
         if not isinstance(state.get("momentum_buffer"), Tensor):
             state["momentum_buffer"] = torch.zeros_like(table)
-        gradients = state["momentum_buffer"][rows].mul_(group["momentum"]).add_(gradients)
-        state["momentum_buffer"].index_copy_(0, rows, gradients)
+        _, gaps = _tick(table, rows, state)
+        moves = state["momentum_buffer"][rows].mul_(_power(momentum, gaps, table)).add_(gradients)
+        state["momentum_buffer"].index_copy_(0, rows, moves)
+        gradients = moves.mul_(_drift(momentum, gaps, table))
     table.index_add_(0, rows, gradients, alpha=-group["lr"])
+
+
+def _tick(table: Tensor, rows: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The number of this step, and for each row the steps since it was touched last (or since the beginning).
+
+    In float64, because what is raised to these powers is near 1; there is but one number per row.
+    """
+    if "step" not in state:
+        state["step"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
+    clock = state["step"]
+    now = clock.max() + 1
+    gaps = (now - clock[rows]).double()
+    clock[rows] = now
+    return now.double(), gaps
+
+
+def _power(base: float, gaps: Tensor, table: Tensor) -> Tensor:
+    """baseⁿ for each row, as a column of the table."""
+    return _column(torch.pow(base, gaps), table)
+
+
+def _drift(ratio: float, gaps: Tensor, table: Tensor) -> Tensor:
+    """1 + r + … + rⁿ⁻¹ for each row, as a column of the table."""
+    # Averages that fade no faster than their squares would drift without end.
+    ratio = min(ratio, LONGEST_DRIFT)
+    return _column((1 - torch.pow(ratio, gaps)) / (1 - ratio), table)
+
+
+def _column(values: Tensor, table: Tensor) -> Tensor:
+    return values.to(table.dtype).view(-1, *[1] * (table.dim() - 1))

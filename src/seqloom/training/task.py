@@ -72,6 +72,15 @@ class Remembers(Protocol):
         ...
 
 
+@runtime_checkable
+class Prepares(Protocol):
+    """A task whose loss wants a model to begin in a certain way, such as with biases that fit the data."""
+
+    def prepare(self, model: nn.Module) -> None:
+        """Change a model before its first step. What was trained already must stay as it is."""
+        ...
+
+
 def remembering(task: object) -> Remembers | None:
     """The task, if it hands something on."""
     return task if isinstance(task, Remembers) and task.has_memory else None

@@ -39,7 +39,7 @@ from seqloom.training.resume import changed_settings, check_circumstances, circu
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.signals import AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
-from seqloom.training.task import Batch, Task, remembering
+from seqloom.training.task import Batch, Prepares, Task, remembering
 
 
 class Trainer(Generic[Batch]):
@@ -341,6 +341,8 @@ class Trainer(Generic[Batch]):
         if found is None:
             if resume:
                 notice(self.listener, f"{self.run} has no checkpoint yet; starting from the beginning")
+            if isinstance(self.task, Prepares):
+                self.task.prepare(self.model)
             return
         then, now = found.state["circumstances"], self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
