@@ -33,6 +33,7 @@ BENCHMARKS = (
     Benchmark("train_throughput.py", "Training speed of the Transformer"),
     Benchmark("recurrent.py", "Recurrent layers, and the training speed of an LSTM with attention"),
     Benchmark("alignment.py", "Word alignment"),
+    Benchmark("softmax.py", "Objectives for large vocabularies"),
 )
 """All of them. A new script is a line here."""
 
