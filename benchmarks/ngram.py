@@ -109,7 +109,7 @@ def _require_agreement(contestants: Sequence[Contestant]) -> None:
 def beside_nltk(given: argparse.Namespace, folder: Path) -> tuple[list[str], list[Claim]]:
     """Estimation."""
     text, words = write_text(folder, "train", lines=given.nltk_lines)
-    options = ["--text", text, "--order", str(given.order)]
+    options: list[str | Path] = ["--text", text, "--order", str(given.order)]
     contestants = [
         Contestant("seqloom", [sys.executable, SCRIPTS / "ngram_ours.py", *options], threads=1),
         Contestant("nltk", [peer_python("nltk", PEERS["nltk"]), SCRIPTS / "ngram_nltk.py", *options], threads=1),
@@ -129,7 +129,7 @@ def beside_kenlm(given: argparse.Namespace, folder: Path) -> tuple[list[str], li
     arpa = folder / "model.arpa"
     say(f"estimating a {given.order}-gram model and writing it as an ARPA file")
     estimate(train, arpa, order=given.order)
-    options = ["--text", test, "--model", arpa]
+    options: list[str | Path] = ["--text", test, "--model", arpa]
     ours = [sys.executable, SCRIPTS / "ngram_ours.py", *options, "--order", str(given.order)]
     contestants = [
         Contestant("seqloom", ours, threads=1),

@@ -47,7 +47,8 @@ def test_the_laws_of_stepping_hold(law: str, order: int) -> None:
 
 
 def _normalised(row: np.ndarray) -> np.ndarray:
-    return row / row.sum()
+    result: np.ndarray = row / row.sum()
+    return result
 
 
 def test_beam_search_finds_the_likeliest_sentence() -> None:

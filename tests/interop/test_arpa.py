@@ -51,7 +51,7 @@ def written(folder: Path, text: str, name: str = "model.arpa") -> Path:
 
 def log10_of(model: NGram, words: str) -> list[float]:
     ids, _ = model.words.encode([words])
-    return (model.log_probs(ids) / np.log(10)).tolist()
+    return [float(value) for value in model.log_probs(ids) / np.log(10)]
 
 
 def test_a_small_file_is_read_as_it_says(tmp_path: Path) -> None:
