@@ -168,7 +168,7 @@ def paid(nodes: Array, known: Array, length: int, matched: int) -> float:
 
 
 @compiled()
-def fetch_block(trie: Trie, ids: Array, begin: int, end: int, back: int, hashes: Array) -> int:
+def fetch_block(trie: Trie, ids: Array, begin: int, end: int, back: int, hashes: Array) -> Any:
     """Touch what the n-grams that end between two places need, shortest first; the sum keeps the compiler from idling.
 
     The first loop touches slots, the second one nodes. Neither branches on what it reads, so that reads overlap.
