@@ -36,7 +36,8 @@ def render() -> str:
     parts = [HEAD, "## The run\n", *_table(top)]
     for (name, kind), group in _groups(fields).items():
         title = f"`{name}`, kind `{kind}`" if kind else f"`{name}`"
-        parts += [f"\n## {title}\n", f"{sections[name].description}\n", *_table(group)]
+        described = sections[name].description
+        parts += [f"\n## {title}\n", *([f"{described}\n"] if described else []), *_table(group)]
     return "\n".join(parts) + "\n"
 
 

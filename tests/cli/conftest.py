@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from cli.calling import Called, call
+from seqloom.core.config import resolve
 from seqloom.data.phrasebook import Split, sample_pairs
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import load, save_model
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 SETTINGS = (
     "text.size=200",
@@ -51,6 +55,19 @@ def train_words(train: Sequence[Path], dev: Sequence[Path], out: Path) -> list[o
     """The command line of a tiny run."""
     files = ["--train", f"{train[0]},{train[1]}", "--dev", dev[0], "--dev", dev[1]]
     return ["train", *files, "--out", out, *SETTINGS]
+
+
+def in_small_letters(model: Path, place: Path, *, setting: str) -> Path:
+    """A model that says in its settings of `text` or of `evaluation` that capital letters mean nothing."""
+    loaded = load(model)
+    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=[f"{setting}.lowercase=true"])
+    tokenizer = loaded.tokenizers.source
+    assert loaded.tokenizers.is_shared
+    if setting == "text":
+        tokenizer = Tokenizer(tokenizer.config.model_copy(update={"lowercase": True}), tokenizer._kind)
+    weights = loaded.model.state_dict()
+    save_model(place, config, tokenizers=Tokenizers(tokenizer, tokenizer), weights=weights, card=loaded.card)
+    return place
 
 
 @pytest.fixture(scope="session")

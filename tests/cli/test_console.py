@@ -55,6 +55,15 @@ def test_quick_progress_needs_no_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "encoding: 100 of 100\n"
 
 
+def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    listener = Lines(clock=clock)
+    clock.now = 11.0
+    for done in (3, 8, 14, 14):
+        listener(Event("progress", {"what": "translating", "done": done, "all": 14}))
+    assert capsys.readouterr().err == "translating: 3 of 14\ntranslating: 14 of 14\n"
+
+
 @pytest.mark.parametrize(
     ("event", "said"),
     [

@@ -35,6 +35,7 @@ def test_what_makes_no_sense_is_refused(tiny: Tiny, tmp_path: Path) -> None:
         ([SENTENCE, "another"], "put it into quotes"),
         ([SENTENCE, "model.width=3"], "cannot be changed here"),
         ([SENTENCE, "search.method=sample", "--out", tmp_path / "beam.svg"], "only our own beam search"),
+        ([SENTENCE, "search.mode=fairseq", "--out", tmp_path / "beam.svg"], "set search.mode=seqloom\n"),
     ):
         called = call("look", "beam", tiny.run, *words)
         assert (called.code, called.out) == (2, ""), words

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call, start
-from cli.conftest import Tiny
+from cli.conftest import Tiny, in_small_letters
 from seqloom.cli import lines
 
 ODD = "Good morning.\n\n \u200b \nThe dog\u2028sees\u0085a\x0btree.\r\nlone\rreturn\n日本語 🙂\nlast without end"
@@ -20,7 +20,7 @@ def test_n_lines_in_n_lines_out_in_a_locale_without_utf8(tiny: Tiny) -> None:
     process = start("translate", tiny.run, locale="C")
     out, err = process.communicate(ODD.encode(), timeout=120)
     lines = out.decode("utf-8").split("\n")
-    assert (process.returncode, err) == (0, b"")
+    assert process.returncode == 0, err
     assert len(lines) == ODD_LINES + 1
     assert (lines[1], lines[2], lines[-1]) == ("", "", "")
 
@@ -72,8 +72,17 @@ def test_nbest_lists_line_text_and_score_best_first(tiny: Tiny) -> None:
 def test_nbest_beyond_the_beam_is_refused_with_both_numbers(tiny: Tiny) -> None:
     called = call("translate", tiny.run, "--nbest", 9)
     assert called.code == 2
-    assert "nbest 9" in called.err
-    assert "beam 4" in called.err
+    assert "--nbest 9 lists more translations than search.beam=4 keeps; add search.beam=9" in called.err
+    grouped = call("translate", tiny.run, "--nbest", 9, "search.groups=2")
+    assert "add search.beam=10" in grouped.err
+
+
+def test_nbest_of_samples_is_as_long_as_asked_for_whatever_the_beam(tiny: Tiny) -> None:
+    words = ["--nbest", 9, "search.method=sample", "search.top_k=1"]
+    called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
+    assert called.code == 0
+    assert len(called.lines) == 9
+    assert len(set(called.lines)) == 1  # one symbol to choose from at each step
 
 
 def test_scores_stand_before_the_text(tiny: Tiny) -> None:
@@ -113,6 +122,10 @@ def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
         (["nowhere.de"], ["nowhere.de: no such file"]),
         (["--out", "no/such/folder/x.en"], ["no/such/folder"]),
         (["device=cude"], ["cude"]),
+        (["search.temperature=0.7"], ["search.temperature=0.7 has no effect", "search.method=sample"]),
+        (["search.top_k=5"], ["search.top_k=5 has no effect", "search.method=sample"]),
+        (["search.rerank=agreement"], ["search.rerank=agreement has no effect", "search.nbest"]),
+        (["search.groups=3"], ["beam 4 cannot", "search.beam=3 or 6", "search.groups=2 or 4"]),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(tiny: Tiny, words: list[str], parts: list[str]) -> None:
@@ -155,9 +168,53 @@ def test_a_source_that_is_all_unknown_is_warned_of_once(tiny: Tiny) -> None:
     called = call("translate", tiny.run, "--json", stdin="字字\n漢漢\n".encode())
     assert called.code == 0
     assert len(called.records) == 2
-    assert [record["message"] for record in called.messages] == [
+    assert [record["message"] for record in called.messages if "unknown" in record["message"]] == [
         "100% of the source is unknown to this model; is this the right language and model?"
     ]
+
+
+def test_lines_that_are_mostly_unknown_are_named_at_the_end(tiny: Tiny) -> None:
+    text = "Good morning.\n日本語のテスト\n\nGood 🙂\n🙂🙂🙂 ok\n"
+    called = call("translate", tiny.run, "--json", stdin=text.encode())
+    (message,) = [each["message"] for each in called.messages if "unknown" in each["message"]]
+    assert message.startswith("standard input: more than half of lines 2, 5 is unknown to this model")
+    fine = call("translate", tiny.run, stdin=b"Good morning.\n")
+    assert "unknown" not in fine.err
+
+
+def test_translations_that_were_cut_are_counted_once_at_the_end(tiny: Tiny) -> None:
+    short = ["search.length_factor=0", "search.length_constant=1", "search.beam=1"]
+    text = b"Good morning.\n\nThe dog sees a tree.\n"
+    called = call("translate", tiny.run, *short, "--json", stdin=text)
+    cut = [not each["is_finished"] for record in called.records for each in record["translations"]]
+    told = [each["message"] for each in called.messages if "cut at" in each["message"]]
+    assert sum(cut) > 0
+    assert len(told) == 1
+    assert told[0].startswith(f"{sum(cut)} of 3 translations were cut at the maximum length of the search")
+    assert "search.length_factor" in told[0]
+    whole = call("translate", tiny.run, "search.beam=1", "search.length_factor=100", "--json", stdin=b"\n")
+    assert whole.err == ""
+
+
+def test_terms_are_found_whatever_their_case_by_a_model_in_small_letters(tiny: Tiny, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("DOG\tKatze\n", encoding="utf-8")
+    words = ["--glossary", terms, "search.beam=4", "search.length_constant=20"]
+    line = b"The dog sees a tree.\n"
+    small = in_small_letters(tiny.run / "model", tmp_path / "small", setting="text")
+    called = call("translate", small, *words, stdin=line)
+    assert called.code == 0, called.err
+    assert "katze" in called.out.split("\n")[0]
+    assert "Katze" not in call("translate", tiny.run, *words, stdin=line).out  # there case counts
+
+
+def test_wrong_settings_are_told_before_the_weights_are_read(tiny: Tiny, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny.run / "model", tmp_path / "copy")
+    (copy / "model.safetensors").write_bytes(b"")
+    called = call("translate", copy, "search.alpha=-1", stdin=b"Hm.\n")
+    assert called.code == 2
+    assert "alpha" in called.err
+    assert "damaged" in call("translate", copy, stdin=b"Hm.\n").err
 
 
 def test_a_line_longer_than_the_model_reads_stays_one_line_and_is_named(tiny: Tiny) -> None:

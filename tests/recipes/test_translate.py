@@ -1,5 +1,7 @@
 """Lines in, lines out."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.data.phrasebook import sample_pairs
+from seqloom.metrics.translation import Chrf
 from seqloom.recipes.train import Trained
 from seqloom.recipes.translate import Translator
 from seqloom.search.settings import SearchConfig
@@ -52,6 +55,50 @@ def test_nbest_is_sorted_and_starts_with_the_translation(translator: Translator)
         scores = [each.score for each in found]
         assert scores == sorted(scores, reverse=True)
         assert len({each.hypotheses[0].symbols for each in found}) == len(found)
+
+
+def sampling(**others: object) -> SearchConfig:
+    return SearchConfig.model_validate(
+        {"method": "sample", "length_factor": 1.0, "length_constant": 3, "beam": 1, **others}
+    )
+
+
+def test_samples_are_all_given_as_drawn_with_their_repeats(translator: Translator) -> None:
+    many = translator.search(LINES[:1], search=sampling(nbest=12, top_k=2, temperature=0.2))[0]
+    texts = [each.text for each in many]
+    assert len(texts) == 12
+    assert 1 < len(set(texts)) < 12  # or nothing could be missed
+    few = translator.search(LINES[:1], search=sampling(nbest=5, top_k=2, temperature=0.2))[0]
+    assert texts[:5] == [each.text for each in few]
+
+
+def test_agreement_counts_samples_as_often_as_they_were_drawn(translator: Translator) -> None:
+    drawn = translator.search(LINES[:1], search=sampling(nbest=12, top_k=2, temperature=0.2))[0]
+    ranked = translator.search(LINES[:1], search=sampling(nbest=12, top_k=2, temperature=0.2, rerank="agreement"))[0]
+    texts = [each.text for each in drawn]
+    assert sorted(each.text for each in ranked) == sorted(texts)
+
+    def expected(text: str, others: Sequence[str]) -> float:
+        return sum(Chrf().statistics([text], [other]).value for other in others) / len(others)
+
+    assert ranked[0].text == max(dict.fromkeys(texts), key=lambda text: expected(text, texts))
+    values = [expected(each.text, texts) for each in ranked]
+    assert values == sorted(values, reverse=True)
+    alike = [expected(each.text, sorted(set(texts))) for each in ranked]
+    assert alike != values  # had each counted once
+
+
+def test_samples_of_a_line_in_parts_are_as_many_as_asked_for(translator: Translator) -> None:
+    line = "The dog sleeps. Where is my book?"
+    found = translator.search([line], search=sampling(nbest=4, split="sentences", temperature=1.5))[0]
+    assert [len(each.hypotheses) for each in found] == [2, 2, 2, 2]
+    assert len({each.text for each in found}) > 1
+
+
+def test_a_list_of_a_beam_has_no_duplicates(translator: Translator) -> None:
+    search = SearchConfig(beam=8, nbest=8, length_constant=3, length_factor=1.0)
+    for found in translator.search(LINES[::2], search=search):
+        assert len({each.text for each in found}) == len(found)
 
 
 def test_score_is_the_chain_rule_over_steps(translator: Translator) -> None:

@@ -8,6 +8,48 @@ from seqloom.search.settings import SearchConfig
 
 
 @pytest.mark.parametrize(
+    ("given", "name", "needed"),
+    [
+        ({"temperature": 0.5}, "temperature", "search.method=sample"),
+        ({"top_k": 3}, "top_k", "search.method=sample"),
+        ({"top_p": 0.5}, "top_p", "search.method=sample"),
+        ({"min_p": 0.5}, "min_p", "search.method=sample"),
+        ({"rerank": "agreement"}, "rerank", "search.nbest"),
+        ({"diversity": 0.7}, "diversity", "search.groups"),
+        ({"peer_length_penalty": 1.0}, "peer_length_penalty", "search.mode"),
+    ],
+)
+def test_a_setting_without_effect_says_what_it_needs(given: dict[str, object], name: str, needed: str) -> None:
+    assert needed in (SearchConfig.model_validate(given).without_effect(name) or "")
+    enough = {"method": "sample", "nbest": 2, **given} if name != "diversity" else {"groups": 2, **given}
+    enough = {"mode": "fairseq", **given} if name == "peer_length_penalty" else enough
+    assert SearchConfig.model_validate(enough).without_effect(name) is None
+    assert SearchConfig().without_effect(name) is None
+
+
+@pytest.mark.parametrize(
+    ("beam", "groups", "nbest", "message"),
+    [
+        (5, 2, 1, "give search.beam=4 or 6, or search.groups=5"),
+        (6, 4, 5, "give search.beam=8, or search.groups=2 or 3 or 6"),
+        (1, 2, 1, "give search.beam=2$"),
+    ],
+)
+def test_groups_that_do_not_fit_are_told_with_those_that_do(beam: int, groups: int, nbest: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"beam {beam} cannot be dealt out to {groups} groups alike; {message}"):
+        resolve(SearchConfig, overrides=[f"beam={beam}", f"groups={groups}", f"nbest={nbest}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "below", "bound"),
+    [("alpha", "-1", "0"), ("beam", "0", "1"), ("reward", "-101", "-100"), ("min_p", "1.5", "1"), ("top_p", "0", "0")],
+)
+def test_a_setting_out_of_its_range_is_refused_with_the_range(name: str, below: str, bound: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.*{bound}"):
+        resolve(SearchConfig, overrides=[f"{name}={below}"])
+
+
+@pytest.mark.parametrize(
     ("name", "most", "beyond", "shown"),
     [
         ("beam", "1000", "1001", "1,000"),

@@ -71,6 +71,8 @@ class Lines:
         self._last = clock()
         self._tenth = 0
         self._steps: int | None = None
+        self._begun = ""
+        """What was said to have got some way, and not yet to be done."""
 
     def __call__(self, event: Event) -> None:
         if event.kind == "model":
@@ -86,9 +88,12 @@ class Lines:
         done, everything = (event["step"], self._steps) if is_step else (event["done"], event["all"])
         tenth = 10 * done // everything if everything else 0
         is_due = self._clock() - self._last >= PAUSE
+        if not is_step and done == everything and self._begun == event["what"]:
+            is_due = True  # who was told of a part is told of the whole
         # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
         if self._shows_progress and done and (is_due or (is_step and tenth > self._tenth)):
             self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
+            self._begun = "" if is_step or done == everything else str(event["what"])
         self._tenth = max(tenth, self._tenth) if is_step else self._tenth
 
     def _print(self, line: str) -> None:

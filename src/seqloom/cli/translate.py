@@ -16,6 +16,7 @@ from seqloom.cli.lines import open_input, read_blocks
 from seqloom.cli.loading import opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
+from seqloom.cli.translate_notices import TRANSLATING, Tally, Telling
 from seqloom.cli.translate_wishes import Asked, read_asked
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
@@ -61,7 +62,8 @@ Nbest = Annotated[
         metavar="N",
         min=1,
         help="The N best of each line, as [bold]line ||| text ||| score[/bold]: lines are counted from 1, scores "
-        "are log-probabilities with the length normalisation. N is at most search.beam.",
+        "are log-probabilities with the length normalisation. N is at most search.beam; of search.method=sample, any "
+        "number, as drawn.",
     ),
 ]
 Scores = Annotated[
@@ -88,7 +90,7 @@ Terms = Annotated[
         "--glossary",
         metavar="FILE",
         help="Terms and their translations, a pair per line with a tab between. Where a term stands in a line, its "
-        "translation must come, as a word or words of its own.",
+        "translation must come, as a word or words of its own. Case counts, unless the model reads small letters only.",
     ),
 ]
 Prefix = Annotated[
@@ -106,7 +108,11 @@ Forbid = Annotated[
 ]
 Stop = Annotated[
     list[str] | None,
-    typer.Option("--stop", metavar="STRING", help="A translation ends once it holds this; may be given again."),
+    typer.Option(
+        "--stop",
+        metavar="STRING",
+        help="A translation ends once it holds this text, also inside a word; may be given again.",
+    ),
 ]
 Align = Annotated[
     Path | None,
@@ -206,6 +212,7 @@ def translate(
         total = _check_file(path)
         asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
         asked.require_lines(total)
+        _require_room(nbest, model, overrides=given.overrides, engine=engine)
         several = opened_for_lines(model, overrides, companions=companions or (), engine=engine, jobs=jobs)
         with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
             if path is None and sys.stdin.isatty():
@@ -229,15 +236,15 @@ class Job:
 def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, total: int | None) -> None:
     name = str(path) if path else "standard input"
     translator = job.translator
-    done, has_warned = 0, False
+    done, has_warned, tally = 0, False, Tally()
     with open_input(path) as source:
         for block in read_blocks(source, name, warn=lambda message: notice(listener, message)):
-            if not has_warned and translator.unknown_rate(block) == 1:
+            first = done + 1
+            is_strange = translator.unknown_rate(block) == 1
+            if is_strange and not has_warned:
                 notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
                 has_warned = True
-
-            first = done + 1
-            watch = _Telling(listener, name, first=first, total=total, limit=translator.longest)
+            watch = Telling(listener, name, first=first, total=total, limit=translator.longest)
             results = translator.search(
                 block,
                 align=job.links is not None,
@@ -250,12 +257,33 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
                 watch=watch,
             )
             for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
+                tally.count(found)
+                if not is_strange:  # all of it has been told of
+                    tally.look_at(line, number, translator.tokenizers.source)
                 for text in job.write(translator.tokenizers, number, line, found):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
                 if job.links is not None and (alignment := found[0].alignment) is not None:
                     job.links.write(format_links(alignment.links) + "\n")
             stream.flush()
             done = first + len(block) - 1
+    if total:
+        listener(Event("progress", {"what": TRANSLATING, "done": done, "all": total}))
+    for message in tally.messages(name):
+        notice(listener, message)
+
+
+def _require_room(nbest: int | None, model: Path, *, overrides: Sequence[str], engine: str) -> None:
+    """Refuse a list that is longer than the beam, in the words of the command, before the model is read."""
+    if nbest is None or engine != "seqloom":
+        return
+    from seqloom.recipes.search_settings import resolved
+
+    search = resolved(model, overrides).search
+    if search.method == "beam" and nbest > search.beam:
+        raise UsageError(
+            f"--nbest {nbest} lists more translations than search.beam={search.beam} keeps; "
+            f"add search.beam={search.beam_for(nbest)}, or give --nbest {search.beam}"
+        )
 
 
 def _require_engine(engine: str, flags: Sequence[str]) -> None:
@@ -263,36 +291,6 @@ def _require_engine(engine: str, flags: Sequence[str]) -> None:
         raise UsageError(f"there is no engine {engine!r}; give seqloom or ctranslate2")
     if engine != "seqloom" and flags:
         raise UsageError(f"{flags[0]} is nothing that CTranslate2 can follow; leave it out, or leave out --engine")
-
-
-@dataclass
-class _Telling:
-    """How far a block of lines has got: in lines, or in parts where some line had to be cut."""
-
-    listener: Listener
-    name: str
-    first: int
-    total: int | None
-    limit: int
-    done: int = 0
-    has_parts: bool = False
-
-    def cut(self, line: int, parts: int) -> None:
-        place = f"{self.name}:{self.first + line}"
-        notice(self.listener, f"{place}: longer than {self.limit} tokens, translated in {parts} parts")
-        self.has_parts = True
-
-    def parts_done(self, done: int, everything: int) -> None:
-        if self.has_parts:
-            self._tell("translating parts of lines", done, everything)
-
-    def lines_done(self, lines: int) -> None:
-        self.done += lines
-        if not self.has_parts:
-            self._tell("translating", self.first - 1 + self.done, self.total)
-
-    def _tell(self, what: str, done: int, everything: int | None) -> None:
-        self.listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

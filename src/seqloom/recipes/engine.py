@@ -15,6 +15,7 @@ from seqloom.recipes.config import RunConfig
 from seqloom.recipes.export import export_ctranslate2
 from seqloom.recipes.load import load
 from seqloom.recipes.parts import Part, join, make_parts
+from seqloom.recipes.search_settings import require_effect, settings_for
 from seqloom.recipes.translate import Translation, Watch, listed, unknown_share
 from seqloom.recipes.wishes import Wish
 from seqloom.search.hypothesis import Hypothesis
@@ -152,12 +153,13 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
     if (folder / DESCRIPTION).is_file():
         description = read_description(folder)
         config = resolve(RunConfig, defaults={"search": dict(description.search)}, overrides=overrides)
+        require_effect(config.search, overrides)
         asked_of(config.search)
         engine = CTranslate2Engine(folder, device=device)
         return EngineTranslator(engine, search=config.search, longest=description.longest)
-    loaded = load(folder, device="cpu")
-    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    config = settings_for(folder, overrides)  # before the weights are read
     asked_of(config.search)
+    loaded = load(folder, device="cpu")
     with TemporaryDirectory() as temporary:
         place = Path(temporary) / "model"
         export_ctranslate2(loaded, place)

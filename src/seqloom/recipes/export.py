@@ -32,11 +32,12 @@ from seqloom.interop.ctranslate2 import (
     LEAST_POSITIONS,
     Quantization,
     has_position_table,
+    require_ctranslate2,
     require_transformer,
     write_ctranslate2,
 )
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
-from seqloom.interop.onnx import wrap, write_onnx
+from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.recipes.load import LoadedModel, load
 from seqloom.text.languages import language_name
@@ -70,6 +71,7 @@ def export(
     to_code: str | None = None,
 ) -> Exported:
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
+    _ = require_onnx() if to == "onnx" else require_ctranslate2()  # before the weights are read
     loaded = load(model, device="cpu")
     match to:
         case "ctranslate2":

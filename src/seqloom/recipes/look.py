@@ -63,11 +63,8 @@ def beam_of(translator: Translator, line: str, *, pruned: int = 2) -> BeamTree:
     search = translator.config.search
     if is_blank(line):
         raise DataError("there is nothing to look at: the sentence is blank")
-    if search.method != "beam" or search.groups > 1 or search.mode != "seqloom":
-        raise UsageError(
-            f"only our own beam search can be looked at, but search.method={search.method}, search.groups="
-            f"{search.groups}, search.mode={search.mode}; set search.method=beam search.groups=1 search.mode=seqloom"
-        )
+    if wrong := search.unwatched():
+        raise UsageError(f"only our own beam search can be looked at; set {' '.join(wrong)}")
     watched = translator.watch(line)
     return lay_out(
         watched.trace,

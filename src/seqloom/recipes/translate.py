@@ -9,7 +9,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
-from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, Problem, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
@@ -17,10 +16,10 @@ from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
-from seqloom.recipes.config import RunConfig
 from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
 from seqloom.recipes.parts import Part, join, make_parts
+from seqloom.recipes.search_settings import settings_for
 from seqloom.recipes.stepping import Steppers
 from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
@@ -143,7 +142,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
 
-        Of translations that read the same, the best is kept. `wishes` say for each line what its translation must
+        Of a beam's translations that read the same, the best is kept; samples come as they were drawn, repeats and all,
+        so that they come as often as they are probable. `wishes` say for each line what its translation must
         hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
         of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
         put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
@@ -167,7 +167,14 @@ class Translator:
                 for line, count in counts.items():
                     if count > 1:
                         watch.cut(begin + line, count)
-            render = _Render(self.tokenizers, settings.unknown, dictionary, pieces=attention, align=align or tags)
+            render = _Render(
+                self.tokenizers,
+                settings.unknown,
+                dictionary,
+                pieces=attention,
+                align=align or tags,
+                is_sampled=settings.method == "sample",
+            )
             results += self._search_some(parts, len(some), settings, render=render, progress=progress, watch=watch)
         return self._with_tags(results, bare) if tags else results
 
@@ -261,16 +268,18 @@ class Translator:
         return constraint
 
     def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
-        """Those that read differently, in the order in which they are returned."""
+        """What is returned, in its order: samples as they were drawn, of a beam those that read differently."""
         if settings.nbest == 1:
             return hypotheses
         texts = [self._target.decode(each.symbols) for each in hypotheses]
         if settings.rerank == "agreement":
-            # Samples come as often as they are probable; of an n-best list each counts by its probability.
+            # Samples come as often as they are probable, so each counts alike; of an n-best list each by its P.
             weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
             (agreement,) = most_agreeing([texts], _likeness, weights=[weights])
             order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
             hypotheses = [hypotheses[at] for at in order]
+        if settings.method == "sample":
+            return hypotheses
         return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
 
     def _shown(self, symbols: Sequence[int]) -> str:
@@ -305,6 +314,7 @@ class Translator:
         glossary: Glossary | None = None,
     ) -> list[Part]:
         limit, split = self.config.data.longest, settings.split
+        glossary = None if glossary is None else glossary.read_by(self._source)
         return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
 
     def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
@@ -362,16 +372,19 @@ class _Render:
     pieces: bool = False
     """Whether the pieces of both sides are shown."""
     align: bool = False
+    is_sampled: bool = False
+    """Whether hypotheses were drawn: of several parts, the first of each then make the first sample, and so on."""
 
     @property
     def needs_attention(self) -> bool:
         return self.pieces or self.align or self.unknown == "copy"
 
     def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]]) -> list[Translation]:
-        """The translations of a line out of those of its parts: of several parts, the best of each."""
+        """The translations of a line out of those of its parts: of several parts of a beam, the best of each."""
         if not parts:
             return [Translation("", None, alignment=Alignment.empty() if self.align else None)]
-        ways = [[each] for each in found[0]] if len(parts) == 1 else [[some[0] for some in found]]
+        # Samples of the parts are independent, so together they are a sample of the line; ranks do not add up so.
+        ways = list(zip(*found, strict=True)) if len(parts) == 1 or self.is_sampled else [tuple(s[0] for s in found)]
         return [self._translation(parts, way) for way in ways]
 
     def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
@@ -405,10 +418,10 @@ class _Render:
 
 def open_translator(folder: Path, overrides: Sequence[str] = (), *, companions: Sequence[Path] = ()) -> Translator:
     """A model with other settings of the search or another device, and models that decide with it."""
+    config = settings_for(folder, overrides)  # before the weights are read
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
     device = devices[-1] if devices else None
     loaded = load(folder, device=device)
-    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
     return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
 
 

@@ -1,9 +1,12 @@
 """The settings of a search: part of a run's config, and what each search function takes."""
 
+import math
 import re
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, field_validator, model_validator
+from pydantic import GetCoreSchemaHandler, field_validator, model_validator
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
@@ -18,37 +21,37 @@ Split = Literal["long", "sentences"]
 Unknown = Literal["keep", "copy"]
 
 
-def _at_most(most: int) -> AfterValidator:
-    """A bound that no search needs to pass; beyond it, memory or the range of numbers gives out before a result."""
+@dataclass(frozen=True)
+class _Range:
+    """The bounds of a number. Above `le` memory or the range of numbers would give out before a result."""
 
-    def check(value: float | int) -> float | int:
-        if value > most:
-            raise ValueError(f"{value} is too large; give at most {most:,}")
+    ge: float | int | None = None
+    le: int | None = None
+    gt: float | int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+    def check(self, value: float | int) -> float | int:
+        """The number, if it is within the bounds."""
+        if self.le is not None and value > self.le:
+            raise ValueError(f"{value} is too large; give at most {self.le:,}")
+        if self.ge is not None and not self.ge <= value < math.inf:  # nor what is no number
+            wrong = "too small" if self.ge == 1 else "out of range"
+            raise ValueError(f"{value} is {wrong}; give {self.ge:g} or more")
+        if self.gt is not None and not value > self.gt:
+            raise ValueError(f"{value} is out of range; give more than {self.gt:g} and at most {self.le}")
         return value
-
-    return AfterValidator(check)
-
-
-_AT_LEAST_ZERO = (
-    "shortest_factor",
-    "shortest_constant",
-    "no_repeat",
-    "diversity",
-    "temperature",
-    "top_k",
-    "min_p",
-    "shortlist",
-)
 
 
 class SearchConfig(Config):
     """How a model is searched for its best outputs."""
 
-    beam: Annotated[int, _at_most(1_000)] = 4
+    beam: Annotated[int, _Range(1, 1_000)] = 4
     """Hypotheses kept at each step, per sentence. 1 is greedy search."""
 
-    nbest: int = 1
-    """Hypotheses returned per sentence, at most `beam`."""
+    nbest: Annotated[int, _Range(1, 100_000)] = 1
+    """Hypotheses returned per sentence: at most `beam` of a beam search, samples as many as you like."""
 
     stop: Stop = "exact"
     """When a sentence is decided: `exact` (no live hypothesis can still win), `k_finished` (`beam` have ended) or
@@ -58,38 +61,38 @@ class SearchConfig(Config):
     """What log P is divided by: `none` 1, `mean` |Y|, `power` |Y|^alpha, `gnmt` ((5 + |Y|) / 6)^alpha. |Y| counts the
     end symbol."""
 
-    alpha: Annotated[float, _at_most(10)] = 0.6
+    alpha: Annotated[float, _Range(0, 10)] = 0.6
     """Strength of the `gnmt` and `power` normalisations: 0 has no effect, larger values favour longer outputs."""
 
-    reward: Annotated[float, _at_most(100)] = 0.0
+    reward: Annotated[float, _Range(-100, 100)] = 0.0
     """Added to the score for each symbol of the output, end included; above 0 favours longer outputs."""
 
-    coverage: Annotated[float, _at_most(100)] = 0.0
+    coverage: Annotated[float, _Range(0, 100)] = 0.0
     """Weight β of the coverage term β Σ_i log min(1, Σ_j attention_ji), which punishes outputs that leave source words
     unread. 0 leaves it out; above 0 needs a model with attention."""
 
-    coverage_floor: float = 1e-4
+    coverage_floor: Annotated[float, _Range(le=1, gt=0)] = 1e-4
     """What a source position that nobody looked at counts as having got, so that its logarithm is finite."""
 
-    end_normalisation: Annotated[float, _at_most(100)] = 0.0
+    end_normalisation: Annotated[float, _Range(0, 100)] = 0.0
     """γ of ep = γ |X| / |Y|, which makes it dearer to end an output that is short for its source. 0 leaves it out."""
 
     end_kind: EndKind = "multiply"
     """How ep acts on log P(end): `multiply` (the original system) or `add` (it is taken from it)."""
 
-    shortest_factor: Annotated[float, _at_most(100)] = 0.0
+    shortest_factor: Annotated[float, _Range(0, 100)] = 0.0
     """Minimum output length = shortest_factor · source length + shortest_constant, counted like the maximum."""
 
-    shortest_constant: Annotated[int, _at_most(10_000)] = 0
+    shortest_constant: Annotated[int, _Range(0, 10_000)] = 0
     """Symbols that the minimum output length has beyond its share of the source length."""
 
-    no_repeat: Annotated[int, _at_most(1_000)] = 0
+    no_repeat: Annotated[int, _Range(0, 1_000)] = 0
     """No run of so many symbols may come twice in an output; 0 allows every repetition."""
 
-    groups: Annotated[int, _at_most(1_000)] = 1
+    groups: Annotated[int, _Range(1, 1_000)] = 1
     """Groups of a diverse beam search, among which `beam` is dealt out; 1 is plain beam search."""
 
-    diversity: Annotated[float, _at_most(100)] = 0.5
+    diversity: Annotated[float, _Range(0, 100)] = 0.5
     """What a symbol costs a group for each time that a group before it has just taken it."""
 
     mode: Literal["seqloom", PeerMode] = "seqloom"
@@ -100,30 +103,31 @@ class SearchConfig(Config):
 
     rerank: Rerank = "none"
     """`agreement` returns the one of the `nbest` outputs that the others resemble most (minimum Bayes risk by chrF),
-    then the next."""
+    then the next. Samples count as often as they were drawn, outputs of a beam by their probability."""
 
     method: Method = "beam"
-    """`beam` looks for the best output; `sample` draws `nbest` outputs at random, in the order of drawing."""
+    """`beam` looks for the best output; `sample` draws `nbest` outputs at random, in the order of drawing, with those
+    that come more than once."""
 
-    temperature: Annotated[float, _at_most(100)] = 1.0
+    temperature: Annotated[float, _Range(0, 100)] = 1.0
     """Sampling: below 1 sharpens the distribution, above 1 flattens it; 0 is greedy search."""
 
-    top_k: int = 0
+    top_k: Annotated[int, _Range(0)] = 0
     """Sampling: only the so many most probable symbols of a step; 0 keeps all."""
 
-    top_p: float = 1.0
+    top_p: Annotated[float, _Range(le=1, gt=0)] = 1.0
     """Sampling: only the fewest symbols that have this probability together; 1 keeps all."""
 
-    min_p: float = 0.0
+    min_p: Annotated[float, _Range(0, 1)] = 0.0
     """Sampling: only symbols that have this share of the highest probability; 0 keeps all."""
 
     seed: int = 1
     """Sampling: another seed gives other outputs, the same one the same."""
 
-    length_factor: Annotated[float, _at_most(100)] = 2.0
+    length_factor: Annotated[float, _Range(0, 100)] = 2.0
     """Maximum output length = length_factor · source length + length_constant, both lengths with their end symbol."""
 
-    length_constant: Annotated[int, _at_most(10_000)] = 10
+    length_constant: Annotated[int, _Range(0, 10_000)] = 10
     """Symbols that the maximum output length has beyond its share of the source length."""
 
     heads: str = "mean"
@@ -138,23 +142,16 @@ class SearchConfig(Config):
     """Which lines are cut at the ends of their sentences, translated in parts and joined: `long` those that are longer
     than the model takes, `sentences` all."""
 
-    shortlist: Annotated[int, _at_most(100_000)] = 0
+    shortlist: Annotated[int, _Range(0, 100_000)] = 0
     """How many translations of each source symbol are scored, besides the most frequent symbols; 0 scores everything.
     It is faster, and needs a model with a lexicon (`seqloom shortlist`)."""
 
     precision: Precision = "float32"
     """`int8` multiplies large matrices in eight bits, on a processor: faster for wide models, scores are rounded."""
 
-    tokens_per_batch: Annotated[int, _at_most(10_000_000)] = 4096
+    tokens_per_batch: Annotated[int, _Range(1, 10_000_000)] = 4096
     """Source tokens decoded together: sentences × longest sentence, each sentence counted once however wide the beam.
     It changes speed and memory, not results."""
-
-    @field_validator("beam", "nbest", "tokens_per_batch", "groups")
-    @classmethod
-    def _at_least_one(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"{value} is too small; give 1 or more")
-        return value
 
     @field_validator("heads")
     @classmethod
@@ -163,47 +160,53 @@ class SearchConfig(Config):
             raise ValueError(f"{value!r} is no choice of heads; give mean, max, or LAYER/HEAD such as 2/0")
         return value
 
-    @field_validator("coverage_floor", "top_p")
-    @classmethod
-    def _a_share(cls, value: float) -> float:
-        if not 0 < value <= 1:
-            raise ValueError(f"{value} is out of range; give more than 0 and at most 1")
-        return value
-
-    @field_validator("reward")
-    @classmethod
-    def _not_too_low(cls, value: float) -> float:
-        if not value >= -100:
-            raise ValueError(f"{value} is out of range; give -100 or more")
-        return value
-
-    @field_validator("alpha", "length_factor", "length_constant", "coverage", "end_normalisation", *_AT_LEAST_ZERO)
-    @classmethod
-    def _not_negative(cls, value: float | int) -> float | int:
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"{value} is out of range; give 0 or more")
-        return value
-
     @model_validator(mode="after")
     def _fits(self) -> "SearchConfig":
         if self.nbest > self.beam and self.method == "beam":
             raise ValueError(
                 f"nbest {self.nbest} asks for more hypotheses than beam {self.beam} keeps; "
-                f"give beam={self.nbest} or nbest={self.beam}"
+                f"give search.beam={self.beam_for(self.nbest)} or search.nbest={self.beam}"
             )
         if self.mode != "seqloom" and (self.method == "sample" or self.groups > 1):
             raise ValueError(
                 f"mode {self.mode} is a beam search; leave method and groups as they are, or set mode=seqloom"
             )
-        if self.min_p > 1:
-            raise ValueError(f"min_p {self.min_p} is out of range; give 0, which keeps all symbols, up to 1")
         if self.beam % self.groups:
-            raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; change one of them")
+            raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; {self._fitting()}")
         if self.length_factor == 0 and self.length_constant == 0:
             raise ValueError(
                 "length_factor 0 and length_constant 0 leave no room for any output; make one of them larger"
             )
         return self
+
+    def beam_for(self, nbest: int) -> int:
+        """The least beam that keeps so many hypotheses and can be dealt out to the groups."""
+        return -(-nbest // self.groups) * self.groups
+
+    def _fitting(self) -> str:
+        """Beams that can be dealt out to the groups, and groups among which the beam can be."""
+        below = self.beam // self.groups * self.groups
+        beams = [beam for beam in (below, below + self.groups) if beam >= self.nbest and beam > 0]
+        groups = [number for number in range(2, self.beam + 1) if self.beam % number == 0]
+        words = f"give search.beam={' or '.join(map(str, beams))}"
+        return f"{words}, or search.groups={' or '.join(map(str, groups))}" if groups else words
+
+    def without_effect(self, name: str) -> str | None:
+        """What a setting that is not at its default still needs to change anything; None where it does."""
+        if getattr(self, name, None) == type(self).model_fields[name].default:
+            return None
+        if name in ("temperature", "top_k", "top_p", "min_p") and self.method != "sample":
+            return "search.method=sample"
+        if name == "rerank" and self.nbest == 1:
+            return "search.nbest (such as 8), from which it chooses"
+        if name == "peer_length_penalty" and self.mode == "seqloom":
+            return "search.mode with the name of another system"
+        return "search.groups (2 or more)" if name == "diversity" and self.groups == 1 else None
+
+    def unwatched(self) -> list[str]:
+        """What must be set otherwise before the candidates of the search can be told of."""
+        wanted = {"method": "beam", "groups": 1, "mode": "seqloom"}
+        return [f"search.{name}={value}" for name, value in wanted.items() if getattr(self, name) != value]
 
     def score(self) -> Score:
         """How hypotheses are ranked under these settings."""

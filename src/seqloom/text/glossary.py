@@ -10,7 +10,7 @@ UTF-8, a pair per line, a tab between the terms. A line that begins with # is a 
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -38,6 +38,13 @@ class Glossary:
         for source, target in self.terms:
             if not (Normaliser()(source) and Normaliser()(target)):
                 raise DataError(f"a glossary pair has an empty term: {(source, target)}; fill it or leave the pair out")
+
+    def read_by(self, tokenizer: Tokenizer) -> "Glossary":
+        """As a model needs it that reads with this tokeniser: where it knows small letters only, case is ignored.
+
+        Of terms that then read the same, the last pair counts. Translations are written as the model writes.
+        """
+        return replace(self, ignores_case=True) if tokenizer.config.lowercase else self
 
     def matches(self, line: str) -> list[Pair]:
         """The terms in a line, in the order of their places, a term that occurs twice listed twice.

@@ -1,0 +1,86 @@
+"""What `seqloom translate` says besides its translations: how far it has got, and what was odd in the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from seqloom.core.events import Event, Listener, notice
+
+if TYPE_CHECKING:
+    from seqloom.recipes.translate import Translation
+    from seqloom.text.tokenizer import Tokenizer
+
+TRANSLATING = "translating"
+NAMED = 10
+"""Lines named in a message; more are counted."""
+
+
+@dataclass
+class Telling:
+    """How far a block of lines has got: in lines, or in parts where some line had to be cut."""
+
+    listener: Listener
+    name: str
+    first: int
+    total: int | None
+    limit: int
+    done: int = 0
+    has_parts: bool = False
+
+    def cut(self, line: int, parts: int) -> None:
+        place = f"{self.name}:{self.first + line}"
+        notice(self.listener, f"{place}: longer than {self.limit} tokens, translated in {parts} parts")
+        self.has_parts = True
+
+    def parts_done(self, done: int, everything: int) -> None:
+        if self.has_parts:
+            self._tell("translating parts of lines", done, everything)
+
+    def lines_done(self, lines: int) -> None:
+        self.done += lines
+        if not self.has_parts:
+            self._tell(TRANSLATING, self.first - 1 + self.done, self.total)
+
+    def _tell(self, what: str, done: int, everything: int | None) -> None:
+        self.listener(Event("progress", {"what": what, "done": done, "all": everything}))
+
+
+@dataclass
+class Tally:
+    """What was odd in all lines together, told once at the end."""
+
+    translations: int = 0
+    cut: int = 0
+    strange: list[int] = field(default_factory=list)
+    """Lines of which the model knows less than half, by their numbers counted from 1."""
+
+    def count(self, found: "Sequence[Translation]") -> None:
+        """Take in the translations of a line."""
+        self.translations += len(found)
+        self.cut += sum(not all(each.is_finished for each in one.hypotheses) for one in found)
+
+    def look_at(self, line: str, number: int, tokenizer: "Tokenizer") -> None:
+        """Take in a line of the source."""
+        from seqloom.text.unfamiliar import unfamiliar_share
+
+        if unfamiliar_share(tokenizer, line) > 0.5:
+            self.strange.append(number)
+
+    def messages(self, name: str) -> list[str]:
+        """A sentence for each thing that was odd in a text of this name."""
+        said: list[str] = []
+        if self.cut:
+            were = "translation was" if self.translations == 1 else "translations were"
+            said.append(
+                f"{self.cut:,} of {self.translations:,} {were} cut at the maximum length of the search; "
+                "raise search.length_factor or search.length_constant"
+            )
+        if self.strange:
+            shown = ", ".join(f"{number:,}" for number in self.strange[:NAMED])
+            more = len(self.strange) - NAMED
+            lines = f"line{'s' if len(self.strange) > 1 else ''} {shown}{f' and {more:,} more' if more > 0 else ''}"
+            said.append(
+                f"{name}: more than half of {lines} is unknown to this model, so what it makes of them means little; "
+                "is this its language?"
+            )
+        return said
