@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from cli.conftest import Tiny
+from cli.conftest import Tiny, in_small_letters
 
 
 @pytest.fixture
@@ -80,6 +80,30 @@ def test_lowercase_is_seen_in_score_and_signature(tmp_path: Path, reference: Pat
     called = call("evaluate", "--hypothesis", small, "--reference", reference, "--lowercase")
     assert "BLEU   100.00" in called.out
     assert "case:lc|eff:no" in called.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"), [("evaluation", "evaluation.lowercase: true"), ("text", "small letters")]
+)
+def test_a_model_in_small_letters_is_scored_so_and_it_is_told(
+    tiny: Tiny, tmp_path: Path, setting: str, reason: str
+) -> None:
+    model = in_small_letters(tiny.run / "model", tmp_path / "small", setting=setting)
+    words = ["evaluate", model, "--source", tiny.dev[0], "--reference", tiny.dev[1], "search.beam=1", "--json"]
+
+    def case(*more: str) -> tuple[str, str]:
+        called = call(*words, *more)
+        assert called.code == 0, called.err
+        scores = called.records[0]["systems"][0]["scores"]
+        return next(score["signature"] for score in scores if score["name"] == "BLEU"), called.err
+
+    signature, told = case()
+    assert "case:lc" in signature
+    assert reason in told
+    assert "--cased" in told
+    signature, told = case("--cased")
+    assert "case:mixed" in signature
+    assert "--cased" not in told
 
 
 def test_line_counts_that_differ_are_a_data_error_with_both(reference: Path, tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from seqloom.cli.loading import open_translator
 from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
 from seqloom.cli.score import require_same_count
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.core.events import Event, Listener
+from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
     from seqloom.metrics.significance import Comparison
+    from seqloom.recipes.translate import Translator
 
 EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",
@@ -34,6 +35,8 @@ class System:
     lines: list[str]
     language: str | None = None
     """The target language, where a model says it."""
+    why_lowercase: str | None = None
+    """Why capital letters mean nothing in its translations, where a model says so."""
 
 
 Words = Annotated[
@@ -69,7 +72,15 @@ TargetLanguage = Annotated[
         help="Decides how BLEU finds words (zh, ja …); by default that of the model or of the file name.",
     ),
 ]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Do not tell capital letters from small ones.")]
+Lowercase = Annotated[
+    bool | None,
+    typer.Option(
+        "--lowercase/--cased",
+        help="Whether capital letters are taken for small ones. By default as the model has it (evaluation.lowercase, "
+        "or text in small letters); without a model they are told apart.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
 
 
@@ -82,7 +93,7 @@ def evaluate(
     hypothesis: Hypothesis = None,
     hypothesis2: SecondHypothesis = None,
     target_language: TargetLanguage = None,
-    lowercase: Lowercase = False,
+    lowercase: Lowercase = None,
     json: Json = False,
 ) -> None:
     """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
@@ -119,8 +130,9 @@ def evaluate(
             models = [*([against] if against else []), model]
             systems = [_translate(each, sources, overrides=given.overrides, listener=listener) for each in models]
             _keep(out, systems[-1])
+        ignores_case = _ignores_case(systems, lowercase, listener=listener)
     language = target_language or systems[-1].language or _language_of(reference)
-    _report(systems, references, language=language, lowercase=lowercase, as_json=json)
+    _report(systems, references, language=language, lowercase=ignores_case, as_json=json)
 
 
 def _check_combination(
@@ -158,7 +170,25 @@ def _translate(model: Path, sources: list[str], *, overrides: Sequence[str], lis
         listener(Event("progress", {"what": what, "done": done, "all": len(sources)}))
 
     found = [one_line(each[0].text) for each in translator.search(sources, progress=tell)]
-    return System(str(model), found, translator.card.target)
+    return System(str(model), found, translator.card.target, _why_lowercase(translator))
+
+
+def _why_lowercase(translator: "Translator") -> str | None:
+    if translator.config.evaluation.lowercase:
+        return "has evaluation.lowercase: true"
+    return "writes small letters only (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
+
+
+def _ignores_case(systems: Sequence[System], asked: bool | None, *, listener: Listener) -> bool:
+    """What was asked for, or else what the models say, and then it is told."""
+    if asked is not None:
+        return asked
+    for system in systems:
+        if system.why_lowercase is not None:
+            message = f"capital letters are taken for small ones, because {system.name} {system.why_lowercase}"
+            notice(listener, f"{message}; --cased tells them apart")
+            return True
+    return False
 
 
 def _keep(out: Path | None, system: System) -> None:
