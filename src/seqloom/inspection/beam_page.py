@@ -126,7 +126,7 @@ def _line(tree: BeamTree, place: Place, parent: Place | None) -> str:
     way = f"M{_x(begin + 0.3)} {start}L{_x(bend)} {start}C{middle} {start} {middle} {end} {_x(reach)} {end}"
     step = place.node.step
     band = f'<path class="band" data-step="{step}" d="{way}H{_x(place.x + _width(place))}"/>' if place.is_winner else ""
-    thickness = 0.6 + 4.4 * place.probability
+    thickness = 0.6 if place.node.fate == "pruned" else 0.6 + 4.4 * place.probability
     return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{way}" stroke-width="{thickness:.2f}"/>'
 
 

@@ -29,6 +29,10 @@ LOOKS = {
 """Colour, shape and name of each fate; shapes tell them apart where colours do not."""
 
 
+PALE = 0.5
+"""How much is seen of the lines of pruned candidates."""
+
+
 def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
     """A search for the translation `target` of `source`."""
     above, below = tree.span
@@ -87,15 +91,15 @@ def _draw_lines(axes: Axes, tree: BeamTree) -> None:
         colour = LOOKS[place.node.fate][0]
         if place.is_winner:
             axes.add_patch(PathPatch(path, fill=False, edgecolor=THIRD, alpha=0.55, linewidth=9, zorder=1))
-        style = ":" if place.node.fate == "pruned" else "-"
+        is_pruned = place.node.fate == "pruned"
         axes.add_patch(
             PathPatch(
                 path,
                 fill=False,
                 edgecolor=colour,
-                linewidth=line_width(place.probability),
-                linestyle=style,
-                zorder=2,
+                alpha=PALE if is_pruned else None,
+                linewidth=line_width(0.0 if is_pruned else place.probability),
+                zorder=1.5 if is_pruned else 2,  # below what was kept, so that it draws no eye
                 capstyle="butt",
             )
         )
@@ -111,7 +115,8 @@ def _way(start: tuple[float, float], *, bend: float, to: tuple[float, float]) ->
 def _draw_node(axes: Axes, place: Place, families: list[str]) -> None:
     colour, shape, _ = LOOKS[place.node.fate]
     is_pruned = place.node.fate == "pruned"
-    axes.plot([place.x + 0.6], [place.y], marker=shape, ms=4 if is_pruned else 6, color=colour, zorder=3, ls="")
+    ms, alpha = (3.5, PALE) if is_pruned else (6, 1.0)
+    axes.plot([place.x + 0.6], [place.y], marker=shape, ms=ms, alpha=alpha, color=colour, zorder=3, ls="")
     label: dict[str, Any] = {
         "fontsize": SIZE,
         "va": "center_baseline",
@@ -141,8 +146,9 @@ def _legend(tree: BeamTree) -> list[tuple[Line2D | tuple[Line2D, ...], str]]:
     ]
     for fate, (colour, shape, name) in LOOKS.items():
         if fate in tree.fates:
-            style = ":" if fate == "pruned" else "-"
-            entries.append((Line2D([], [], color=colour, marker=shape, ms=5, ls=style, lw=1), name))
+            is_pruned = fate == "pruned"
+            look: dict[str, Any] = {"ms": 4, "lw": line_width(0.0), "alpha": PALE} if is_pruned else {"ms": 5, "lw": 1}
+            entries.append((Line2D([], [], color=colour, marker=shape, **look), name))
     widths = tuple(Line2D([], [], color=INK, linewidth=line_width(share)) for share in (0.01, 0.5, 1.0))
     entries.append((widths, "probability 1%, 50%, 100%"))
     return entries
