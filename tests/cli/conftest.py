@@ -12,6 +12,7 @@ from seqloom.data.phrasebook import Split, sample_pairs
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.load import load, save_model
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.training.weights import weights_of
 
 SETTINGS = (
     "text.size=200",
@@ -65,7 +66,7 @@ def in_small_letters(model: Path, place: Path, *, setting: str) -> Path:
     assert loaded.tokenizers.is_shared
     if setting == "text":
         tokenizer = Tokenizer(tokenizer.config.model_copy(update={"lowercase": True}), tokenizer._kind)
-    weights = loaded.model.state_dict()
+    weights = weights_of(loaded.model)
     save_model(place, config, tokenizers=Tokenizers(tokenizer, tokenizer), weights=weights, card=loaded.card)
     return place
 
