@@ -113,7 +113,7 @@ def read_section(
 
 
 @compiled()
-def same_words(one: Array, row: int, other: Array, other_row: int) -> bool:
+def same_words(one: Array, row: int, other: Array, other_row: int) -> Any:
     """Whether two n-grams are the same."""
     column = 0
     while column < one.shape[1] and one[row, column] == other[other_row, column]:
@@ -122,7 +122,7 @@ def same_words(one: Array, row: int, other: Array, other_row: int) -> bool:
 
 
 @compiled()
-def slot_of_row(ids: Array, row: int, known: Array, slots: Array) -> int:
+def slot_of_row(ids: Array, row: int, known: Array, slots: Array) -> Any:
     """Where the row stands in a table of known rows, or the empty slot where it would. Slots hold rows plus one."""
     hashed = np.int64(0)
     for column in range(ids.shape[1]):
