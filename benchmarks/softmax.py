@@ -1,6 +1,6 @@
 """The cost of the softmax: a training step of an LSTM language model with a large vocabulary, by objective.
 
-    python benchmarks/softmax.py [--quick] [--threads 2] [--pairs 15] [--symbols 100000] [--samples 1024]
+    python benchmarks/softmax.py [--quick] [--threads 2] [--pairs 15] [--symbols 100000] [--samples 4096]
 
 Every objective trains its own copy of one model on the same batches of random words that follow Zipf's law, all in one
 process and in turns. A step is what the trainer does: forward, backward, norm of the gradient, clipping, AdamW. The
@@ -50,7 +50,7 @@ class Extent:
     width: int = 256
     rows: int = 32
     time: int = 32
-    samples: int = 1024
+    samples: int = 4096
 
     def __str__(self) -> str:
         tokens = self.rows * self.time

@@ -1,6 +1,6 @@
 """What the ways round the softmax cost in quality: WikiText-2 by words, the same updates under each objective.
 
-    python benchmarks/softmax_quality.py [--quick] [--steps 3000] [--samples 1024] [--out FOLDER]
+    python benchmarks/softmax_quality.py [--quick] [--steps 3000] [--samples 4096] [--out FOLDER]
 
 Every objective trains the same LSTM from the same weights on the same windows, by `seqloom train`. Perplexities are
 those of the full softmax on the test text, whatever was trained for. SEQLOOM_DATA names the folder of the data. The
@@ -170,7 +170,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="5,000 words, width 128, 400 updates, part of the texts")
     parser.add_argument("--steps", type=int, help="updates (default 3000)")
-    parser.add_argument("--samples", type=int, default=1024, help="symbols drawn in a step")
+    parser.add_argument("--samples", type=int, default=4096, help="symbols drawn in a step")
     parser.add_argument("--threads", type=int, default=2, help="threads of the arithmetic (default 2)")
     parser.add_argument("--out", type=Path, help="keep the runs in this folder")
     given = parser.parse_args()

@@ -56,5 +56,7 @@ def test_an_uncorrected_sampled_softmax_is_refused(value: str) -> None:
 def test_an_unknown_kind_and_no_samples_are_refused() -> None:
     with pytest.raises(ConfigError, match="hierarchical"):
         resolve(Holder, overrides=["objective.kind=hierarchical"])
+    with pytest.raises(ConfigError, match="samples is 4096, which with sharing=token reads that many rows for every"):
+        resolve(Holder, overrides=["objective.kind=nce", "objective.sharing=token"])
     with pytest.raises(ConfigError, match=r"objective\.samples"):
         resolve(Holder, overrides=["objective.kind=nce", "objective.samples=0"])

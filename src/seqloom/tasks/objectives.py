@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
 from seqloom.nn.alias import AliasSampler, Counts, noise_distribution
@@ -17,6 +17,9 @@ from seqloom.nn.objectives import (
 
 Positive = Annotated[int, Field(ge=1)]
 Power = Annotated[float, Field(ge=0, le=1)]
+
+MOST_OWN_SAMPLES = 512
+"""Noise words that each token may have for itself: their rows are read once per token."""
 
 
 class FullConfig(Config):
@@ -37,7 +40,7 @@ class SampledConfig(Config):
 
     kind: Literal["sampled"] = "sampled"
     """Names this objective in a config file."""
-    samples: Positive = 1024
+    samples: Positive = 4096
     """Symbols drawn for each batch, shared by its tokens."""
     power: Power = 1.0
     """Symbols are drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
@@ -64,7 +67,7 @@ class NceConfig(Config):
 
     kind: Literal["nce"] = "nce"
     """Names this objective in a config file."""
-    samples: Positive = 1024
+    samples: Positive = 4096
     """Noise words for each token, k; drawn once per batch or for each token, see `sharing`."""
     power: Power = 1.0
     """Noise is drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
@@ -73,6 +76,15 @@ class NceConfig(Config):
     sharing: Sharing = "batch"
     """Whether all tokens of a batch are compared with the same noise words, or each token with its own (dearer: some
     25 are usual then)."""
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> "NceConfig":
+        if self.sharing == "token" and self.samples > MOST_OWN_SAMPLES:
+            raise ValueError(
+                f"samples is {self.samples}, which with sharing=token reads that many rows for every token of a batch; "
+                "set samples=25, or sharing=batch"
+            )
+        return self
 
     def make(self, counts: Counts) -> Nce:
         """The objective with noise from the counts of the training text, one per symbol."""
