@@ -188,6 +188,16 @@ def test_padding_of_rows_stays_zero() -> None:
     assert not learner.tables.outputs[:, 7:].any()
 
 
+@pytest.mark.parametrize("width", [7, 8])
+def test_vectors_stay_as_they_were_while_learning_goes_on(width: int) -> None:
+    learner = Learner.begin(random_text(), small(width=width), seed=1)
+    before = learner.vectors()
+    copy = before.vectors.tobytes()
+    learner.learn(0)
+    assert before.vectors.tobytes() == copy
+    assert learner.vectors().vectors.tobytes() != copy
+
+
 def test_sigmoid_is_right_to_four_millionths() -> None:
     values = np.linspace(-30, 30, 20_001).astype(np.float32)
     found = values.copy()

@@ -131,13 +131,13 @@ class Learner:
     def vectors(self, losses: Sequence[float] = ()) -> WordVectors:
         """The vectors as they are now."""
         width, words = self.config.width, len(self.words)
-        inputs = np.ascontiguousarray(self.tables.inputs[:, :width])
+        inputs = self.tables.inputs[:, :width].copy()  # learning may go on
         subwords = None
         vectors = inputs
         if self.config.subwords is not None:
             vectors = pooled_vectors(inputs, self.parts)
             subwords = Subwords(self.config.subwords, inputs[words:])
-        outputs = np.ascontiguousarray(self.tables.outputs[:, :width])
+        outputs = self.tables.outputs[:, :width].copy()
         return WordVectors(self.words, vectors, self.counts, self.symbols, outputs, subwords, tuple(losses))
 
     def _learn_chunk(self, epoch: int, chunk: int) -> tuple[float, float]:
