@@ -82,7 +82,8 @@ def test_nbest_of_samples_is_as_long_as_asked_for_whatever_the_beam(tiny: Tiny) 
     called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
     assert called.code == 0
     assert len(called.lines) == 9
-    assert len(set(called.lines)) == 1  # one symbol to choose from at each step
+    texts = {line.split(" ||| ")[1] for line in called.lines}
+    assert len(texts) == 1  # one symbol to choose from at each step
 
 
 def test_scores_stand_before_the_text(tiny: Tiny) -> None:
@@ -300,7 +301,8 @@ def test_tags_come_back_and_the_words_are_those_without_them(tiny: Tiny) -> None
 def test_a_line_that_is_cut_because_it_was_asked_for_is_not_told_of(tiny: Tiny) -> None:
     text = b"The dog sleeps. Where is my book?\n"
     called = call("translate", tiny.run, "search.split=sentences", stdin=text)
-    assert (called.code, called.err) == (0, "")
+    assert called.code == 0
+    assert "parts" not in called.err
 
 
 @pytest.mark.slow

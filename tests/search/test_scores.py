@@ -174,7 +174,7 @@ class Unused:
     ("setting", "message"),
     [
         ("beam=0", "0 is too small; give 1 or more"),
-        ("nbest=5", "nbest 5 asks for more hypotheses than beam 4 keeps; give beam=5 or nbest=4"),
+        ("nbest=5", "nbest 5 asks for more hypotheses than beam 4 keeps; give search.beam=5 or search.nbest=4"),
         ("alpha=-0.5", "-0.5 is out of range; give 0 or more"),
         ("tokens_per_batch=0", "0 is too small"),
         ("length_normalisation=lengthy", "lengthy"),
