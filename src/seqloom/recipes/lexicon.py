@@ -7,6 +7,7 @@ frequent symbols, not the whole vocabulary.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from seqloom.data.store import HEADER, Side, Store
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.load import add_file, find_model, has_file, read_card, require_translator
 from seqloom.recipes.wishes import Wish
+from seqloom.text.borders import sort_of
 from seqloom.text.glossary import ways_to_write
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
@@ -125,11 +127,21 @@ def offered_symbols(
 
 
 def wished_symbols(wish: Wish | None, tokenizer: Tokenizer) -> set[int]:
-    """The symbols without which what is wished for cannot be written."""
+    """The symbols without which what is wished for cannot be written, or a word that is forbidden not gone on with."""
     if not wish:
         return set()
     ways = [way for phrase in wish.phrases for way in ways_to_write(phrase, tokenizer)]
-    return {symbol for way in ways for symbol in way} | set(tokenizer.encode(wish.prefix) if wish.prefix else ())
+    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(wish.prefix) if wish.prefix else ())
+    return found | _letters(tokenizer) if wish.forbidden else found
+
+
+@lru_cache(maxsize=8)
+def _letters(tokenizer: Tokenizer) -> frozenset[int]:
+    """The pieces of one character that go on with a word, so that one which has begun can become another."""
+    if tokenizer.kind == "word":
+        return frozenset()
+    sorts = {number: sort_of(piece) for number in range(tokenizer.size) if len(piece := tokenizer.piece(number)) == 1}
+    return frozenset(number for number, sort in sorts.items() if sort.is_in_word and not sort.is_unspaced)
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

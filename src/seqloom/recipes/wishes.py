@@ -5,7 +5,8 @@ from functools import lru_cache
 
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
+from seqloom.search.constraints import All, Constraint, OneOf, Phrases, Prefix, StopText
+from seqloom.search.forbidden_text import ForbiddenText
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.normalise import is_blank
 from seqloom.text.phrases import unwritten, word_borders

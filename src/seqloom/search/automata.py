@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 Run = tuple[int, ...]
@@ -192,14 +193,19 @@ class Demand:
     @cached_property
     def codes(self) -> tuple[Run, ...]:
         """The ways in codes. Within a way these do not depend on what stands before it."""
-        return tuple(self._codes(way) for way in self.ways)
+        return tuple(codes for codes, _ in self._read)
 
-    def _codes(self, way: Run) -> Run:
-        at, codes = self.borders.begin(), []
-        for symbol in way:
-            codes.append(code_of(symbol, may_begin=self.borders.may_begin(at, symbol)))
-            at = self.borders.after(at, symbol)
-        return tuple(codes)
+    @cached_property
+    def _read(self) -> tuple[tuple[Run, Hashable], ...]:
+        """The codes of each way, and the place behind it."""
+        read = []
+        for way in self.ways:
+            at, codes = self.borders.begin(), []
+            for symbol in way:
+                codes.append(code_of(symbol, may_begin=self.borders.may_begin(at, symbol)))
+                at = self.borders.after(at, symbol)
+            read.append((tuple(codes), at))
+        return tuple(read)
 
     @cached_property
     def length(self) -> int:
@@ -208,8 +214,21 @@ class Demand:
 
     def distance(self, at: Hashable, node: int) -> int:
         """The fewest symbols after which a way is complete; one that may not begin here needs a border first."""
-        fresh = min(len(way) + (not self.borders.may_begin(at, way[0])) for way in self.ways)
-        return int(min(fresh, self.automaton.distances[node]))
+        return int(min(self.automaton.distances[node], *(self._fresh(way, at) for way in self.ways)))
+
+    def _fresh(self, way: Run, at: Hashable) -> int:
+        return len(way) + (not self.borders.may_begin(at, way[0]))
+
+    def added(self, earlier: "Demand") -> int:
+        """The fewest symbols that an occurrence adds to one for an earlier demand, which ends no later than it.
+
+        Occurrences for the same demand share nothing, and what shares nothing needs a border between.
+        """
+        pairs = product(zip(self.ways, self.codes, strict=True), earlier._read)
+        return min(
+            len(way) - shared(before, codes) if earlier is not self and shared(before, codes) else self._fresh(way, at)
+            for (way, codes), (before, at) in pairs
+        )
 
 
 def code_of(symbol: int, *, may_begin: bool) -> int:
@@ -270,18 +289,15 @@ class Demands:
             Σ_i left_i · own_i + min_f (next_f − own_f)
 
         Think of the occurrences that are still to come in the order of their ends. The first of them, f, needs the
-        next_f symbols that its automaton is away from an end. Each later one adds at least own_i: its length without
-        what an occurrence of another open demand can share with it. Where no two runs can overlap, own_i is the
-        length and the bound is exact.
+        next_f symbols that its automaton is away from an end. Each later one adds at least own_i: the fewest symbols
+        that it needs behind an occurrence of an open demand, with which it may share some. Where no two runs can
+        overlap, the bound is exact.
         """
         settled = self._settled(standing)
         still = [index for index, (left, _) in enumerate(settled) if left]
         if not still:
             return 0
-        own = {
-            index: self.parts[index].length - max(self._savings.get((other, index), 0) for other in still)
-            for index in still
-        }
+        own = {index: self._own(index, still, is_last=settled[index][0] == 1) for index in still}
         first = min(self.parts[index].distance(standing.at, settled[index][1]) - own[index] for index in still)
         together = sum(settled[index][0] * own[index] for index in still) + first
         # Runs within runs can leave nothing of the sum, but each demand alone needs what it needs.
@@ -305,8 +321,8 @@ class Demands:
     def fitting(self, standing: Standing, room: int) -> frozenset[int] | None:
         """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
 
-        None when any symbol will do. The worst is one that neither begins a run nor goes on with one, and behind which
-        the fewest may begin.
+        None when any symbol will do; none at all where a border must come first. The worst is one that neither begins
+        a run nor goes on with one, and behind which the fewest may begin.
         """
         worst = Standing(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(standing)))
         if self.missing(worst) < max(room, 1):
@@ -322,13 +338,12 @@ class Demands:
         at = standing.at
         return frozenset(s for s in symbols if code_of(s, may_begin=self.borders.may_begin(at, s)) in codes)
 
+    def _own(self, index: int, still: Sequence[int], *, is_last: bool) -> int:
+        """What an occurrence for a demand adds at least to one that comes before it, for any that is still open."""
+        earlier = [other for other in still if other != index or not is_last]
+        return min((self._added[other][index] for other in earlier), default=self.parts[index].length)
+
     @cached_property
-    def _savings(self) -> dict[tuple[int, int], int]:
-        """What an occurrence for one demand can save another one, where that is anything at all."""
-        savings = {}
-        for first, earlier in enumerate(self.parts):
-            for second, later in enumerate(self.parts):
-                added = min(len(way) - max(shared(other, way) for other in earlier.codes) for way in later.codes)
-                if first != second and added < later.length:
-                    savings[first, second] = later.length - added
-        return savings
+    def _added(self) -> tuple[tuple[int, ...], ...]:
+        """What an occurrence for one demand (row) leaves another one (column) to add."""
+        return tuple(tuple(later.added(earlier) for later in self.parts) for earlier in self.parts)

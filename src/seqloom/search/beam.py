@@ -126,13 +126,21 @@ class _Sentence:
                 standing = None if standing is None else standing.after(candidate.symbol)
                 if standing is None or not standing.constraint.is_over(standing.place):
                     live.append(_Way(trail, standing))
-                elif standing.constraint.missing(standing.place):  # stopped before its forced phrases came
+                elif standing.is_missing_something():  # stopped before its forced phrases came
                     self._cut([trail])
                 else:
                     self._finish(trail)
         if not live and not self.finished.best and not self.cut:
-            raise dead_end(self.number, _length_of(self.ways) + 1)
+            self._give_up()
         self._go_on(live)
+
+    def _give_up(self) -> None:
+        """Return what there is where no symbol brings the forced phrases on that are still missing."""
+        ways = [way for way in self.ways if way.standing is not None and way.standing.is_missing_something()]
+        trails = [way.trail for way in ways if way.trail is not None]
+        if not trails:
+            raise dead_end(self.number, _length_of(self.ways) + 1)
+        self._cut(trails)
 
     def _go_on(self, live: list[_Way]) -> None:
         trails = [way.trail for way in live if way.trail is not None]
@@ -151,7 +159,7 @@ class _Sentence:
         """The places of those that are kept: the k best, or under forced phrases those that the banks let in."""
         beam = self.settings.beam
         standings = [way.standing for way in self.ways if way.standing is not None]
-        if not any(standing.constraint.missing(standing.place) for standing in standings):
+        if not any(standing.is_missing_something() for standing in standings):
             return range(beam)
         banked = []
         for candidate in candidates:

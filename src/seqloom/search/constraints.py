@@ -9,7 +9,8 @@ hypotheses of a sentence, and a hypothesis that is dropped leaves no trace.
     Phrases     these runs must occur                    StopAt    the output stops when one of these runs is there
     Forbidden   these runs must not occur                StopText  … when one of these strings is in its text
     NoRepeat    no n-gram occurs twice                   All       several of these at once
-    ForbiddenText   these strings must not stand in its text, however it is cut into symbols
+
+`ForbiddenText`, by which strings must not stand in the text of an output, has a file of its own.
 
 Constraints speak of symbols before END; END itself is never fed to one. Those that forbid it are told which it is.
 """
@@ -23,6 +24,7 @@ from seqloom.core.errors import UsageError
 from seqloom.search.automata import ANYWHERE, ROOT, Automaton, Borders, Demands, Run, Standing, automaton_of
 
 NOTHING: frozenset[int] = frozenset()
+NO_SYMBOLS: Mapping[int, int] = {}
 
 
 class Constraint(Protocol):
@@ -52,6 +54,10 @@ class Constraint(Protocol):
         """How many forced symbols are still to come, at least. While it is above 0, END may not come."""
         ...
 
+    def unfinished(self, place: Any) -> Mapping[int, int]:
+        """The symbols that may come but not be the last, with the fewest symbols that must then follow."""
+        ...
+
     def is_over(self, place: Any) -> bool:
         """Whether the output is to stop here although END has not come."""
         ...
@@ -78,6 +84,9 @@ class Free:
 
     def missing(self, place: Any) -> int:
         return 0
+
+    def unfinished(self, place: Any) -> Mapping[int, int]:
+        return NO_SYMBOLS
 
     def is_over(self, place: Any) -> bool:
         return False
@@ -183,105 +192,6 @@ class Forbidden(Free):
     @cached_property
     def _automaton(self) -> Automaton:
         return automaton_of(self.phrases)
-
-
-class Reader(Protocol):
-    """Reads what an output says, symbol by symbol. Its places are asked about as a constraint's are."""
-
-    def begin(self) -> Hashable:
-        """Before the first symbol."""
-        ...
-
-    def after(self, place: Any, symbol: int) -> Hashable | None:
-        """The place one symbol later; None if the output would then say what it must not, whatever follows."""
-        ...
-
-    def may_end(self, place: Any) -> bool:
-        """Whether an output that ends here does not say what it must not."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Onward:
-    """How a text may go on from a place."""
-
-    refused: frozenset[int]
-    """Symbols that may not come next, END perhaps among them."""
-    unfinished: Mapping[int, int]
-    """Symbols that may come, but after which the output may not end yet: the fewest symbols until it may."""
-
-
-@dataclass(frozen=True)
-class ForbiddenText(Free):
-    """No phrase may stand in the text of the output, however it is cut into symbols. A place is the reader's.
-
-    Symbols are refused, too, after which the output could never end.
-    """
-
-    reader: Reader
-    strings: tuple[str, ...]
-    """What is forbidden, for messages; the reader knows it."""
-    symbols: int
-    """Symbols there are."""
-    end: int
-
-    def begin(self) -> Hashable:
-        return self.reader.begin()
-
-    def after(self, place: Hashable, symbol: int) -> Hashable:
-        # What has gone wrong stays wrong, where somebody looks beyond what is let through.
-        return None if place is None else self.reader.after(place, symbol)
-
-    def forbidden(self, place: Hashable) -> Collection[int]:
-        return self._onward(place).refused
-
-    def unfinished(self, place: Hashable) -> Mapping[int, int]:
-        """The symbols that may come but not be the last, with the fewest symbols that must then follow."""
-        return self._onward(place).unfinished
-
-    def _onward(self, place: Hashable) -> _Onward:
-        """Remembered for each place: there are few, and each is met again and again."""
-        if place not in self._known:
-            self._known[place] = self._look(place)
-        return self._known[place]
-
-    def _look(self, place: Hashable) -> _Onward:
-        refused = set() if place is not None and self.reader.may_end(place) else {self.end}
-        unfinished: dict[int, int] = {}
-        for symbol in self._others:
-            later = self.after(place, symbol)
-            if later not in self._distances:
-                self._distances[later] = self._distance(later)
-            distance = self._distances[later]
-            if distance is None:
-                refused.add(symbol)
-            elif distance:
-                unfinished[symbol] = distance
-        return _Onward(frozenset(refused), unfinished)
-
-    def _distance(self, place: Hashable) -> int | None:
-        """The fewest symbols after which an output that stands here may end, None if it never may."""
-        reached: set[Hashable] = {None}
-        level, distance = {place} - reached, 0
-        while level:
-            if any(self.reader.may_end(each) for each in level):
-                return distance
-            reached |= level
-            level = {self.reader.after(each, symbol) for each in level for symbol in self._others} - reached
-            distance += 1
-        return None
-
-    @cached_property
-    def _known(self) -> dict[Hashable, _Onward]:
-        return {}
-
-    @cached_property
-    def _distances(self) -> dict[Hashable, int | None]:
-        return {}
-
-    @cached_property
-    def _others(self) -> list[int]:
-        return [symbol for symbol in range(self.symbols) if symbol != self.end]
 
 
 @dataclass(frozen=True)
@@ -428,11 +338,11 @@ class All(Free):
         # A prefix may go on where a forced phrase would have to end: its word is then another one.
         is_led = self._is_led(place)
         named = (part.forbidden(each) for part, each in at if not (is_led and isinstance(part, Phrases)))
-        return NOTHING.union(*named, self._too_late(place))
+        return NOTHING.union(*named, self._too_late(place), self._within_words(place))
 
     def only(self, place: tuple[Hashable, ...]) -> frozenset[int] | None:
         named = [part.only(at) for part, at in self._at(place)]
-        choices = [frozenset(symbols) for symbols in (*named, self._last_moment(place)) if symbols is not None]
+        choices = [frozenset(symbols) for symbols in (*named, self._last_moment(place) or None) if symbols is not None]
         return frozenset.intersection(*choices) if choices else None
 
     def wanted(self, place: tuple[Hashable, ...]) -> frozenset[int]:
@@ -448,6 +358,13 @@ class All(Free):
         for symbol in ahead:
             place = self.after(place, symbol)
         return len(ahead) + sum(part.missing(at) for part, at in self._at(place))
+
+    def unfinished(self, place: tuple[Hashable, ...]) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for part, at in self._at(place):
+            for symbol, more in part.unfinished(at).items():
+                found[symbol] = max(more, found.get(symbol, 0))
+        return found
 
     def is_over(self, place: tuple[Hashable, ...]) -> bool:
         return any(part.is_over(at) for part, at in self._at(place))
@@ -466,7 +383,7 @@ class All(Free):
         return min(bounds, default=None)
 
     def _last_moment(self, place: tuple[Hashable, ...]) -> Collection[int] | None:
-        """The symbols after which the phrases still fit, once not any symbol will do."""
+        """The symbols after which the phrases still fit, once not any symbol will do; none if a border must come."""
         room = self._room(place)
         # A prefix may bring phrases that are not on their way yet.
         if room is None or self._is_led(place):
@@ -474,15 +391,18 @@ class All(Free):
         forced = [part.demands.fitting(at, room) for part, at in self._at(place) if isinstance(part, Phrases)]
         return forced[0] if forced else None
 
+    def _within_words(self, place: tuple[Hashable, ...]) -> Collection[int]:
+        """The symbols that are no border, where the last moment has come at which one fits before the phrases."""
+        last_moment = self._last_moment(place)
+        if last_moment is None or last_moment:
+            return NOTHING
+        return NOTHING.union(*(part.borders.inner(at.at) for part, at in self._at(place) if isinstance(part, Phrases)))
+
     def _too_late(self, place: tuple[Hashable, ...]) -> set[int]:
         """The symbols behind which a text must go on, where there is no room to, or where a stop ends it."""
-        room, found = self._room(place), set()
-        for part, at in self._at(place):
-            if isinstance(part, ForbiddenText):
-                unfinished = part.unfinished(at)
-                found |= {s for s, more in unfinished.items() if room is not None and more > room - 1}
-                found |= {s for s in unfinished if self._stops_after(place, s)}
-        return found
+        room, unfinished = self._room(place), self.unfinished(place)
+        found = {symbol for symbol, more in unfinished.items() if room is not None and more > room - 1}
+        return found | {symbol for symbol in unfinished if self._stops_after(place, symbol)}
 
     def _stops_after(self, place: tuple[Hashable, ...], symbol: int) -> bool:
         stops: list[tuple[Constraint, Any]] = [

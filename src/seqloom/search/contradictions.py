@@ -10,7 +10,6 @@ from seqloom.search.constraints import (
     All,
     Constraint,
     Forbidden,
-    ForbiddenText,
     Lengths,
     NoRepeat,
     Phrases,
@@ -18,6 +17,7 @@ from seqloom.search.constraints import (
     StopAt,
     StopText,
 )
+from seqloom.search.forbidden_text import ForbiddenText
 
 Show = Callable[[Sequence[int]], str]
 """How a run of symbols is written in a message."""
@@ -49,7 +49,7 @@ class _Forced:
     is_at_start: bool
     owner: Constraint
     needs_border: bool = False
-    """Whether what follows it must be a border, as the end is."""
+    """Whether what follows it is a border, as the end is. A prefix that ends in a word is taken to mean that word."""
 
 
 def _plainly(symbols: Sequence[int]) -> str:
@@ -59,7 +59,7 @@ def _plainly(symbols: Sequence[int]) -> str:
 def _forced(parts: Sequence[Constraint], show: Show) -> Iterator[_Forced]:
     for part in parts:
         if isinstance(part, Prefix) and part.symbols:
-            yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part)
+            yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part, needs_border=True)
         if isinstance(part, Phrases):
             for demand in part.demands.parts:
                 name = " or ".join(dict.fromkeys(show(way) for way in demand.ways))
@@ -88,7 +88,7 @@ def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
     if part is run.owner or isinstance(part, Phrases):
         return None
     if run.is_at_start:
-        return _reason(part, show) if _refuses(part, run.ways[0]) else None
+        return _reason(part, show) if _refuses(part, run.ways[0], with_end=run.needs_border) else None
     # What these refuse at the start of an output they refuse everywhere: what stands before can only add to it.
     if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
         return None

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.beam import Constraints, beam_search
-from seqloom.search.constraints import All, Constraint, ForbiddenText, Lengths, NoRepeat, Phrases
+from seqloom.search.constraints import All, Constraint, Lengths, NoRepeat, Phrases
 from seqloom.search.contradictions import Show, check
 from seqloom.search.diverse import diverse_search
+from seqloom.search.forbidden_text import ForbiddenText
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.peers import peer_search

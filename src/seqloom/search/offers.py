@@ -25,6 +25,10 @@ class Standing:
     def after(self, symbol: int) -> "Standing":
         return Standing(self.constraint, self.constraint.after(self.place, symbol))
 
+    def is_missing_something(self) -> bool:
+        """Whether forced symbols are still to come."""
+        return self.constraint.missing(self.place) > 0
+
 
 @dataclass(frozen=True)
 class Rules:

@@ -123,14 +123,18 @@ def sample_search(
         going: list[tuple[_Sample, Standing | None]] = []
         drawn = draw(choices_of(step, sampling, values=values), numbers, rows=rows)
         for one, row, (symbol, log_prob) in zip(live, rows, drawn, strict=True):
-            if symbol is None:
-                raise dead_end(one.sentence, length)
-            trail = extend(one.trail, symbol, token_log_prob=log_prob, row=row)
             before = standings[row]
+            if symbol is None:
+                if one.trail is None or not _is_missing_something(before):
+                    raise dead_end(one.sentence, length)
+                found[one.sentence, one.number] = ledgers[one.sentence].hypothesis(one.trail, is_finished=False)
+                continue
+            trail = extend(one.trail, symbol, token_log_prob=log_prob, row=row)
             standing = None if before is None or symbol == stepper.end else before.after(symbol)
             is_over = standing is not None and standing.constraint.is_over(standing.place)
             if symbol == stepper.end or is_over or length == limits[one.sentence]:
-                hypothesis = ledgers[one.sentence].hypothesis(trail, is_finished=symbol == stepper.end or is_over)
+                is_finished = symbol == stepper.end or (is_over and not _is_missing_something(standing))
+                hypothesis = ledgers[one.sentence].hypothesis(trail, is_finished=is_finished)
                 found[one.sentence, one.number] = hypothesis
             else:
                 going.append((_Sample(one.sentence, one.number, trail), standing))
@@ -140,6 +144,11 @@ def sample_search(
         state = step.state if picked == list(range(len(last))) else step.state.select(last.new_tensor(picked))
         last = last.new_tensor([one.trail.symbol for one in live if one.trail is not None])
     return [[found[sentence, number] for number in range(settings.nbest)] for sentence in range(len(limits))]
+
+
+def _is_missing_something(standing: Standing | None) -> bool:
+    """Whether forced phrases are still to come. As in beam search, what stops before they came is cut, not finished."""
+    return standing is not None and standing.is_missing_something()
 
 
 def uniform(seed: int, key: int, *, sample: int, step: int) -> float:

@@ -8,8 +8,8 @@ from seqloom.search.scores import score_of
 from seqloom.search.trail import Trail
 
 Fate = Literal["kept", "pruned", "finished", "cut", "left"]
-"""kept: went on; pruned: others of its step were better; finished: ended; cut: reached the maximum length; left: still
-live when the sentence was decided."""
+"""kept: went on; pruned: others of its step were better; finished: ended; cut: reached the maximum length, or a place
+from which its forced phrases can no longer come; left: still live when the sentence was decided."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,21 @@ class Recorder:
         self._seen: list[Trail] = []  # kept alive, so that no other trail can take over the identity of one of them
 
     def add(self, sentence: int, trail: Trail, *, fate: Fate, terms: Mapping[str, float]) -> None:
-        """A candidate of a sentence, after its parent."""
+        """A candidate of a sentence, after its parent. Of one that is told of again, the last fate counts."""
         nodes = self._nodes.setdefault(sentence, [])
         parent = None if trail.before is None else self._numbers[id(trail.before)]
-        self._numbers[id(trail)] = len(nodes)
+        number = self._numbers.setdefault(id(trail), len(nodes))
         self._seen.append(trail)
-        nodes.append(
-            Node(
-                number=len(nodes),
-                parent=parent,
-                step=trail.length,
-                symbol=trail.symbol,
-                token_log_prob=trail.token_log_prob,
-                fate=fate,
-                terms=dict(terms),
-            )
+        node = Node(
+            number=number,
+            parent=parent,
+            step=trail.length,
+            symbol=trail.symbol,
+            token_log_prob=trail.token_log_prob,
+            fate=fate,
+            terms=dict(terms),
         )
+        nodes[number : number + 1] = [node]
 
     def traces(self, sentences: int) -> Sequence[Trace]:
         """One for each sentence of the batch."""

@@ -147,7 +147,7 @@ class WordBorders:
         return Reading(self._spelling.begin(), None)
 
     def inside(self) -> Reading:
-        """Behind a letter, where the fewest symbols have a border before them."""
+        """Where the fewest symbols have a border before them: in the middle of a letter, or else behind one."""
         return Reading(self._spelling.middle(), LETTER_SORT)
 
     def after(self, place: Reading, symbol: int) -> Reading:

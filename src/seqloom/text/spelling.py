@@ -22,7 +22,7 @@ class Spelling(Protocol):
         ...
 
     def middle(self) -> Hashable:
-        """Behind symbols that are written in full and touch nothing that follows."""
+        """In the middle of a character, where that can be; else behind one that touches nothing that follows."""
         ...
 
     def after(self, place: Any, symbol: int) -> tuple[str, Hashable]:
@@ -80,12 +80,13 @@ class _Bytes:
         self._bytes[: len(RESERVED)] = [b""] * len(RESERVED)
         self._bytes[UNKNOWN] = UNKNOWN_SIGN.encode("utf-8")
         self._alone = [self._read(each) for each in self._bytes]
+        self._half = next((rest for _, rest in self._alone if rest), b"")
 
     def begin(self) -> bytes:
         return b""
 
     def middle(self) -> bytes:
-        return b""
+        return self._half
 
     def after(self, place: bytes, symbol: int) -> tuple[str, bytes]:
         return self._read(place + self._bytes[symbol]) if place else self._alone[symbol]
