@@ -40,6 +40,8 @@ class Width:
     ratio: float
     """Words of all translations per word of all references."""
     log_prob: float
+    signature: str
+    """How BLEU was computed, in sacrebleu's words."""
 
 
 def measure(
@@ -68,6 +70,7 @@ def measure(
         words=ours / len(texts),
         ratio=ours / theirs,
         log_prob=sum(log_probs) / len(log_probs),
+        signature=score.signature,
     )
 
 
@@ -124,6 +127,7 @@ def main() -> None:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
     print(table(rows))
+    print("\nBLEU:", *sorted({row.signature for row in rows}))
 
 
 if __name__ == "__main__":
