@@ -1,6 +1,8 @@
 """`seqloom export`: what it says, and what it refuses before anything is loaded."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,18 @@ def test_an_argos_package_of_a_bpe_model_is_a_model_error(tiny: Tiny, tmp_path: 
     assert called.code == 4
     assert "train one with text.kind=unigram" in called.messages[-1]["message"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "library"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx")])
+def test_a_missing_library_is_told_before_the_weights_are_read(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, library: str
+) -> None:
+    copy = shutil.copytree(tiny.run / "model", tmp_path / "copy")
+    (copy / "model.safetensors").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, library, None)
+    called = call("export", copy, "--to", kind)
+    assert called.code == 2
+    assert "install it with: pip install" in called.err
 
 
 @pytest.mark.parity

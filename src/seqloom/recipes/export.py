@@ -40,6 +40,7 @@ from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.recipes.load import LoadedModel, load
+from seqloom.recipes.search_settings import resolved
 from seqloom.text.languages import language_name
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
@@ -71,7 +72,7 @@ def export(
     to_code: str | None = None,
 ) -> Exported:
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
-    _ = require_onnx() if to == "onnx" else require_ctranslate2()  # before the weights are read
+    _require_library(model, to)
     loaded = load(model, device="cpu")
     match to:
         case "ctranslate2":
@@ -90,6 +91,15 @@ def export(
             return export_onnx(loaded, out or beside(model, f"{_name_of(model)}-onnx"))
         case _:
             assert_never(to)
+
+
+def _require_library(model: Path, to: ExportKind) -> None:
+    """Refuse to begin without the library that writes it, before the weights are read."""
+    text = resolved(model, []).text
+    if to == "onnx":
+        require_onnx()
+    elif to == "ctranslate2" or text.kind == "unigram":  # no other model becomes an Argos package
+        require_ctranslate2()
 
 
 def beside(model: Path, name: str) -> Path:
