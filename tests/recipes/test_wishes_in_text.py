@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from search.steppers import History
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
+from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.constraints import All, Constraint, Phrases
 from seqloom.search.decode import decode
@@ -130,6 +131,14 @@ def test_a_stop_does_not_leave_a_forbidden_word_behind() -> None:
     assert constraint is not None
     for seed in range(6):
         assert all(not count(text, "do") and not count(text, "o") for text in texts(constraint, ours, seed=seed))
+
+
+def test_a_shortlist_holds_the_letters_that_go_on_with_a_forbidden_word() -> None:
+    ours = tokenizer("bpe", "dog ", 0)
+    letters = {number for number in range(ours.size) if ours.piece(number) in ("d", "o", "g")}
+    assert wished_symbols(Wish(forbidden=("dog",)), ours) == letters != set()
+    assert wished_symbols(Wish(forbidden=("dog",)), tokenizer("word", "dog ", 0)) == set()
+    assert wished_symbols(Wish(stops=("dog",)), ours) == set()
 
 
 def test_words_of_a_word_vocabulary_are_refused_at_once() -> None:
