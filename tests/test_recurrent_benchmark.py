@@ -23,7 +23,7 @@ import plain_lstm  # noqa: E402
 import recurrent_layers  # noqa: E402
 
 import recurrent  # noqa: E402
-from harness import corpus, flops, layer_report, layer_rounds, layers, processes, ratios, rounds, toolkits  # noqa: E402
+from harness import corpus, ending, flops, layer_report, layer_rounds, layers, processes, ratios, rounds, toolkits  # noqa: E402
 from harness.sizes import LSTM_512, SIZES  # noqa: E402
 from seqloom.core.stepping import Source  # noqa: E402
 from seqloom.nn.cells import unroll  # noqa: E402
@@ -258,11 +258,11 @@ def copy_weights(theirs: plain_lstm.Translator, ours: Any) -> None:
         (theirs.encoder, "_reverse", ours.encoder.layers.leftward),
         (theirs.decoder, "", ours.decoder.stack.cells),
     ]
-    for lstm, ending, cells in stacks:
+    for lstm, suffix, cells in stacks:
         for layer, cell in enumerate(cells):
             for end, linear in (("ih", cell.from_input), ("hh", cell.from_state)):
                 pairs += [
-                    (getattr(linear, name), getattr(lstm, f"{name}_{end}_l{layer}{ending}"))
+                    (getattr(linear, name), getattr(lstm, f"{name}_{end}_l{layer}{suffix}"))
                     for name in ("weight", "bias")
                 ]
     with torch.no_grad():
@@ -336,7 +336,7 @@ def test_toolkits_are_told_to_train_the_same_model(tmp_path: Path) -> None:
 
 def run_script(monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
     monkeypatch.setattr(sys, "argv", ["recurrent.py", *options, "--threads", "1"])
-    monkeypatch.setattr(recurrent, "exit_on_termination", lambda: None)
+    monkeypatch.setattr(ending, "exit_on_termination", lambda: None)
     monkeypatch.setattr(recurrent, "PEAK_SIZE", 32)
     with pytest.raises(SystemExit) as ended:
         recurrent.main()

@@ -42,9 +42,9 @@ def test_it_is_drawn_as_page_and_as_picture(translator: Translator, tmp_path: Pa
 def test_what_cannot_be_looked_at_is_refused(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the sentence is blank"):
         beam_of(translator, " ")
-    with pytest.raises(UsageError, match=r"search\.method=sample"):
+    with pytest.raises(UsageError, match=r"set search\.method=beam"):
         beam_of(with_search(translator, method="sample"), LINE)
-    with pytest.raises(UsageError, match=r"search\.groups=2"):
+    with pytest.raises(UsageError, match=r"set search\.groups=1"):
         beam_of(with_search(translator, groups=2), LINE)
     with pytest.raises(UsageError, match=r"neither \.html nor \.svg nor \.png"):
         draw_beam_search(translator, LINE, tmp_path / "beam.pdf")
