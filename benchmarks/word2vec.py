@@ -95,7 +95,7 @@ def race(architecture: str, *, text: Path, given: argparse.Namespace) -> tuple[M
     contestants, outs = [], {}
     for name, program in programs.items():
         outs[name] = text.with_name(f"{architecture}-{name}.bin")
-        options = ["--text", text, "--architecture", architecture, "--epochs", str(given.epochs)]
+        options: list[str | Path] = ["--text", text, "--architecture", architecture, "--epochs", str(given.epochs)]
         options += ["--threads", str(given.threads), "--out", outs[name]]
         contestants.append(Contestant(name, [*program, *options], threads=given.threads))
     measured = {name: Measured(name) for name in programs}

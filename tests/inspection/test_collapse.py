@@ -8,12 +8,12 @@ from seqloom.recipes.lab.collapse import english, run
 
 def test_vectors_collapse_without_negatives_and_only_without() -> None:
     text = english(300, seed=1)
-    without, with_them = (follow(text, negatives=n, epochs=8, rate=0.1, width=8, seed=1) for n in (0, 5))
+    without, with_them = (follow(text, negatives=n, epochs=16, rate=0.1, width=8, seed=1) for n in (0, 5))
     assert without.cosines[0] < 0.1
     assert without.cosines[-1] > 0.98
     assert without.losses[-1] < 0.05
     assert without.losses[-1] < without.losses[0]
-    assert without.norms[-1] > without.norms[0] * 10
+    assert without.norms[-1] > without.norms[0] * 5
     assert with_them.cosines[-1] < 0.8
     assert with_them.losses[-1] > 0.2
 

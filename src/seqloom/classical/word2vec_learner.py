@@ -206,11 +206,13 @@ def _plan(config: Word2VecConfig) -> Plan:
 
 
 def _random_tables(rows: int, outputs: int, width: int, *, seed: int) -> Tables:
-    """Inputs from the uniform distribution on ±1 / (2 · width), outputs 0; rows padded to whole blocks."""
+    """Inputs uniform on ±1 / width, as gensim has them, and outputs 0; rows padded to whole blocks."""
     padded = -(-width // LANES) * LANES
     inputs: Float32[np.ndarray, "rows padded"] = np.zeros((rows, padded), np.float32)
     generator = np.random.default_rng(seed_for(seed, "word2vec vectors"))
-    inputs[:, :width] = (generator.random((rows, width), np.float32) - np.float32(0.5)) / np.float32(width)
+    inputs[:, :width] = (np.float32(2.0) * generator.random((rows, width), np.float32) - np.float32(1.0)) / np.float32(
+        width
+    )
     return Tables(inputs, np.zeros((outputs, padded), np.float32))
 
 

@@ -20,7 +20,7 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
     x, y = found.points.T
     axes.scatter(x, y, s=5, color=FIRST, alpha=0.45, linewidths=0)
     width, height = (float(values.max() - values.min()) or 1.0 for values in (x, y))
-    letter, line = width * FONT * 0.62 / (SIZE * DOTS), height * FONT * 1.25 / (SIZE * 0.8 * DOTS)
+    letter, line = width * FONT * 0.55 / (SIZE * DOTS), height * FONT * 1.25 / (SIZE * 0.8 * DOTS)
     taken: list[tuple[float, float, float, float]] = []
     families = fonts()
     for word, right, up in zip(found.words, x.tolist(), y.tolist(), strict=True):
@@ -32,6 +32,7 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
             word, (right, up), xytext=(3, 0), textcoords="offset points", va="center", fontsize=FONT, color=INK,
             family=families,
         )  # fmt: skip
+    axes.margins(x=0.08, y=0.04)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
