@@ -72,6 +72,8 @@ def export(
     to_code: str | None = None,
 ) -> Exported:
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
+    if out is not None:
+        _require_new(out)
     _require_library(model, to)
     loaded = load(model, device="cpu")
     match to:
@@ -229,12 +231,16 @@ A translator as ONNX graphs, exported by Seqloom {__version__}.
 # --- places and words -------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _new_place(path: Path) -> Iterator[Path]:
-    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end."""
+def _require_new(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} is there already; remove it, or name another place with --out")
     require_folders_above(path)
+
+
+@contextmanager
+def _new_place(path: Path) -> Iterator[Path]:
+    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end."""
+    _require_new(path)
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
