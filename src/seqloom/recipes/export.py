@@ -74,6 +74,8 @@ def export(
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
     if out is not None:
         _require_new(out)
+    if to == "onnx" and quantization not in (None, "none"):
+        raise UsageError(f"--quantization {quantization} is not for ONNX graphs, whose weights stay as they are")
     _require_library(model, to)
     loaded = load(model, device="cpu")
     match to:
@@ -86,10 +88,6 @@ def export(
             file = out or beside(model, f"{package.name}.argosmodel")
             return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
         case "onnx":
-            if quantization not in (None, "none"):
-                raise UsageError(
-                    f"--quantization {quantization} is not for ONNX graphs, whose weights stay as they are"
-                )
             return export_onnx(loaded, out or beside(model, f"{_name_of(model)}-onnx"))
         case _:
             assert_never(to)

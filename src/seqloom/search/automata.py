@@ -291,8 +291,17 @@ class Demands:
         Think of the occurrences that are still to come in the order of their ends. The first of them, f, needs the
         next_f symbols that its automaton is away from an end. Each later one adds at least own_i: the fewest symbols
         that it needs behind an occurrence of an open demand, with which it may share some. Where no two runs can
-        overlap, the bound is exact.
+        overlap, the bound is exact. It is remembered, since a search asks for it again and again.
         """
+        if standing not in self._known:
+            self._known[standing] = self._missing(standing)
+        return self._known[standing]
+
+    @cached_property
+    def _known(self) -> dict[Standing, int]:
+        return {}
+
+    def _missing(self, standing: Standing) -> int:
         settled = self._settled(standing)
         still = [index for index, (left, _) in enumerate(settled) if left]
         if not still:
