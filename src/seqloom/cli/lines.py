@@ -1,15 +1,14 @@
 """Lines of text as they arrive: split at LF only, so that as many go in as come out."""
 
 import codecs
-import gzip
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
 from seqloom.cli.output import require_open
+from seqloom.core.compressed import open_bytes
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import LONGEST_LINE, require_file
 
@@ -27,13 +26,13 @@ class Arriving(Protocol):
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[Arriving]:
-    """A file (`.gz` is decompressed), or standard input for None."""
+    """A file (`.gz`, `.xz` and `.zst` are decompressed), or standard input for None."""
     if path is None:
         require_open(sys.stdin, "standard input")
         yield cast("Arriving", sys.stdin.buffer)
         return
     require_file(path)
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+    with open_bytes(path) as stream:
         yield stream
 
 
@@ -44,7 +43,7 @@ def read_blocks(stream: Arriving, name: str, *, warn: Callable[[str], None] = la
     """
     pieces: list[bytes] = []  # of the line that has not ended yet
     done, has_warned = 0, False
-    for chunk in _chunks(stream, name):
+    for chunk in _chunks(stream):
         head, line_end, tail = chunk.rpartition(b"\n")
         is_last = not chunk
         if not line_end and not is_last:
@@ -68,13 +67,10 @@ def read_blocks(stream: Arriving, name: str, *, warn: Callable[[str], None] = la
         yield lines
 
 
-def _chunks(stream: Arriving, name: str) -> Iterator[bytes]:
+def _chunks(stream: Arriving) -> Iterator[bytes]:
     """What a stream gives, with an empty chunk at its end."""
-    try:
-        while chunk := stream.read1(CHUNK):
-            yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: the compressed data is cut short or damaged ({error})") from error
+    while chunk := stream.read1(CHUNK):
+        yield chunk
     yield b""
 
 

@@ -4,17 +4,16 @@ import codecs
 import contextlib
 import difflib
 import errno
-import gzip
 import hashlib
 import os
 import secrets
 import shutil
-import zlib
 from collections.abc import Collection, Iterator, Mapping
-from io import BufferedReader, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypedDict
 
+from seqloom.core.compressed import open_bytes
 from seqloom.core.errors import DataError, Problem, SeqloomError, UsageError
 
 CHUNK = 1 << 20
@@ -191,7 +190,7 @@ def _similar(path: Path) -> str:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a text file (`.gz` is decompressed), without their ends.
+    """The lines of a text file (`.gz`, `.xz` and `.zst` are decompressed), without their ends.
 
     Only LF ends a line; a CR before it goes, and so does a byte-order mark at the start. All else stays in the line:
     a lone CR, U+2028, U+0085, form feeds. A last line without LF counts.
@@ -270,19 +269,12 @@ class LineReader:
     def _chunks(self) -> Iterator[bytes]:
         """The decompressed bytes, with an empty chunk at the end."""
         try:
-            with self._open() as file:
+            with open_bytes(self._path) as file:
                 while chunk := file.read(CHUNK):
                     yield chunk
-        except gzip.BadGzipFile as error:
-            raise DataError(f"{self._path}: not gzip data, though the name ends in .gz ({error})") from error
-        except (EOFError, zlib.error) as error:
-            raise DataError(f"{self._path}: the compressed data is cut short or damaged; fetch it again") from error
         except OSError as error:
             raise UsageError(f"{self._path} cannot be read: {error.strerror or error}") from error
         yield b""
-
-    def _open(self) -> gzip.GzipFile | BufferedReader:
-        return gzip.open(self._path, "rb") if self._path.suffix == ".gz" else self._path.open("rb")
 
     def _refuse_wide(self, chunk: bytes) -> None:
         """UTF-16 and UTF-32 are known by their mark, or by NULs in every second or fourth byte."""
