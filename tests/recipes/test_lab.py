@@ -3,12 +3,23 @@
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seqloom.inspection.findings import Finding
-from seqloom.recipes.lab import butterfly, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing
+from seqloom.recipes.lab import (
+    butterfly,
+    collapse,
+    forget_bias,
+    gates,
+    jacobians,
+    paths,
+    spectra,
+    step_bound,
+    vanishing,
+)
 from seqloom.recipes.lab.catalogue import EXPERIMENTS
 from seqloom.recipes.lab.progress import Countdown
 
@@ -30,7 +41,7 @@ def measure() -> Measure:
 
 @pytest.mark.parametrize(
     "module",
-    [butterfly, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing],
+    [butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_every_finding_has_numbers_that_json_can_hold_and_a_picture(module: Any, measure: Measure) -> None:
@@ -178,6 +189,16 @@ def test_no_step_changes_a_loss_by_more_than_its_bound(measure: Measure) -> None
     assert max(data["changes"]["plain"]) > 10 * max(data["changes"]["clipped"])
 
 
+# --- collapse --------------------------------------------------------------------------------------------------------
+
+
+def test_words_become_one_without_negatives_and_only_without(measure: Measure) -> None:
+    without, with_them = measure(collapse)["collapse"].data["courses"]
+    assert (without["negatives"], with_them["negatives"]) == (0, 5)
+    assert without["cosines"][-1] > 0.9 > with_them["cosines"][-1] + 0.1
+    assert without["losses"][-1] < 0.5 * with_them["losses"][-1]
+
+
 # --- the catalogue ---------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +206,15 @@ def test_the_catalogue_names_each_experiment_once_with_a_question() -> None:
     names = [experiment.name for experiment in EXPERIMENTS]
     assert len(set(names)) == len(names)
     assert all(experiment.question.endswith("?") and experiment.minutes > 0 for experiment in EXPERIMENTS)
+
+
+def test_every_experiment_of_the_folder_is_in_the_catalogue_and_has_a_page() -> None:
+    folder = Path(collapse.__file__).parent
+    written = {file.stem for file in folder.glob("*.py") if "\ndef run(*, seed" in file.read_text(encoding="utf-8")}
+    names = {experiment.name for experiment in EXPERIMENTS}
+    assert {name.replace("_", "-") for name in written} == names
+    pages = Path(__file__).parents[2] / "docs" / "lab"
+    assert {page.stem for page in pages.glob("*.md")} == {*names, "index"}
 
 
 def test_the_time_left_is_what_the_parts_so_far_have_taken() -> None:

@@ -104,6 +104,12 @@ def _speed(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Fi
     return speed.run(seed=seed, quick=quick, say=say)
 
 
+def _collapse(*, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]":
+    from seqloom.recipes.lab import collapse
+
+    return collapse.run(seed=seed, quick=quick, say=say)
+
+
 EXPERIMENTS = (
     Experiment("vanishing", "Why do gradients vanish, and which cells keep them?", _vanishing, 0.5),
     Experiment("jacobians", "What do many steps do to a gradient, and which shortcut is wrong?", _jacobians, 0.2),
@@ -118,4 +124,5 @@ EXPERIMENTS = (
     Experiment("truncation", "What does it cost to cut the gradient through time short?", _truncation, 2.0),
     Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", _bottleneck, 3.0),
     Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", _speed, 1.0),
+    Experiment("collapse", "What becomes of word vectors that are never told what a word is not?", _collapse, 0.2),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from seqloom.core.symbols import END, RESERVED
 from seqloom.data.phrasebook.pairs import sample_pairs
@@ -68,12 +69,13 @@ def _finding(text: EncodedText, courses: list[Course], *, seed: int, sentences: 
             left.plot(range(epochs + 1), course.cosines, "o-", ms=3, color=colour, label=label)
             right.plot(range(1, epochs + 1), course.losses, "o-", ms=3, color=colour, label=label)
         left.set_ylim(-0.05, 1.05)
-        left.set_xlabel("epoch")
         left.set_ylabel("mean cosine of two words")
         right.set_ylim(bottom=0)
-        right.set_xlabel("epoch")
         right.set_ylabel("loss per term (nats)")
         right.legend(frameon=False, fontsize=9)
+        for axes in (left, right):
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return figure
 
     return Finding("collapse", "Word vectors without negatives", sentence, data, draw)
