@@ -17,16 +17,25 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqloom.classical import ngram_kernels as kernels
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.classical.ngram_kernels import NODE, Trie
 from seqloom.classical.ngram_trie import Layer, build_trie, layers_of
 from seqloom.classical.ngram_words import Words
-from seqloom.classical.smoothing import FALLBACK, Discounts, Level, kneser_ney, laplace, maximum_likelihood
+from seqloom.classical.smoothing import (
+    FALLBACK,
+    Discounts,
+    Level,
+    check_discounts,
+    check_thresholds,
+    kneser_ney,
+    laplace,
+    maximum_likelihood,
+)
 from seqloom.core.config import Config
-from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore
 from seqloom.core.symbols import BEGIN, END
 from seqloom.text.encoded import EncodedText
@@ -55,6 +64,17 @@ class NGramConfig(Config):
     null makes that an error."""
     memory: int = Field(default=1 << 30, ge=1)
     """Bytes that sorting may hold at a time; larger texts go through files."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "NGramConfig":
+        # The smoothing looks at these too, but here they are refused before a text is read.
+        try:
+            check_thresholds(self.prune)
+            if self.discount_fallback is not None:
+                check_discounts(self.discount_fallback)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
 
     def fit(self, text: EncodedText, *, seed: int = 0, listener: Listener = ignore) -> "NGram":  # noqa: ARG002 - all fits take one
         """Count and smooth. Nothing here is random: the seed changes nothing."""

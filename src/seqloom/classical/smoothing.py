@@ -96,6 +96,8 @@ def kneser_ney(
     ones; what they had goes to γ(h). Without a fallback, a text too small to estimate a discount is an error.
     """
     thresholds = _thresholds(prune, len(levels))
+    if fallback is not None:
+        check_discounts(fallback)
     begins = np.arange(len(levels[0])) == BEGIN
     probabilities = np.full(1, 1 / _outcomes(levels))
     result: list[Level] = []
@@ -146,14 +148,27 @@ def _discounts(
     return fallback
 
 
-def _thresholds(prune: Sequence[int], order: int) -> list[int]:
-    thresholds = [*prune[:order], *[prune[-1] if prune else 0] * (order - len(prune))]
-    if thresholds and (thresholds[0] != 0 or min(thresholds) < 0 or sorted(thresholds) != thresholds):
+def check_thresholds(prune: Sequence[int]) -> None:
+    """Refuse thresholds that leave out single words, or fewer of the longer n-grams than of the shorter ones."""
+    if prune and (prune[0] != 0 or sorted(prune) != list(prune)):
         raise ConfigError(
             f"prune={list(prune)}: thresholds begin with 0, since single words are kept, and never fall; "
             "for example [0, 0, 1]"
         )
-    return thresholds
+
+
+def check_discounts(discounts: Discounts) -> None:
+    """Refuse discounts that take more than there is, which would leave probabilities below 0."""
+    if not all(0 <= discount <= count for count, discount in enumerate(discounts, 1)):
+        raise ConfigError(
+            f"discounts {list(discounts)} for n-grams counted once, twice and more often take more than was counted, "
+            "or less than nothing; give 0 to 1, 0 to 2 and 0 to 3, for example [0.5, 1.0, 1.5]"
+        )
+
+
+def _thresholds(prune: Sequence[int], order: int) -> list[int]:
+    check_thresholds(prune)
+    return [*prune[:order], *[prune[-1] if prune else 0] * (order - len(prune))]
 
 
 def _outcomes(levels: Sequence[Grams]) -> int:
