@@ -1,5 +1,7 @@
 """Word vectors: neighbours, analogies, words that are not there."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -112,3 +114,15 @@ def test_an_unseen_word_is_the_mean_of_its_ngrams() -> None:
     np.testing.assert_allclose(found.vector("word"), buckets[rows].mean(axis=0), rtol=1e-6)
     with pytest.raises(UsageError, match="'' was never seen and has no n-grams of 3 to 3 characters"):
         found.vector("")
+
+
+def test_cosines_of_very_large_and_very_small_vectors_are_those_of_ordinary_ones() -> None:
+    plain = np.array([[1, 2, 0], [2, 1, 1], [0, 0, 0]], np.float32)
+    scales = np.array([[1e-40], [1e38], [1]], np.float32)
+    vectors = WordVectors(("a", "b", "c"), (plain * scales).astype(np.float32), np.zeros(3, np.int64))
+    expected = WordVectors(("a", "b", "c"), plain, np.zeros(3, np.int64))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert vectors.similarity("a", "b") == pytest.approx(expected.similarity("a", "b"), abs=1e-4)
+        assert [each.word for each in vectors.nearest(["a"])[0]] == ["b", "c"]
+    assert vectors.similarity("a", "c") == 0

@@ -2,18 +2,18 @@
 
 import gzip
 import struct
-import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from seqloom.classical.vectors import WordVectors
-from seqloom.core.errors import DataError
-from seqloom.interop.word2vec_format import read_vectors, write_vectors
+from seqloom.core.errors import DataError, UsageError
+from seqloom.interop.word2vec_format import is_binary_name, read_vectors, write_vectors
 
 NAMES = ["v.txt", "v.bin", "v.txt.gz", "v.bin.gz"]
-GENSIM = Path(__file__).parents[2] / "benchmarks" / ".peers" / "gensim" / "bin" / "python"
 
 
 @pytest.fixture
@@ -54,6 +54,14 @@ def test_words_with_spaces_are_not_written(tmp_path: Path) -> None:
         write_vectors(found, tmp_path / "v.txt")
 
 
+def test_a_place_that_is_no_file_is_refused(tmp_path: Path, vectors: WordVectors) -> None:
+    with pytest.raises(UsageError, match="is a folder; name the file"):
+        write_vectors(vectors, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file, not a folder"):
+        write_vectors(vectors, tmp_path / "file" / "v.txt")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
@@ -64,13 +72,16 @@ def test_words_with_spaces_are_not_written(tmp_path: Path) -> None:
         ("v.txt", b"1 2\na 1 2\nb 1 2\n", "is longer than it says: 2 words"),
         ("v.txt", b"1 2\na 1\n", "v.txt:2: 'a 1' … is not a word and 2 numbers"),
         ("v.txt", b"1 2\na 1 x\n", "v.txt:2: 'a 1 x' … is not a word and 2 numbers"),
-        ("v.txt", b"2 1\na nan\nb 1\n", "v.txt:2: the vector of 'a' has numbers that are not finite"),
+        ("v.txt", b"9" * 5000 + b" 2\na 1 2\n", "v.txt:1: '9999.*' is not the number of words and the width"),
+        ("v.txt", b"2 1\n\na 1\n\nb nan\n", "v.txt:5: the vector of 'b', word 2, has numbers that are not finite"),
+        ("v.txt", b"2 1\na 1\n 1\n", "v.txt:3: word 2 is empty"),
         ("v.txt", b"2 1\na 1\na 2\n", r"1 words have more than one vector, such as \['a'\]"),
         ("v.bin", b"2 2\na \0\0\0", "is cut short: 2 words of width 2 need 16 bytes, it has 9"),
         ("v.bin", b"1 2\nabcdefghijk", "ends in word 1 of 1"),
         ("v.bin", b"9999999 9999\na", "is cut short"),
         ("v.bin", b"1 1\n\xff\xfe \0\0\0\0", "which is not UTF-8"),
-        ("v.bin", b"1 1\na \0\0\xc0\x7f", "the vector of 'a' has numbers that are not finite"),
+        ("v.bin", b"1 1\na \0\0\xc0\x7f", "v.bin: the vector of 'a', word 1, has numbers that are not finite"),
+        ("v.bin", b"1 1\n \0\0\0\0", "v.bin: word 1 is empty"),
         ("v.bin", b"1 1\na \0\0\0\0more", "goes on for 4 bytes"),
         ("v.bin.gz", gzip.compress(b"1 1\na \0\0\0\0", mtime=0)[:-9], "cut short or damaged"),
     ],
@@ -81,18 +92,41 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, sentence: st
         read_vectors(tmp_path / name)
 
 
-@pytest.mark.skipif(not GENSIM.is_file(), reason=f"{GENSIM} is missing: run benchmarks/word2vec.py once")
-@pytest.mark.parametrize("name", ["v.txt", "v.bin"])
-def test_gensim_reads_ours_and_we_read_gensims(name: str, tmp_path: Path, vectors: WordVectors) -> None:
+# --- gensim -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gensim() -> Any:
+    return pytest.importorskip("gensim.models", reason="gensim is not installed; it is one of the parity group")
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", NAMES)
+def test_gensim_reads_ours_with_equal_numbers(gensim: Any, name: str, tmp_path: Path, vectors: WordVectors) -> None:
     write_vectors(vectors, tmp_path / name)
-    program = (
-        "import sys; from gensim.models import KeyedVectors\n"
-        "binary = sys.argv[1].endswith('.bin')\n"
-        "found = KeyedVectors.load_word2vec_format(sys.argv[1], binary=binary)\n"
-        "found.save_word2vec_format(sys.argv[2], binary=binary)\n"
-    )
-    again = tmp_path / f"gensim-{name}"
-    subprocess.run([GENSIM, "-c", program, tmp_path / name, again], check=True)
-    theirs = read_vectors(again)
-    assert theirs.words == vectors.words
+    theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=is_binary_name(Path(name)))
+    assert theirs.index_to_key == list(vectors.words)
     np.testing.assert_array_equal(theirs.vectors, vectors.vectors)
+    changed = vectors.vectors.copy()
+    changed[4, 2] = np.nextafter(changed[4, 2], np.float32(9))  # the least that a number can change
+    write_vectors(replace(vectors, vectors=changed), tmp_path / name)
+    theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=is_binary_name(Path(name)))
+    assert (theirs.vectors != vectors.vectors).sum() == 1
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", NAMES)
+def test_we_read_what_gensim_has_trained_and_answer_alike(gensim: Any, name: str, tmp_path: Path) -> None:
+    draws = np.random.default_rng(2)
+    lines = [[f"w{word}" for word in draws.integers(30, size=8)] for _ in range(40)]
+    trained = gensim.Word2Vec(lines, vector_size=6, min_count=1, epochs=2, workers=1, seed=1).wv
+    trained.save_word2vec_format(str(tmp_path / name), binary=is_binary_name(Path(name)))
+    ours = read_vectors(tmp_path / name)
+    assert list(ours.words) == trained.index_to_key
+    np.testing.assert_array_equal(ours.vectors, trained.vectors)
+    (found,) = ours.nearest(["w3"], count=5)
+    expected = trained.most_similar("w3", topn=5)
+    assert [each.word for each in found] == [word for word, _ in expected]
+    assert [each.score for each in found] == pytest.approx([cosine for _, cosine in expected], abs=1e-6)
+    others = [word for word, _ in trained.most_similar("w4", topn=5)]
+    assert [each.word for each in found] != others

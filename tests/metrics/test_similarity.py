@@ -64,3 +64,20 @@ def test_a_line_without_a_number_is_named(tmp_path: Path) -> None:
     file.write_text("love\tsex\t6.77\ntiger\tcat\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"pairs.tsv:2: 'tiger\\tcat' is not a word, a word and a number"):
         read_judgements(file)
+
+
+@pytest.mark.parametrize("judgement", ["nan", "inf", "-inf"])
+def test_a_judgement_that_is_no_number_is_named(tmp_path: Path, judgement: str) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text(f"love\tsex\t6.77\ntiger\tcat\t{judgement}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.tsv:2: .* is not a word, a word and a number"):
+        read_judgements(file)
+
+
+def test_values_that_are_all_the_same_have_no_correlation() -> None:
+    pairs = [JudgedPair("a", "b", 9.0), JudgedPair("a", "c", 5.0)]
+    with pytest.raises(DataError, match=r"the cosines of all 2 pairs are 0\.5"):
+        score_similarity(pairs, lambda *_: 0.5)
+    alike = [JudgedPair("a", "b", 7.0), JudgedPair("a", "c", 7.0)]
+    with pytest.raises(DataError, match="the judgements of all 2 pairs are 7"):
+        score_similarity(alike, lambda _, other: {"b": 0.1, "c": 0.2}[other])

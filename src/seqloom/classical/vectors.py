@@ -24,6 +24,7 @@ Method = Literal["add", "mul"]
 """How the three cosines of an analogy are joined."""
 
 _EPSILON = 0.001
+_LARGE = np.float32(1e15)
 _TOGETHER = 1 << 25
 """Cosines held at the same time: 128 MB."""
 
@@ -205,6 +206,10 @@ class WordVectors:
 
 
 def _units(vectors: Float32[np.ndarray, "rows width"]) -> Float32[np.ndarray, "rows width"]:
+    # Squares of very large or very small numbers leave the range of single precision, so such rows are scaled first.
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    if ((largest > _LARGE) | ((largest > 0) & (largest < 1 / _LARGE))).any():
+        vectors = vectors / np.where(largest > 0, largest, np.float32(1.0))
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units: Float32[np.ndarray, "rows width"] = vectors / np.where(lengths > 0, lengths, np.float32(1.0))
     return units

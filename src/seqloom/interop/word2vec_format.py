@@ -9,6 +9,7 @@ A file is binary if its name ends in `.bin` (or `.bin.gz`); both may be compress
 import gzip
 import re
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from jaxtyping import Float32
 
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.files import read_lines, require_file, write_atomically
+from seqloom.core.files import read_lines, require_file, require_folders_above, write_atomically
 
-_HEADER = re.compile(r"\s*([0-9]+)\s+([0-9]+)\s*")
+_HEADER = re.compile(r"\s*([0-9]{1,18})\s+([0-9]{1,18})\s*")
 _WIDEST = 100_000
 
 
@@ -29,6 +30,9 @@ def is_binary_name(path: Path) -> bool:
 
 def write_vectors(vectors: WordVectors, path: Path, *, binary: bool | None = None) -> None:
     """Write all words with their vectors; as text or binary by the name of the file, unless it is said."""
+    require_folders_above(path)
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name the file to write the vectors to")
     unwritable = [word for word in vectors.words if not word or re.search(r"\s", word)]
     if unwritable:
         raise DataError(
@@ -56,28 +60,45 @@ def read_vectors(path: Path, *, binary: bool | None = None) -> WordVectors:
     The formats hold no counts, so they are zeros; words are taken to stand by falling frequency.
     """
     is_binary = is_binary_name(path) if binary is None else binary
-    words, vectors = _read_binary(path) if is_binary else _read_text(path)
+    found = _read_binary(path) if is_binary else _read_text(path)
     seen: set[str] = set()
-    repeated = [word for word in words if word in seen or seen.add(word)]  # type: ignore[func-returns-value]
+    repeated = [word for word in found.words if word in seen or seen.add(word)]  # type: ignore[func-returns-value]
     if repeated:
         raise DataError(f"{path}: {len(repeated)} words have more than one vector, such as {repeated[:3]}")
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        problems = [
-            Problem(f"the vector of {words[row]!r} has numbers that are not finite", str(path), int(row) + 2)
-            for row in wrong
-        ]
-        raise DataError("word vectors must be finite; drop these words, or get the file again", problems=problems)
-    return WordVectors(tuple(words), vectors, np.zeros(len(words), np.int64))
+    is_finite = np.isfinite(found.vectors).all(axis=1)
+    problems = [
+        Problem(what, str(path), found.lines[row] if found.lines else None)
+        for row, word in enumerate(found.words)
+        if (what := _wrong_with(word, row, is_finite=bool(is_finite[row])))
+    ]
+    if problems:
+        raise DataError("these are no word vectors; drop such words, or get the file again", problems=problems)
+    return WordVectors(tuple(found.words), found.vectors, np.zeros(len(found.words), np.int64))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a file holds; `lines` are those of the words, where it has lines."""
+
+    words: list[str]
+    vectors: Float32[np.ndarray, "words width"]
+    lines: list[int]
+
+
+def _wrong_with(word: str, row: int, *, is_finite: bool) -> str | None:
+    if not word:
+        return f"word {row + 1:,} is empty"
+    return None if is_finite else f"the vector of {word!r}, word {row + 1:,}, has numbers that are not finite"
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path) -> tuple[list[str], Float32[np.ndarray, "words width"]]:
+def _read_text(path: Path) -> _Read:
     lines = iter(read_lines(path))
     count, width = _sizes(next(lines, ""), path)
     words: list[str] = []
+    numbers: list[int] = []
     rows: list[Float32[np.ndarray, " width"]] = []
     for number, line in enumerate(lines, start=2):
         if not line.strip():
@@ -91,14 +112,15 @@ def _read_text(path: Path) -> tuple[list[str], Float32[np.ndarray, "words width"
             what = f"{line[:40]!r} … is not a word and {width} numbers, as the first line says"
             raise DataError(problems=[Problem(what, str(path), number)]) from None
         words.append(parts[0])
+        numbers.append(number)
     _require_count(path, found=len(words), wanted=count)
-    return words, np.stack(rows)
+    return _Read(words, np.stack(rows), numbers)
 
 
 # --- binary -----------------------------------------------------------------------------------------------------------
 
 
-def _read_binary(path: Path) -> tuple[list[str], Float32[np.ndarray, "words width"]]:
+def _read_binary(path: Path) -> _Read:
     data = _bytes_of(path)
     end = data.find(b"\n", 0, 100)
     count, width = _sizes(data[: max(end, 0)].decode("ascii", errors="replace"), path)
@@ -126,7 +148,7 @@ def _read_binary(path: Path) -> tuple[list[str], Float32[np.ndarray, "words widt
         at = space + 1 + size
     if data[at:].strip():
         raise DataError(f"{path} goes on for {len(data) - at:,} bytes after its {count:,} words; get the file again")
-    return words, vectors
+    return _Read(words, vectors, [])
 
 
 def _bytes_of(path: Path) -> bytes:

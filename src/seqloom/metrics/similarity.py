@@ -7,6 +7,7 @@ Pairs with a word that has no vector are left out and counted; upper and lower c
 `evaluate_word_pairs` does the same, so the numbers can be compared.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ def read_judgements(path: Path) -> list[JudgedPair]:
         parts = line.split("\t")
         try:
             one, other, judgement = parts[0].strip(), parts[1].strip(), float(parts[2])
+            if not math.isfinite(judgement):
+                raise ValueError
         except (IndexError, ValueError):
             what = f"{line[:60]!r} is not a word, a word and a number with tabs between"
             problems.append(Problem(what, str(path), number))
@@ -79,6 +82,11 @@ def score_similarity(pairs: Iterable[JudgedPair], similarity: Callable[[str, str
             f"{len(found)} of {len(found) + left_out} pairs have vectors for both words, and a correlation needs 2"
         )
     ours, theirs = np.array(found, np.float64).T
+    for values, what in ((ours, "cosines"), (theirs, "judgements")):
+        if (values == values[0]).all():
+            raise DataError(
+                f"the {what} of all {len(found)} pairs are {values[0]:g}; a correlation needs values that differ"
+            )
     return SimilarityScore(
         correlation(ranks(ours), ranks(theirs)), correlation(ours, theirs), pairs=len(found), left_out=left_out
     )

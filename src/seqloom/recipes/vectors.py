@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqloom.classical.vectors import Method, WordVectors
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.files import write_atomically
+from seqloom.core.files import require_folders_above, write_atomically
 from seqloom.inspection import embedding_map
 from seqloom.inspection.embedding_map import EmbeddingMap
 from seqloom.interop.word2vec_format import read_vectors
@@ -14,6 +14,8 @@ from seqloom.metrics.analogy import VOCABULARY, AnalogyScore, read_questions, sc
 from seqloom.metrics.similarity import SimilarityScore, read_judgements, score_similarity
 
 MAP_ENDINGS = (".html", ".png", ".svg")
+FEWEST = 3
+"""Words that a map needs."""
 NEIGHBOURS = 6
 """Shown for a word on the page of a map."""
 
@@ -86,6 +88,7 @@ def draw_words(
     """A map of these words, or of the most frequent ones, as a page (.html) or a picture (.png, .svg)."""
     if out.suffix not in MAP_ENDINGS:
         raise UsageError(f"{out} ends in none of {', '.join(MAP_ENDINGS)}; name it with one of these endings")
+    require_folders_above(out)
     chosen = tuple(dict.fromkeys(words)) or _ordinary(vectors, count)
     rows = [vectors.row(word) for word in chosen]
     near = vectors.nearest(chosen, count=NEIGHBOURS)
@@ -107,9 +110,9 @@ def draw_words(
 
 
 def _ordinary(vectors: WordVectors, count: int) -> tuple[str, ...]:
-    """The most frequent words that hold a letter: punctuation and figures tell little on a map."""
+    """The most frequent words that hold a letter: punctuation and figures tell little on a map, unless they are all."""
     found = [word for word in vectors.words if any(character.isalpha() for character in word)]
-    return tuple(found[:count])
+    return tuple((found if len(found) >= FEWEST else vectors.words)[:count])
 
 
 def as_record(evaluation: Evaluation) -> Mapping[str, object]:
