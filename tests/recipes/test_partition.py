@@ -48,7 +48,10 @@ def test_log_z_is_that_of_reading_the_text(model: Path, text: Path) -> None:
     lines = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
     ids = [symbol for line in lines for symbol in (*loaded.tokenizers.target.encode(line), END)][:40]
     with torch.no_grad():
-        features, _ = loaded.model(torch.tensor([[BEGIN, *ids[:-1]]]), None)
+        # As in training, the end of a line is read as the beginning of the next.
+        read = [BEGIN if symbol == END else symbol for symbol in (BEGIN, *ids[:-1])]
+        assert read.count(BEGIN) > 1
+        features, _ = loaded.model(torch.tensor([read]), None)
         expected = torch.logsumexp(output(features[0]).double(), 1) - output.log_z
     assert log_z.data["tokens"] == 40
     assert log_z.data["mean"] == pytest.approx(expected.mean().item(), abs=1e-4)

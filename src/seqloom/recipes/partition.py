@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class PartitionConfig(Config):
 
     tokens: int = Field(2048, ge=2)
     """Positions of the text, from its beginning."""
-    samples: tuple[int, ...] = (16, 64, 256, 1024, 4096)
+    samples: tuple[Annotated[int, Field(ge=1)], ...] = Field((16, 64, 256, 1024, 4096), min_length=1)
     """Numbers of samples at which gradients are compared; those above the number of symbols are left out."""
     draws: int = Field(4, ge=1)
     """Draws over which cosines are averaged."""
@@ -104,17 +105,16 @@ def _features(
     reader: RecurrentReader, lines: list[list[int]], *, most: int
 ) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
     """What the model makes of each position before it is scored, and the symbol that comes there."""
-    features, labels, state, last = [], [], None, BEGIN
+    features, labels, state = [], [], None
     with evaluating(reader.model):  # type: ignore[arg-type]
         for line in lines:
-            # A model of lines begins each of them anew; one of texts has read END before a line.
+            # A model of lines begins each of them anew; one of texts reads the end of a line as the next beginning.
             if reader.context == "line":
-                state, last = None, BEGIN
-            ids = torch.tensor([[last, *line, END]], device=reader.device)
+                state = None
+            ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)
             found, state = reader.model(ids[:, :-1], state)
             features.append(found[0])
             labels.append(ids[0, 1:])
-            last = END
     return torch.cat(features)[:most], torch.cat(labels)[:most]
 
 
