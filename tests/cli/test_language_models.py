@@ -1,14 +1,18 @@
 """Training, measuring and generating with language models, from the command line."""
 
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.calling import Called, call
 from cli.conftest import Tiny
 from seqloom.data.phrasebook import sample_pairs
+from seqloom.recipes.load import load, save_model
+from seqloom.training.weights import weights_of
 
 WORDS = ("text.kind=word", "text.minimum_count=1", "text.size=1000")
 RECURRENT = (
@@ -103,6 +107,52 @@ def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
     assert (long["tokens"], long["is_finished"]) == (60, False)
 
 
+def test_a_beam_is_wide_enough_for_all_texts_and_for_its_groups(models: Models) -> None:
+    words = ["search.method=beam", "search.beam=4", "search.groups=2", "search.length_constant=4", "--count", "5"]
+    called = call("generate", models.counted, *words)
+    assert called.code == 0, called.err
+    assert 4 <= len(called.lines) <= 5  # groups may find the same text
+
+
+def test_a_token_without_probability_is_told_beside_the_infinite_perplexity(models: Models, tmp_path: Path) -> None:
+    words = ["model.kind=ngram", "model.order=2", "model.smoothing=mle", *WORDS, "--out", tmp_path / "run"]
+    assert call("train", *words, "--train", models.text, "--dev", models.dev).code == 0
+    (tmp_path / "unheard.txt").write_text("qxqx\n")
+    called = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt")
+    assert called.code == 0, called.err
+    assert "perplexity/token      inf" in called.out
+    assert "of 2 tokens are impossible for the model" in called.out
+    assert "cheap" not in called.out
+    (record,) = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt", "--json").records
+    assert record["perplexity"]["token"]["value"] is None
+    assert record["impossible"] >= 1
+
+
+def test_weights_that_are_no_numbers_are_a_damaged_model_and_no_perplexity(models: Models, tmp_path: Path) -> None:
+    loaded = load(models.recurrent)
+    weights = {name: torch.full_like(tensor, math.nan) for name, tensor in weights_of(loaded.model).items()}
+    broken = tmp_path / "broken"
+    save_model(broken, loaded.config, tokenizers=loaded.tokenizers, weights=weights, card=loaded.card)
+    for words in (["perplexity", broken, models.dev], ["perplexity", broken, models.dev, "--per-line"]):
+        called = call(*words)
+        assert (called.code, called.out) == (4, ""), called.err
+        assert f"{broken} gives no number (NaN) for log P of" in called.err
+    called = call("perplexity", models.recurrent, models.dev, "--with", broken, "--tune", models.dev)
+    assert called.code == 4
+    assert f"{broken} gives no number" in called.err
+    written = call("generate", broken)
+    assert (written.code, written.out) == (4, "")
+    assert "NaN" in written.err
+
+
+def test_a_run_that_was_not_fitted_to_its_end_says_how_to_go_on(models: Models, tmp_path: Path) -> None:
+    shutil.copytree(models.counted, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    called = call("generate", tmp_path / "run")
+    assert called.code == 4
+    assert f"seqloom train --resume {tmp_path / 'run'}" in called.err
+
+
 def test_info_describes_language_models(models: Models) -> None:
     out = call("info", models.counted).out
     assert "ngram" in out
@@ -145,7 +195,29 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
         (["generate", "MODEL", "Once"], 2, ["'Once'", "--prompt"]),
         (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed here"]),
         (["generate", "MODEL", "--count", "0"], 2, ["count=0"]),
+        (["generate", "MODEL", "--count", "1000000"], 2, ["count=1000000", "at most 100,000"]),
+        (["generate", "MODEL", "--count", "1001", "search.method=beam"], 2, ["count=1001", "at most 1,000"]),
+        (["generate", "MODEL", "search.nbest=3"], 2, ["search.nbest=3", "--count"]),
+        (["generate", "MODEL", "search.precision=int8"], 2, ["search.precision=int8 has no effect"]),
+        (["generate", "MODEL", "search.shortlist=5"], 2, ["search.shortlist=5 has no effect"]),
+        (["generate", "MODEL", "search.diversity=2"], 2, ["search.diversity=2 has no effect", "search.groups"]),
         (["generate", "MODEL", "search.temperature=.nan"], 2, ["search.temperature"]),
+        (
+            ["train", "model.kind=ngram", "--train", "blank.txt", "--out", "run"],
+            3,
+            ["blank.txt: 12 lines, all of them"],
+        ),
+        (
+            ["train", "model.kind=ngram", "--train", "TEXT", "--dev", "blank.txt", "--out", "run"],
+            3,
+            ["blank.txt: 12 lines, all of them blank"],
+        ),
+        (["train", "model.kind=ngram", "--train", "TEXT", "--out", "run", "model.prune=[0,2,1]"], 2, ["never fall"]),
+        (
+            ["train", "model.kind=ngram", "--train", "TEXT", "--out", "run", "model.discount_fallback=[-1,5,9]"],
+            2,
+            ["[-1.0, 5.0, 9.0]", "0 to 3"],
+        ),
         (["train", "model.kind=ngram", "--train", "empty.txt", "--out", "run"], 3, ["empty.txt", "at least one line"]),
         (["train", "model.kind=ngram", "--train", "two.txt", "--out", "run"], 3, ["2 lines are too few", "--dev"]),
         (["train", "model.kind=ngram", "--train", "TEXT", "--out", "run", "model.order=0"], 2, ["model.order"]),
@@ -164,6 +236,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text("")
+    Path("blank.txt").write_text("\n \n\u200b\n" * 4, encoding="utf-8")
     Path("two.txt").write_text("one\ntwo\n")
     named = {"MODEL": str(models.counted), "TEXT": str(models.text)}
     called = call(*(named.get(word, word) for word in words))

@@ -56,7 +56,7 @@ def test_empty_files_are_named(tmp_path: Path) -> None:
     blank.write_text("\n \n")
     with pytest.raises(DataError, match=r"empty\.txt: empty; expected at least one line of text"):
         TextCorpus([empty])
-    with pytest.raises(DataError, match=r"blank\.txt: 2 lines, all of them empty"):
+    with pytest.raises(DataError, match=r"blank\.txt: 2 lines, all of them blank"):
         TextCorpus([blank], unit="paragraph")
     with pytest.raises(UsageError, match="a text file is needed"):
         TextCorpus([])

@@ -118,6 +118,7 @@ def _record(
         "lines": lines,
         "models": [{"path": name, "weight": weight} for name, weight in zip(names, weights, strict=True)],
         "unknown": found.unknown,
+        "impossible": found.impossible,
         "perplexity": {
             each.unit: {"value": each.value, "bits": each.bits, "count": each.count, "signature": each.signature}
             for each in found.all
@@ -130,7 +131,12 @@ def _describe(found: "Perplexities", *, names: Sequence[str], weights: Sequence[
         (f"perplexity/{each.unit}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for each in found.all
     ]
     lines = table(rows)
-    if found.unknown:
+    if found.impossible:
+        lines.append(
+            f"{found.impossible:,} of {found.token.count:,} tokens are impossible for the model, so no perplexity is "
+            "high enough: smooth it (model.smoothing=kneser_ney), or mix in another with --with"
+        )
+    elif found.unknown:
         share = found.unknown / found.token.count
         lines.append(f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol, which is cheap")
     if len(names) > 1:

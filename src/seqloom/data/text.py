@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader, read_lines
+from seqloom.text.normalise import is_blank
 
 Unit = Literal["line", "paragraph"]
 """What is read as one piece of text: a line, or all lines up to an empty one, joined by spaces."""
@@ -34,6 +35,7 @@ class TextLines(Protocol):
 class _Check:
     pieces: int
     lines: int
+    has_text: bool
     digest: bytes
     notices: tuple[str, ...]
 
@@ -79,6 +81,16 @@ class TextCorpus:
                 yield TextLine(before + at, file, text)
             before += check.lines
 
+    def require_text(self) -> None:
+        """Refuse files without any text: a model of them would know of nothing but the ends of lines."""
+        problems = [
+            Problem(f"{_count(check.lines)}, all of them blank; expected at least one line of text", str(path))
+            for path, check in zip(self.paths, self._checks, strict=True)
+            if not check.has_text
+        ]
+        if problems:
+            raise DataError(problems=problems)
+
     def place(self, number: int) -> str:
         """Where a line stands, for messages: `train.txt:17`."""
         for path, check in zip(self.paths, self._checks, strict=True):
@@ -111,16 +123,21 @@ def _pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
 
 def _check(path: Path, encoding: str, unit: Unit) -> _Check:
     reader = LineReader(path, encoding)
-    digest, pieces = hashlib.sha256(), 0
+    digest, pieces, has_text = hashlib.sha256(), 0, False
     for _, text in _pieces(iter(reader), unit):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
         pieces += 1
+        has_text = has_text or not is_blank(text)
     if pieces == 0:
-        what = "empty" if reader.lines == 0 else f"{reader.lines:,} lines, all of them empty"
+        what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])
     notices = []
     if reader.had_mark:
         notices.append(f"{path}: the byte-order mark at the start was left out")
     if reader.had_carriage_returns:
         notices.append(f"{path}: carriage returns at the ends of lines were left out")
-    return _Check(pieces, reader.lines, digest.digest(), tuple(notices))
+    return _Check(pieces, reader.lines, has_text, digest.digest(), tuple(notices))
+
+
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float64
 
 from seqloom.core.config import resolve
-from seqloom.core.errors import DataError, UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import UNKNOWN
 from seqloom.metrics.perplexity import Perplexity, perplexity
@@ -29,6 +29,7 @@ from seqloom.recipes.load import Card, Loaded, load_any
 from seqloom.recipes.prompting import Continuing, split_lines
 from seqloom.recipes.readers import reader_of
 from seqloom.recipes.reading import Context, TextIds
+from seqloom.recipes.search_settings import require_effect
 from seqloom.recipes.translate import listed
 from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
@@ -39,6 +40,14 @@ from seqloom.text.tokenizer import Tokenizer
 
 Tell = Callable[[int, int], None]
 """Told how many tokens are done, and how many there are in all."""
+
+FOR_TRANSLATORS = ("shortlist", "precision", "split", "unknown", "heads", "tokens_per_batch")
+"""Settings of the search that change nothing where there is no source text."""
+WRITTEN_AT_ONCE = 1 << 28
+"""Scores of symbols that texts may need at a time: one per symbol and text, a gigabyte in all."""
+
+MOST_BEAMS, MOST_SAMPLES = 1_000, 100_000
+"""Texts that one search can give."""
 
 ROUNDS, ENOUGH = 200, 1e-7
 """Rounds of expectation maximisation at most, and the change of a weight below which it ends."""
@@ -64,6 +73,8 @@ class Perplexities:
     character: Perplexity
     unknown: int
     """Tokens that the vocabulary does not have; each counts as one symbol, which makes it cheap."""
+    impossible: int
+    """Tokens to which the model gives no probability at all; one of them makes a perplexity infinite."""
 
     @property
     def all(self) -> tuple[Perplexity, ...]:
@@ -107,6 +118,7 @@ class LanguageModel:
                     f"same tokens: train both with the same text settings on the same text"
                 )
         self._readers = [reader_of(member) for member in members]
+        self._folders = [member.folder for member in members]
         self.weights = _checked(weights, len(members))
 
     @staticmethod
@@ -161,7 +173,7 @@ class LanguageModel:
         }
         policy = "counted" if unknown else "absent"
         found = {unit: perplexity(nats, count, unit=unit, unknown=policy) for unit, count in counts.items()}  # type: ignore[arg-type]
-        return Perplexities(**found, unknown=unknown)
+        return Perplexities(**found, unknown=unknown, impossible=int((log_probs == -math.inf).sum()))
 
     def log_probs(
         self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
@@ -174,13 +186,16 @@ class LanguageModel:
             done += tokens
             progress(done, everything)
 
-        return np.stack(
+        found = np.stack(
             [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
         )
+        self._require_numbers(found)
+        return found
 
     def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
         """log Σ_m λ_m P_m of each token."""
-        mixed: np.ndarray = np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
+        with np.errstate(divide="ignore"):  # a model may have been found to be of no use
+            mixed: np.ndarray = np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
         return mixed
 
     def tuned(
@@ -191,6 +206,16 @@ class LanguageModel:
         other = copy(self)
         other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
         return other
+
+    def _require_numbers(self, log_probs: Float64[np.ndarray, "models tokens"]) -> None:
+        """Refuse a model that answers with no number, before it becomes a perplexity of NaN."""
+        for folder, row in zip(self._folders, np.isnan(log_probs), strict=True):
+            if row.any():
+                raise ModelError(
+                    f"{folder} gives no number (NaN) for log P of {int(row.sum()):,} of {len(row):,} tokens, first of "
+                    f"token {int(row.argmax()) + 1:,}; its weights are not finite: train it again, with a smaller "
+                    "training.learning_rate"
+                )
 
     def _encoded(self, lines: Sequence[str]) -> TextIds:
         if not lines:
@@ -214,13 +239,7 @@ class LanguageModel:
         A text ends with its line; with `past_line_ends` the model writes on, line after line, up to the maximum length,
         `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
         """
-        settings = search or self.config.search
-        if count < 1:
-            raise UsageError(f"count={count} asks for no text; give 1 or more")
-        wider = {"nbest": count, "beam": max(count, settings.beam)} if settings.method == "beam" else {"nbest": count}
-        settings = SearchConfig.model_validate(
-            {**settings.model_dump(), **wider, "seed": settings.seed if seed is None else seed}
-        )
+        settings = self._for_texts(search or self.config.search, count, seed=seed)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
         stepper = Continuing(
             self.stepper(),
@@ -233,6 +252,19 @@ class LanguageModel:
         with torch.inference_mode():
             (found,) = decode(stepper, Source(one, one[0]), settings, keys=[0], show=self.tokenizer.decode)
         return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
+
+    def _for_texts(self, settings: SearchConfig, count: int, *, seed: int | None) -> SearchConfig:
+        """Settings that give so many texts."""
+        if count < 1:
+            raise UsageError(f"count={count} asks for no text; give 1 or more")
+        most = WRITTEN_AT_ONCE // self.tokenizer.size
+        most = min(most, MOST_BEAMS // settings.groups * settings.groups if settings.method == "beam" else MOST_SAMPLES)
+        if count > most:
+            raise UsageError(f"count={count} asks for more texts than fit side by side; give at most {most:,}")
+        given = {**settings.model_dump(), "nbest": count, "seed": settings.seed if seed is None else seed}
+        if settings.method == "beam":
+            given["beam"] = max(settings.beam_for(count), settings.beam)
+        return SearchConfig.model_validate(given)
 
     def stepper(self) -> Stepper:
         """The model, or the mixture, as a search sees it."""
@@ -268,8 +300,21 @@ def open_language_model(
     device = devices[-1] if devices else None
     loaded = load_any(folder, device=device)
     config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    _require_effect(config.search, overrides)
     others = [load_any(other, device=device) for other in companions]
     return LanguageModel(replace(loaded, config=config), others, weights=weights)
+
+
+def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
+    """Refuse settings that were given here and change nothing."""
+    for override in overrides:
+        name = override.partition("=")[0].removeprefix("search.")
+        if name == "nbest":
+            raise UsageError(f"{override}: the number of texts is given with --count")
+        if name in FOR_TRANSLATORS:
+            raise UsageError(f"{override} has no effect on a language model, which has no source text; leave it out")
+    # Of how many texts is chosen is not known yet.
+    require_effect(settings, [override for override in overrides if not override.startswith("search.rerank=")])
 
 
 def best_weights(log_probs: Float64[np.ndarray, "models tokens"]) -> tuple[float, ...]:

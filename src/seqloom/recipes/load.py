@@ -275,7 +275,7 @@ def find_model(folder: Path) -> Path:
         return folder / "model"
     if not folder.exists():
         raise UsageError(f"{folder}: there is no such model directory")
-    if (folder / "checkpoints").is_dir():
+    if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
         raise ModelError(
             f"{folder} is a run that has not finished, so it has no model yet; finish it with: "
             f"seqloom train --resume {folder}"

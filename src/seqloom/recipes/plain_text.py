@@ -74,7 +74,9 @@ def open_corpus(data: DataConfig, names: tuple[str, ...]) -> TextCorpus:
     tables = [name for name in names if name.removesuffix(".gz").endswith(".tsv")]
     if tables:
         raise UsageError(f"{tables[0]} is a table of pairs, for models that translate; give a text file here")
-    return TextCorpus([Path(name) for name in names], encoding=data.encoding, unit=data.unit)
+    corpus = TextCorpus([Path(name) for name in names], encoding=data.encoding, unit=data.unit)
+    corpus.require_text()
+    return corpus
 
 
 def open_texts(config: RunConfig, *, listener: Listener, needs_dev: bool = True) -> Texts:
