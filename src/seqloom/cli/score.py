@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "seqloom score run/model news.de news.en",
     "seqloom score run/model pairs.tsv --per-token",
+    "seqloom score first/model --with second/model news.de news.en",
 )
 AT_ONCE = 2_000
 """Pairs scored before their scores are written."""
@@ -32,13 +33,22 @@ def score(
         bool,
         typer.Option("--per-token", help="The mean over the target's tokens, the end counted, in place of the sum."),
     ] = False,
+    companions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="MODEL",
+            help="Another model that scores with the first one, as in seqloom translate: the mean of their "
+            "log-probabilities at each token, renormalised. May be given again; all must share their vocabulary.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="A record per line: log_prob, tokens, per_token.")] = False,
 ) -> None:
     """Print log P(target | source) of each pair, a line per pair, in nats; null where a side is blank."""
     given = sort_words(words)
-    require_search_settings(given.overrides)
+    _require_effect(given.overrides)
     pairs = read_pairs([Path(name) for name in given.others])
-    translator = open_translator(model, given.overrides)
+    translator = open_translator(model, given.overrides, companions=companions or ())
     number = 0
     remaining = iter(pairs)
     while some := list(islice(remaining, AT_ONCE)):
@@ -50,6 +60,17 @@ def score(
             else:
                 value = mean if per_token else log_prob
                 print("null" if value is None else f"{value:.6f}")
+
+
+def _require_effect(overrides: Sequence[str]) -> None:
+    """Refuse settings that change no score: nothing is searched here."""
+    require_search_settings(overrides)
+    for override in overrides:
+        if override.partition("=")[0] not in ("device", "search.tokens_per_batch"):
+            raise UsageError(
+                f"{override} has no effect here: pairs are scored as they are, without a search; leave it out "
+                "(what can be set is search.tokens_per_batch and device)"
+            )
 
 
 def read_pairs(paths: Sequence[Path]) -> list[tuple[str, str]]:
