@@ -56,6 +56,22 @@ def test_case_matters_unless_it_is_to_be_ignored() -> None:
     assert found("die STRASSE", "Straße", ignores_case=True) == ["Straße"]
 
 
+def test_a_model_of_small_letters_finds_terms_whatever_their_case() -> None:
+    small = train_tokenizer(["a dog"], TextConfig(kind="char", lowercase=True))
+    glossary = Glossary((("Dog", "Hund"), ("dog", "Rüde")))
+    assert glossary.matches("a Dog") == [("Dog", "Hund")]
+    # Both terms read the same now, and the last pair counts; its translation is left as it was given.
+    assert glossary.read_by(small).matches("a Dog, a DOG") == [("dog", "Rüde"), ("dog", "Rüde")]
+    assert not glossary.ignores_case
+
+
+def test_a_model_of_all_letters_reads_a_glossary_as_it_is() -> None:
+    cased = train_tokenizer(["a dog"], TextConfig(kind="char"))
+    for ignores_case in (False, True):  # what was asked for stays
+        glossary = Glossary((("Dog", "Hund"),), ignores_case)
+        assert glossary.read_by(cased) == glossary
+
+
 @given(st.lists(st.text("ab ", min_size=1, max_size=3).filter(str.strip), max_size=4), st.text("ab ", max_size=12))
 def test_places_do_not_overlap_and_no_term_is_overlooked(terms: list[str], line: str) -> None:
     normal = {" ".join(term.split()) for term in terms}
