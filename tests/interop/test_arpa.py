@@ -1,4 +1,4 @@
-"""ARPA files: they read back equal, KenLM agrees, and what is wrong is told with its line."""
+"""ARPA files: they read back equal, KenLM and its lmplz agree, and what is wrong is told with its line."""
 
 import gzip
 from collections import Counter
@@ -161,6 +161,16 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
 
 # --- KenLM -----------------------------------------------------------------------------------------------------------
 
+LMPLZ = Path(__file__).parents[1] / "golden" / "lmplz"
+"""400 lines of the phrasebook, and the trigrams that KenLM 0.3.0 estimated from them: `lmplz -o 3 --text text.txt`."""
+ASKED = ["My grandfather visits this town .", "this teacher lends", "the zebra gives Robert the ticket ?", "", "zebra"]
+"""Lines that the text does not have, with words that it does not have."""
+
+
+@pytest.fixture
+def kenlm() -> Any:
+    return pytest.importorskip("kenlm", reason="kenlm is not installed; it is built from source, by cmake and g++")
+
 
 def kenlm_scores(model: Any, ids: np.ndarray, vocabulary: list[str]) -> np.ndarray:
     """log10 P of each id by KenLM."""
@@ -174,14 +184,40 @@ def kenlm_scores(model: Any, ids: np.ndarray, vocabulary: list[str]) -> np.ndarr
 
 @pytest.mark.parity
 @pytest.mark.parametrize("order", [2, 3, 5])
-def test_kenlm_reads_ours_with_equal_numbers(tmp_path: Path, order: int) -> None:
-    kenlm = pytest.importorskip("kenlm", reason="kenlm is built by hand: it needs a compiler")
+def test_kenlm_reads_ours_with_equal_numbers(kenlm: Any, tmp_path: Path, order: int) -> None:
     model = NGramConfig(order=order).fit(TEXT)
     write_arpa(model, tmp_path / "model.arpa")
     theirs = kenlm_scores(kenlm.Model(str(tmp_path / "model.arpa")), HELD_OUT, list(model.vocabulary))
     np.testing.assert_allclose(model.log_probs(HELD_OUT) / np.log(10), theirs, atol=1e-5)
     wrong = NGramConfig(order=order, smoothing="laplace").fit(TEXT).log_probs(HELD_OUT) / np.log(10)
     assert np.abs(wrong - theirs).max() > 0.1
+
+
+@pytest.mark.parity
+def test_we_read_the_file_of_lmplz_with_the_numbers_of_kenlm(kenlm: Any) -> None:
+    theirs = kenlm.Model(str(LMPLZ / "order-3.arpa.gz"))
+    lines = [*ASKED, *read_lines(LMPLZ / "text.txt")]
+    expected = [theirs.score(line) for line in lines]
+    ours = read_arpa(LMPLZ / "order-3.arpa.gz")
+    np.testing.assert_allclose(ours.score_lines(lines) / np.log(10), expected, atol=1e-5)
+    assert np.abs(ours.score_lines(lines[::-1]) / np.log(10) - expected).max() > 1
+
+
+def test_our_estimate_is_that_of_lmplz() -> None:
+    text = encoded(list(read_lines(LMPLZ / "text.txt")))
+    lines = [*ASKED, *read_lines(LMPLZ / "text.txt")]
+    theirs = read_arpa(LMPLZ / "order-3.arpa.gz")
+    ours = NGramConfig(order=3).fit(text)
+    assert ours.sizes() == theirs.sizes()
+    np.testing.assert_allclose(_log10(ours, lines), _log10(theirs, lines), atol=1e-4)
+    for wrong in (NGramConfig(order=2), NGramConfig(order=3, prune=(0, 0, 1))):
+        assert np.abs(_log10(wrong.fit(text), lines) - _log10(theirs, lines)).max() > 1e-2
+
+
+def _log10(model: NGram, lines: list[str]) -> np.ndarray:
+    """log10 P of each token of these lines."""
+    ids, _ = model.words.encode(lines)
+    return model.log_probs(ids) / np.log(10)
 
 
 def wikitext(folder: Path) -> tuple[EncodedText, np.ndarray]:
@@ -201,8 +237,7 @@ def wikitext(folder: Path) -> tuple[EncodedText, np.ndarray]:
 @pytest.mark.slow
 @pytest.mark.parity
 @pytest.mark.parametrize("order", [2, 3, 4, 5])
-def test_kenlm_agrees_on_wikitext(real_data: Path, tmp_path: Path, order: int) -> None:
-    kenlm = pytest.importorskip("kenlm", reason="kenlm is built by hand: it needs a compiler")
+def test_kenlm_agrees_on_wikitext(kenlm: Any, real_data: Path, tmp_path: Path, order: int) -> None:
     text, ids = wikitext(real_data / "wikitext-2")
     model = NGramConfig(order=order).fit(text)
     write_arpa(model, tmp_path / "model.arpa")
