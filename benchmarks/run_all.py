@@ -34,6 +34,9 @@ BENCHMARKS = (
     Benchmark("recurrent.py", "Recurrent layers, and the training speed of an LSTM with attention"),
     Benchmark("alignment.py", "Word alignment"),
     Benchmark("softmax.py", "Objectives for large vocabularies"),
+    Benchmark("softmax_quality.py", "What objectives for large vocabularies cost in quality"),
+    Benchmark("ngram.py", "N-gram models"),
+    Benchmark("word2vec.py", "Word vectors"),
 )
 """All of them. A new script is a line here."""
 
