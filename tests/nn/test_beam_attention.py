@@ -4,11 +4,17 @@ import pytest
 import torch
 
 from laws.stepping import check_stepper_laws
+from nn.loops import use_loops
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.transformer import Transformer, TransformerConfig
-from seqloom.nn import beam_attention
+from seqloom.nn.beam_attention import Looks
+from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.memory import Memory
+from seqloom.nn.multihead import KeyValues
+from seqloom.nn.packing import side_by_side
+from seqloom.nn.tables import Table
 from seqloom.search.beam import beam_search
 from seqloom.search.settings import SearchConfig
 
@@ -22,7 +28,7 @@ def model() -> Transformer:
 
 def log_probs(monkeypatch: pytest.MonkeyPatch, *, fewest: int) -> list[torch.Tensor]:
     """A search of 40 positions, past the first room of the cache, with rows repeated, reordered and dropped."""
-    monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+    use_loops(monkeypatch, fewest=fewest)
     generator = torch.Generator().manual_seed(3)
     stepper = model().stepper()
     source = Source(torch.tensor([[4, 9, 5, END], [7, END, 0, 0], [8, 6, END, 0]]), torch.tensor([4, 2, 3]))
@@ -51,18 +57,24 @@ def test_both_ways_may_take_turns_in_one_search(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_laws_of_stepping_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beam_attention, "FEWEST", 1)
+    use_loops(monkeypatch, fewest=1)
     translator = model()
     check_stepper_laws(lambda: translator.stepper(), 20, target_symbols=20, tolerance=1e-4)
 
 
-def test_neighbours_do_not_change_a_bit_of_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_do_not_change_a_bit_of_the_looks() -> None:
     generator = torch.Generator().manual_seed(5)
     query, keys, values = (torch.randn(*shape, generator=generator) for shape in ((7, 16), (3, 2, 5, 8), (3, 2, 5, 8)))
     owners, lengths = torch.tensor([0, 0, 1, 2, 2, 1, 0]), torch.tensor([5, 2, 3])
+    memory = Memory((KeyValues(keys, values),), torch.zeros(3, 1, 1, 5), lengths)
+
+    def look(rows: slice) -> torch.Tensor:
+        lineage = Lineage(owners[rows], side_by_side(owners[rows], 3), torch.zeros(len(owners[rows]), 1).long())
+        looks = Looks(BeamCache.empty(1, 3, heads=2, size=8, like=keys), lineage, memory)
+        return looks.at(Table(query[rows]), 0, Table(torch.empty_like(query[rows]))).tensor
+
     with torch.inference_mode():
-        together = beam_attention.look_at(query, keys, values, owners=owners, lengths=lengths)
-        alone = beam_attention.look_at(query[3:4], keys, values, owners=owners[3:4], lengths=lengths)
+        together, alone = look(slice(None)), look(slice(3, 4))
     assert torch.equal(together[3:4], alone)
     expected = torch.softmax(query[3].view(2, 1, 8) @ keys[2, :, :3].mT / 8**0.5, -1) @ values[2, :, :3]
     torch.testing.assert_close(alone[0], expected.flatten(), rtol=0, atol=1e-6)
@@ -73,7 +85,7 @@ def test_a_beam_finds_the_same_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(torch.tensor([[4, 9, 5, END], [7, END, 0, 0]]), torch.tensor([4, 2]))
     outputs = []
     for fewest in (1, 1000):
-        monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+        use_loops(monkeypatch, fewest=fewest)
         found = beam_search(translator.stepper(), source, SearchConfig(beam=4, nbest=4))
         outputs.append([[each.symbols for each in hypotheses] for hypotheses in found])
     assert outputs[0] == outputs[1]

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nn.loops import use_loops
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
-from seqloom.nn import beam_attention
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import Int8Linear, Int8Output, Int8Weight, round_rows, with_int8
 
@@ -107,7 +107,7 @@ def test_loops_round_as_torch_does_to_the_last_bit(monkeypatch: pytest.MonkeyPat
     found = []
     with torch.inference_mode():
         for fewest in (1, 1000):
-            monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+            use_loops(monkeypatch, fewest=fewest)
             found.append(round_rows(x))
     (loops, of_loops), (plain, of_plain) = found
     assert torch.equal(loops, plain)

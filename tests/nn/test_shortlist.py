@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from laws.stepping import check_stepper_laws
+from nn.loops import use_loops
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.models.transformer import Transformer, TransformerConfig
-from seqloom.nn import beam_attention
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.outputs import Output
 from seqloom.nn.shortlist import Offered
@@ -79,7 +79,7 @@ def test_loops_give_what_products_give(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     with torch.inference_mode():
         for fewest in (1, 1000):
-            monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+            use_loops(monkeypatch, fewest=fewest)
             found.append(Offered.of(output, listed).log_probs(features, owners=owners, slots=slots))
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-6)
     assert not torch.equal(found[0], found[1])  # they are different ways

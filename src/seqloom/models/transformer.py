@@ -9,7 +9,7 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, cast
 
@@ -22,7 +22,8 @@ from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
-from seqloom.nn.beam_attention import has_loops, look_at, look_back
+from seqloom.models.transformer_plan import Places, Plan
+from seqloom.nn.beam_attention import Looks, has_loops
 from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
@@ -30,12 +31,14 @@ from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.heads import HeadPolicy
 from seqloom.nn.init import seeded
 from seqloom.nn.masks import additive, future, length_mask
+from seqloom.nn.memory import Memory
 from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Packing, pack, packing_of, side_by_side
 from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
 from seqloom.nn.probe import listen
 from seqloom.nn.shortlist import Offered, Shortlister
+from seqloom.nn.tables import Table
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -288,20 +291,6 @@ class Transformer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What the encoder left, once per sentence: keys and values for each decoder layer, and what hides the padding."""
-
-    layers: tuple[KeyValues, ...]
-    mask: Float[Tensor, "sentences one one source"]
-    lengths: Int[Tensor, " sentences"]
-    """Positions that may be looked at, one at least."""
-
-    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Memory":
-        layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
-        return Memory(layers, self.mask[sentences], self.lengths[sentences])
-
-
-@dataclass(frozen=True)
 class Decoding:
     """Where each row of a Transformer stands: its place in the shared memory, and its way through what was written.
 
@@ -312,6 +301,7 @@ class Decoding:
     cache: BeamCache
     lineage: Lineage
     offered: Offered | None = None
+    places: Places = field(default_factory=Places)
     bias: Float[Tensor, "one heads one positions"] | None = None
     """What distances add to the scores of self-attention in a step."""
 
@@ -323,6 +313,11 @@ class Decoding:
             return mask
         by_slot = self.bias.repeat_interleave(slots, dim=3)
         return by_slot if mask is None else mask + by_slot
+
+    @cached_property
+    def looks(self) -> Looks:
+        """The same for compiled loops."""
+        return Looks(self.cache, self.lineage, self.memory)
 
     @property
     def position(self) -> int:
@@ -339,7 +334,7 @@ class Decoding:
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
         queries = side_by_side(owners, len(memory.mask))
-        return Decoding(memory, cache, Lineage(owners, queries, ancestors), offered)
+        return Decoding(memory, cache, Lineage(owners, queries, ancestors), offered, self.places)
 
     def begin_step(self, bias: RelativeBias | None) -> "Decoding":
         """The state as its next position needs it: room to write, and each row in its slot."""
@@ -348,7 +343,7 @@ class Decoding:
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
         added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
-        return Decoding(self.memory, cache, now, self.offered, added)
+        return Decoding(self.memory, cache, now, self.offered, self.places, added)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
@@ -356,9 +351,8 @@ class Decoding:
         """The rows of each sentence look at their own ways, as so many queries of one attention, or each by itself."""
         is_plain = self.bias is None and attention.relative is None and not attention.weights.is_heard
         if is_plain and has_loops(x):
-            joined: Tensor = attention.qkv(x)
-            mixed = look_back(joined, self.cache, layer, lineage=self.lineage, position=self.position - 1)
-            attended: Tensor = attention.output(mixed)
+            mixed = self.looks.back(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
+            attended: Tensor = attention.output(mixed.tensor)
             return attended
         return attention.step(
             x, self.cache, layer, queries=self.lineage.queries, position=self.position - 1, mask=self.mask
@@ -368,13 +362,11 @@ class Decoding:
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence look at its memory, as so many queries of one attention, or each by itself."""
-        memory = self.memory.layers[layer]
         if not cross.weights.is_heard and has_loops(x):
-            owners, lengths = self.lineage.owners, self.memory.lengths
-            mixed = look_at(cross.query(x), memory.keys, memory.values, owners=owners, lengths=lengths)
-            output: Tensor = cross.output(mixed)
+            mixed = self.looks.at(Table(cross.query(x)), layer, Table(torch.empty_like(x)))
+            output: Tensor = cross.output(mixed.tensor)
             return output
-        attended: Tensor = cross(x, self.lineage.queries, memory, mask=self.memory.mask)
+        attended: Tensor = cross(x, self.lineage.queries, self.memory.layers[layer], mask=self.memory.mask)
         return attended
 
 
@@ -390,6 +382,7 @@ class TransformerStepper:
         self.model = model
         self.policy = None if heads is None else HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
         self.shortlist = shortlist
+        self.plan = None if model.decoder.bias is not None else Plan.of(layers, model.decoder.norm)
 
     def start(self, source: Source) -> Decoding:
         decoder = self.model.decoder
@@ -410,8 +403,20 @@ class TransformerStepper:
         decoder, position = self.model.decoder, state.position
         state = state.begin_step(decoder.bias)
         x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)
+        if self.policy is None and self.plan is not None and has_loops(x):
+            features, attention = self.plan(x, state.looks, state.places), None
+        else:
+            features, attention = self._by_layers(x, state)
+        if state.offered is None:
+            return Step(self.model.output.log_probs(features), state, attention=attention)
+        owners, slots = state.lineage.owners, state.lineage.queries.positions
+        log_probs = state.offered.log_probs(features, owners=owners, slots=slots)
+        return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])
+
+    def _by_layers(self, x: Float[Tensor, "rows width"], state: Decoding) -> tuple[Tensor, Tensor | None]:
+        """What the output reads, and where the rows looked if that is asked for."""
         attention = None
-        for number, layer in enumerate(decoder.layers):
+        for number, layer in enumerate(self.model.decoder.layers):
             if self.policy is not None and number == self.policy.layer:
                 with listen(layer.cross, "weights") as trace:
                     x = layer.step(x, state, number)
@@ -420,9 +425,4 @@ class TransformerStepper:
                 attention = self.policy.choose(trace["weights"][0])[lineage.owners, lineage.queries.positions]
             else:
                 x = layer.step(x, state, number)
-        features = decoder.norm(x)
-        if state.offered is None:
-            return Step(self.model.output.log_probs(features), state, attention=attention)
-        owners, slots = state.lineage.owners, state.lineage.queries.positions
-        log_probs = state.offered.log_probs(features, owners=owners, slots=slots)
-        return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])
+        return self.model.decoder.norm(x), attention

@@ -1,25 +1,28 @@
 """Attention of a decoding step by compiled loops, where they are faster than products: see `nn.beam_kernels`."""
 
-import math
+import sys
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.nn.beam_cache import BeamCache, Lineage
+from seqloom.nn.memory import Memory
+from seqloom.nn.tables import Table
 
 FEWEST = 32
-"""Rows from which on the loops are used: below, importing the compiler would take longer than a short translation."""
+"""Rows that are worth importing the compiler, which takes longer than a short translation."""
+FEWEST_THEN = 1
+"""Rows from which on the loops are used once it has been imported."""
 
 
 def has_loops(x: Float[Tensor, "rows width"]) -> bool:
     """Whether rows like these are looked after by compiled loops."""
     return (
-        len(x) >= FEWEST
+        len(x) >= (FEWEST_THEN if "numba" in sys.modules else FEWEST)
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and not torch.is_grad_enabled()
@@ -27,44 +30,27 @@ def has_loops(x: Float[Tensor, "rows width"]) -> bool:
     )
 
 
-def look_back(
-    joined: Float[Tensor, "rows three_widths"], kept: BeamCache, layer: int, *, lineage: Lineage, position: int
-) -> Float[Tensor, "rows width"]:
-    """Write the keys and values of the rows, then let each look at its own way so far."""
-    *shape, size = kept.keys[layer].shape
-    out = joined.new_empty(len(joined), joined.shape[1] // 3)
-    # Rows that lie one after another, so that flat tables are views.
-    tables = (_flat(joined.contiguous()), _flat(kept.keys[layer]), _flat(kept.values[layer]))
-    ways = (lineage.owners.numpy(), lineage.ancestors.contiguous().numpy())
-    _kernels().look_back(*tables, *ways, tuple(shape), _scale(size), _flat(out))
-    kept.written = position + 1
-    return out
+class Looks:
+    """What the rows of one step may look at, as the loops read it: laid out once for all layers."""
 
+    def __init__(self, kept: BeamCache, lineage: Lineage, memory: Memory) -> None:
+        self.kept, self.memory = kept, memory
+        self.owners, self.ancestors = lineage.owners.numpy(), lineage.ancestors.contiguous().numpy()
 
-def look_at(
-    query: Float[Tensor, "rows width"],
-    keys: Float[Tensor, "sentences heads source size"],
-    values: Float[Tensor, "sentences heads source size"],
-    *,
-    owners: Int[Tensor, " rows"],
-    lengths: Int[Tensor, " sentences"],
-) -> Float[Tensor, "rows width"]:
-    """Each row looks at the memory of its sentence, up to its length."""
-    _, heads, source, size = keys.shape
-    out = query.new_empty(query.shape)
-    tables = (_flat(query.contiguous()), _flat(keys.contiguous()), _flat(values.contiguous()))
-    places = (owners.numpy(), lengths.numpy())
-    _kernels().look_at(*tables, *places, (heads, source), _scale(size), _flat(out))
-    return out
+    def back(self, joined: Table, layer: int, out: Table) -> Table:
+        """Write the keys and values of the rows, then let each look at its own way so far."""
+        kept = self.kept.flat
+        tables = (joined.flat, kept.keys[layer], kept.values[layer], self.owners, self.ancestors)
+        _kernels().look_back(*tables, kept.shape, kept.scale, out.flat)
+        self.kept.written = self.ancestors.shape[1]
+        return out
 
-
-def _flat(table: Float[Tensor, "..."]) -> Float[np.ndarray, " numbers"]:
-    return table.view(-1).numpy()
-
-
-def _scale(size: int) -> np.float32:
-    """The scores' 1/√size, and log₂ e, because the loops take powers of 2."""
-    return np.float32(math.log2(math.e) / math.sqrt(size))
+    def at(self, query: Table, layer: int, out: Table) -> Table:
+        """Each row looks at the memory of its sentence, up to its length."""
+        memory = self.memory.flat
+        tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
+        _kernels().look_at(*tables, memory.shape, memory.scale, out.flat)
+        return out
 
 
 @cache

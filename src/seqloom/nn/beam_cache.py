@@ -14,12 +14,14 @@ That is k times the products of one row, on numbers that are read once for all o
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.nn.packing import Packing
+from seqloom.nn.tables import FlatKeys, flat, scale_of
 
 FIRST_ROOM = 32
 """Positions that there is room for at first; it doubles when they are used up."""
@@ -62,6 +64,14 @@ class BeamCache:
         shape = (sentences, FIRST_ROOM, 1, heads, size)
         keys, values = ([like.new_empty(shape) for _ in range(layers)] for _ in range(2))
         return BeamCache(keys, values)
+
+    @cached_property
+    def flat(self) -> FlatKeys:
+        """As compiled loops read it."""
+        *shape, size = self.keys[0].shape
+        return FlatKeys(
+            [flat(each) for each in self.keys], [flat(each) for each in self.values], tuple(shape), scale_of(size)
+        )
 
     @property
     def slots(self) -> int:

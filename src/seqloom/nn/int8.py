@@ -91,6 +91,7 @@ class Int8Linear(nn.Linear):
         super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self._int8 = Int8Weight(linear.weight, linear.bias)
+        self.product = self._int8.product
 
     def forward(self, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
         return self._int8.product(x)

@@ -33,12 +33,12 @@ from seqloom.search.constraints import Constraint
 from seqloom.search.finished import Finished
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.offers import Rules, Standing, columns_of
+from seqloom.search.ranking import IMPOSSIBLE, ranked
 from seqloom.search.settings import SearchConfig
 from seqloom.search.top import Top, dead_end, top_symbols
 from seqloom.search.trace import Fate, Recorder
 from seqloom.search.trail import Ledger, Trail, extend
 
-IMPOSSIBLE = float("-inf")
 Constraints = Sequence[Constraint | None]
 """What each sentence's output must obey, None where it is free."""
 
@@ -147,7 +147,7 @@ class _Sentence:
         if trails and trails[0].length == self.limit:
             self._cut(trails)
             live = []
-        elif self.finished.is_decided(trails):
+        elif self.finished.is_decided([trail.log_prob for trail in trails], length=_length_of(live)):
             self.dropped += [(trail.log_prob, trail.length) for trail in trails]
             self._record(trails, "left")
             live = []
@@ -233,7 +233,7 @@ def _sentences(
 
 
 def _length_of(ways: Sequence[_Way]) -> int:
-    return 0 if ways[0].trail is None else ways[0].trail.length
+    return 0 if not ways or ways[0].trail is None else ways[0].trail.length
 
 
 def _candidates(live: Sequence[_Sentence], step: Step, rules: Rules, *, beam: int) -> list[list[_Candidate]]:
@@ -280,27 +280,18 @@ def _with_wanted(sentence: _Sentence, candidates: list[_Candidate], *, step: Ste
 
 
 def _ranked(live: Sequence[_Sentence], top: Top, *, beam: int, best: int) -> list[list[_Candidate]]:
-    """The `best` candidates of each sentence, best first, from those of its rows.
-
-    Sentences have different numbers of live rows; empty places of the grid are −∞, as forbidden symbols are.
-    """
+    """The `best` candidates of each sentence, best first, from those of its rows."""
     device = top.values.device
-    rows, columns = top.values.shape
     so_far = [0.0 if way.trail is None else way.trail.log_prob for sentence in live for way in sentence.ways]
-    sizes = torch.tensor([len(sentence.ways) for sentence in live], device=device)
-    starts = sizes.cumsum(0) - sizes
-    owner = torch.repeat_interleave(torch.arange(len(live), device=device), sizes)
-    place = torch.arange(rows, device=device) - starts[owner]
-
-    grid = torch.full((len(live), beam, columns), IMPOSSIBLE, dtype=torch.float64, device=device)
-    grid[owner, place] = torch.tensor(so_far, dtype=torch.float64, device=device)[:, None] + top.values.double()
-    values, order = grid.flatten(1).sort(dim=1, descending=True, stable=True)
-    values, order = values[:, :best], order[:, :best]  # [sentences, best]
-    places, column = order // columns, order % columns
-    picked = (starts[:, None] + places).clamp(max=rows - 1)  # empty places point past the rows
-    log_probs = top.log_probs[picked, column].double()
-    numbers = torch.stack([values, log_probs], 2).tolist()
-    places_and_symbols = torch.stack([picked, places, top.symbols[picked, column]], 2).tolist()
+    found = ranked(
+        top,
+        so_far=torch.tensor(so_far, dtype=torch.float64, device=device),
+        sizes=torch.tensor([len(sentence.ways) for sentence in live], device=device),
+        beam=beam,
+        best=best,
+    )
+    numbers = torch.stack([found.values, found.log_probs], 2).tolist()
+    places_and_symbols = torch.stack([found.rows, found.places, found.symbols], 2).tolist()
     return [
         [
             _Candidate(value, row, place, symbol, log_prob)

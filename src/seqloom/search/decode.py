@@ -12,6 +12,7 @@ from seqloom.search.forbidden_text import ForbiddenText
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.peers import peer_search
+from seqloom.search.plain_beam import plain_beam_search
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
@@ -66,6 +67,8 @@ def decode(
         return diverse_search(stepper, source, settings, groups=settings.groups, diversity=settings.diversity)
     if settings.beam == 1 and bound is None and recorder is None:
         return [[hypothesis] for hypothesis in greedy_search(stepper, source, settings)]
+    if bound is None and recorder is None:
+        return plain_beam_search(stepper, source, settings)
     return beam_search(stepper, source, settings, constraints=bound, recorder=recorder)
 
 

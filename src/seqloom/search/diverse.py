@@ -140,7 +140,7 @@ class _Group:
         trails = [candidate.trail for candidate in live]
         if trails and trails[0].length == self.limit:
             self.cut, self.ways = trails, []
-        elif self.finished.is_decided(trails):
+        elif self.finished.is_decided([t.log_prob for t in trails], length=trails[0].length if trails else 0):
             self.ways = []
         else:
             self.ways = [_Way(candidate.trail, candidate.paid, candidate.trail.row) for candidate in live]

@@ -30,8 +30,11 @@ class Finished:
         """What a hypothesis of this log-probability and length can come to at most."""
         return self.ledger.score.bound(log_prob, length, limit=self.limit)
 
-    def is_decided(self, live: Sequence[Trail]) -> bool:
-        """Whether the sentence stops, by the rule of the settings; it does so in any case when nothing lives."""
+    def is_decided(self, live: Sequence[float], *, length: int) -> bool:
+        """Whether the sentence stops, by the rule of the settings; it does so in any case when nothing lives.
+
+        `live` are the log-probabilities of the live hypotheses, all of one length.
+        """
         if not live:
             return True
         if len(self.best) < self.settings.nbest:
@@ -43,6 +46,6 @@ class Finished:
                 return self.ended >= self.settings.beam
             case "exact":
                 worst, _ = self.best[-1]
-                return all(self.bound(trail.log_prob, trail.length) <= worst for trail in live)
+                return all(self.bound(log_prob, length) <= worst for log_prob in live)
             case _:
                 assert_never(self.settings.stop)

@@ -1,5 +1,6 @@
 """The best symbols of each row, with ties decided, so that neither neighbours nor kernels can change a result."""
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Step
 
 FEWEST = 32
-"""Rows from which on compiled loops are used: below, importing the compiler takes longer than a short search."""
+"""Rows that are worth importing the compiler, which takes longer than a short search."""
 FEW = 64
 """Symbols up to which a row of the best is kept in order by moving them."""
 BLOCK = 64
@@ -51,9 +52,13 @@ def of_columns(
     return table.index_select(1, columns) if columns.dim() == 1 else table.gather(1, columns)
 
 
+def is_worth_compiling(values: Float[Tensor, "rows columns"]) -> bool:
+    """Whether compiled loops, one row after another on the processor, look after numbers like these."""
+    return values.device.type == "cpu" and (len(values) >= FEWEST or "numba" in sys.modules)
+
+
 def _has_loops(values: Float[Tensor, "rows columns"], best: int) -> bool:
-    """Whether compiled loops find the best: one row after another, on the processor."""
-    return len(values) >= FEWEST and 1 <= best <= FEW and values.dtype == torch.float32 and values.device.type == "cpu"
+    return is_worth_compiling(values) and 1 <= best <= FEW and values.dtype == torch.float32
 
 
 def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:

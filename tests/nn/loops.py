@@ -1,0 +1,11 @@
+"""Which way the steps of a decoder go: by compiled loops or by products."""
+
+import pytest
+
+from seqloom.nn import beam_attention
+
+
+def use_loops(monkeypatch: pytest.MonkeyPatch, *, fewest: int) -> None:
+    """From so many rows on, whether or not the compiler is there already."""
+    monkeypatch.setattr(beam_attention, "FEWEST", fewest)
+    monkeypatch.setattr(beam_attention, "FEWEST_THEN", fewest)
