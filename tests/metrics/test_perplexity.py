@@ -56,15 +56,16 @@ def test_a_text_is_counted_in_every_unit() -> None:
 def test_a_character_model_and_a_word_model_compare_by_words() -> None:
     # Both give the text the same probability, so they are equally good, though one cuts it into many more tokens.
     nats = 9 * math.log(50)
-    words = perplexities(nats, measure_text(LINES, tokens=6), unknown="counted")
+    words = perplexities(nats, measure_text(LINES, tokens=6), unknown=2)
     characters = perplexities(nats, measure_text(LINES, tokens=19))
-    assert words[1].value == pytest.approx(50)
-    assert words[1].value == characters[1].value
-    assert words[2].value == characters[2].value
-    assert words[0].value != characters[0].value  # which is why tokens do not compare
-    assert characters[1].value == math.exp(nats / 9)
-    assert [found.signature for found in characters] == [
+    assert words.word.value == pytest.approx(50)
+    assert words.word.value == characters.word.value
+    assert words.character.value == characters.character.value
+    assert words.token.value != characters.token.value  # which is why tokens do not compare
+    assert characters.word.value == math.exp(nats / 9)
+    assert [found.signature for found in characters.all] == [
         "unit:token|count:22|end:yes|unknown:absent",
         "unit:word|count:9|end:yes|unknown:absent",
         "unit:character|count:22|end:yes|unknown:absent",
     ]
+    assert {found.unknown for found in words.all} == {"counted"}

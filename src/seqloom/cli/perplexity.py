@@ -12,7 +12,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener
 
 if TYPE_CHECKING:
-    from seqloom.recipes.language_model import LanguageModel, Perplexities, Tell
+    from seqloom.metrics.perplexity import Perplexities
+    from seqloom.recipes.language_model import LanguageModel, Tell
 
 EXAMPLES = examples(
     "seqloom perplexity run/model test.txt",

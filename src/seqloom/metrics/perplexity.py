@@ -16,9 +16,6 @@ from seqloom.core.errors import DataError, UsageError
 Unit = Literal["token", "word", "character", "byte"]
 Unknown = Literal["counted", "skipped", "absent"]
 
-UNITS: tuple[Unit, ...] = ("token", "word", "character")
-"""The units that are usually told."""
-
 
 @dataclass(frozen=True)
 class Perplexity:
@@ -99,13 +96,34 @@ def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> 
     return TextSize(found, tokens, words, characters, length, has_end)
 
 
-def perplexities(
-    cross_entropy: float, size: TextSize, *, unknown: Unknown = "absent", units: Iterable[Unit] = UNITS
-) -> tuple[Perplexity, ...]:
-    """The perplexity of one text in several units: exp(cross_entropy / units), each with how it was counted.
+@dataclass(frozen=True)
+class Perplexities:
+    """The perplexity of one text in three units, of which the last two compare models of different vocabularies.
+
+    A word is what stands between spaces; the end of a line counts as a word and as a character.
+    """
+
+    token: Perplexity
+    word: Perplexity
+    character: Perplexity
+    unknown: int
+    """Tokens that the vocabulary does not have; each counts as one symbol, which makes it cheap."""
+    impossible: int
+    """Tokens to which the model gives no probability at all; one of them makes a perplexity infinite."""
+
+    @property
+    def all(self) -> tuple[Perplexity, ...]:
+        return self.token, self.word, self.character
+
+
+def perplexities(cross_entropy: float, size: TextSize, *, unknown: int = 0, impossible: int = 0) -> Perplexities:
+    """The perplexity of one text in every unit: exp(cross_entropy / units), each with how it was counted.
 
     `cross_entropy` is −Σ log P in nats over all tokens, those of the ends of lines among them where `size.has_end`.
     """
-    return tuple(
-        perplexity(cross_entropy, size.count(unit), unit=unit, has_end=size.has_end, unknown=unknown) for unit in units
-    )
+
+    def among(unit: Unit) -> Perplexity:
+        policy: Unknown = "counted" if unknown else "absent"
+        return perplexity(cross_entropy, size.count(unit), unit=unit, has_end=size.has_end, unknown=policy)
+
+    return Perplexities(among("token"), among("word"), among("character"), unknown=unknown, impossible=impossible)

@@ -23,7 +23,7 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import UNKNOWN
-from seqloom.metrics.perplexity import Perplexity, perplexity
+from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.load import Card, Loaded, load_any
 from seqloom.recipes.prompting import Continuing, split_lines
@@ -35,7 +35,7 @@ from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
-from seqloom.text.normalise import is_blank
+from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.tokenizer import Tokenizer
 
 Tell = Callable[[int, int], None]
@@ -59,26 +59,6 @@ class LineScore:
 
     log_prob: float
     tokens: int
-
-
-@dataclass(frozen=True)
-class Perplexities:
-    """The perplexity of one text in three units, of which the last two compare models of different vocabularies.
-
-    A word is what stands between spaces; the end of a line counts as a word and as a character.
-    """
-
-    token: Perplexity
-    word: Perplexity
-    character: Perplexity
-    unknown: int
-    """Tokens that the vocabulary does not have; each counts as one symbol, which makes it cheap."""
-    impossible: int
-    """Tokens to which the model gives no probability at all; one of them makes a perplexity infinite."""
-
-    @property
-    def all(self) -> tuple[Perplexity, ...]:
-        return self.token, self.word, self.character
 
 
 @dataclass(frozen=True)
@@ -164,16 +144,14 @@ class LanguageModel:
             given = [line for line in given if not is_blank(line)]
         text = self._encoded(given)
         log_probs = self.mixed(self.log_probs(text, context=context, progress=progress))
-        nats = -float(log_probs.sum()) + 0.0
-        unknown = int((text.ids == UNKNOWN).sum())
-        counts = {
-            "token": len(text.ids),
-            "word": sum(len(line.split()) + 1 for line in given),
-            "character": sum(len(self.tokenizer.normaliser(line)) + 1 for line in given),
-        }
-        policy = "counted" if unknown else "absent"
-        found = {unit: perplexity(nats, count, unit=unit, unknown=policy) for unit, count in counts.items()}  # type: ignore[arg-type]
-        return Perplexities(**found, unknown=unknown, impossible=int((log_probs == -math.inf).sum()))
+        # Spaces are counted as they are set, not as they came, and the same for every model whatever it makes of them.
+        size = measure_text(map(collapse_spaces, given), len(text.ids) - len(given))
+        return perplexities(
+            -float(log_probs.sum()) + 0.0,
+            size,
+            unknown=int((text.ids == UNKNOWN).sum()),
+            impossible=int((log_probs == -math.inf).sum()),
+        )
 
     def log_probs(
         self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
