@@ -33,6 +33,10 @@ def translate(line: str, translation: str, links: str) -> str:
         ("no tags", "no tags"),
         ("<!-- no --> yes ${user}", " yes "),
         ("<!-- one <b> --> two <!-- three", " two <!-- three"),
+        ("""a <a href="x>y" title='1 < 2 > 0' checked>red</a> house""", "a red house"),
+        ("""a <a title = "it's">red</a> <i class="unclosed>house</i>""", "a red house"),
+        ("if a <b and c> d don't", "if a d don't"),
+        ("a <![CDATA[red]]> <?php echo 1 ?>house<!DOCTYPE html>", "a red house"),
     ],
 )
 def test_tags_are_taken_out(line: str, plain: str) -> None:
@@ -53,6 +57,8 @@ def test_tags_are_taken_out(line: str, plain: str) -> None:
         ("a <b>b", "x y", "0-0 1-1", "x <b>y"),
         ("<i>a</i> c", "", "", "<i></i>"),
         ("I don'<b>t</b> go", "x y z", "0-0 1-1 2-2", "x <b>y</b> z"),
+        ("""<a href="x>y">one</a> two""", "zwei eins", "0-1 1-0", """zwei <a href="x>y">eins</a>"""),
+        ("one <img src=a> two", "eins zwei", "0-0 1-1", "eins <img src=a> zwei"),
         ("it is 3.<b>5 m</b> long", "a b c d e", "0-0 1-1 2-2 3-3 4-4", "a b <b>c d</b> e"),
     ],
 )

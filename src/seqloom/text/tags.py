@@ -23,7 +23,9 @@ from seqloom.text.words import Span, word_spans
 # Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
 _TAG = re.compile(
     r"""<!--                                                    # a comment, whose end is looked for by itself
-    | </?[A-Za-z][^<>]*>                                        # HTML and XML
+    | <[A-Za-z](?:[^<>"'=]++|=\s*+(?:"[^"]{0,1000}+"|'[^']{0,1000}+')?+){0,100}+>  # HTML and XML: <a title="x > y">
+    | </?[A-Za-z][^<>]*>                                        # the same, with quotes that do not match
+    | <\?[A-Za-z][^<>]*\?> | <![A-Z]+\s[^<>]*> | <!\[CDATA\[ | \]\]>
     | \{\{[^{}]*\}\} | \$\{[^{}]*\} | \{[\w.:!,-]*\}            # templates and formats
     | %\([A-Za-z_]\w*\)[-+0\#]*+\d*+(?:\.\d++)?[a-zA-Z]         # %(name)s
     | (?<!\d)%(?:\d++\$)?[-+0\#]*+\d*+(?:\.\d++)?[sdifuxXeEgGcr@](?![A-Za-z])
@@ -32,7 +34,9 @@ _TAG = re.compile(
     """,
     re.VERBOSE,
 )
-_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
+_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*).*?(/?)>", re.DOTALL)
+_EMPTY = frozenset("area br col embed hr img input wbr".split())  # noqa: SIM905
+"""Elements of HTML that hold nothing, with a slash at their end or without."""
 _BREAKS = frozenset("br hr p div li ul ol dl dt dd table tr td th h1 h2 h3 h4 h5 h6 &nbsp; &#160;".split())  # noqa: SIM905
 """Elements and entities that part words even where no space stands beside them."""
 _NO_SPACE_BEFORE = frozenset(".,;:!?…)]}»”’。，、！？；：）」』")
@@ -144,7 +148,10 @@ def _nest(tags: Iterable[Tag]) -> tuple[Node, ...]:
 def _parts(text: str) -> tuple[bool, str, bool]:
     """Whether a tag closes, its name, and whether it is empty in itself; no name for what is no element."""
     found = _NAME.fullmatch(text)
-    return (bool(found[1]), found[2].lower(), bool(found[3])) if found else (False, "", False)
+    if found is None:
+        return False, "", False
+    closes, name = bool(found[1]), found[2].lower()
+    return closes, name, bool(found[3]) or (name in _EMPTY and not closes)
 
 
 # --- putting back -----------------------------------------------------------------------------------------------------
