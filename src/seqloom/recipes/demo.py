@@ -75,6 +75,7 @@ def demo(
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"{out} exists already; look at it with: seqloom info {out}, or run the demo with --force")
     corpus = out.with_name(f"{out.name}-corpus")
+    require_folders_above(corpus)  # before the sentences are made, which takes a while
     listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {corpus}"}))
     files = {name: _write(corpus, name, languages, count) for name, count in _parts()}
     trained = train(
@@ -125,7 +126,6 @@ def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhraseP
 def _write(folder: Path, split: Split, languages: tuple[str, str], count: int) -> list[str]:
     """One file per language; the names of both."""
     pairs = _pairs(split, languages, count)
-    require_folders_above(folder)
     folder.mkdir(parents=True, exist_ok=True)
     names = []
     for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
