@@ -34,7 +34,7 @@ def test_test_pairs_are_known_sentences_in_a_row() -> None:
     assert phrases.symbols.source == 4 + len({word for pair in phrases.sentences for word in pair.source_tokens})
 
 
-@pytest.mark.parametrize("attention", ["bilinear", "none"])
+@pytest.mark.parametrize("attention", ["bilinear", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_translator_learns_a_handful_of_sentences_by_heart(attention: str) -> None:
     whole = join_phrases(sentences=4, test=1, longest=1, seed=1)
     test = [JoinedPair(pair.source_tokens, pair.target_tokens) for pair in whole.sentences]

@@ -56,6 +56,8 @@ def test_two_ranks_equal_one_process(
     assert all(later[0] > now[0] or later[1] > now[1] for now, later in zip(shares[0], shares[0][1:], strict=False))
 
 
+# What torchrun says to a rank by its environment, the ranks of the other tests are told too; it takes long to start.
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "training.toy"]
     options = {**OPTIONS, "dtype": "float64"}
