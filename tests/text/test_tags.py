@@ -189,3 +189,12 @@ def test_pieces_between_tags_have_the_letters_of_the_whole(line: list[str]) -> N
         tagged = take_out("".join([*line, "<br/>"]))
         whole = rule(tagged.plain)
         assert module._letters_before(tagged, rule)[len(tagged.plain)] == len(whole) - whole.count(" ")
+
+
+def test_tags_that_stand_alone_keep_the_space_between_them() -> None:
+    line = "press <b>save</b> %s {0}."
+    tagged = take_out(line)
+    assert tagged.plain == "press save."
+    assert (
+        put_back(tagged, "press save.", target_spans=word_spans("press save."), links=[(0, 0), (1, 1), (2, 2)]) == line
+    )

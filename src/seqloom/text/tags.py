@@ -341,13 +341,22 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
             is_alone = any(_is_standing_alone(tag) for tag in pending)
             if is_alone and pending[0].has_space_before and parts and not parts[-1].endswith(" "):
                 parts.append(" ")
-            parts += [tag.text for tag in pending]
+            parts += _side_by_side(pending)
             is_closed = token[:1] in _NO_SPACE_BEFORE | {" "}
             if is_alone and pending[-1].has_space_after and token and not is_closed:
                 parts.append(" ")
             pending = []
         parts.append(token)
     return "".join(parts)
+
+
+def _side_by_side(tags: Sequence[Tag]) -> Iterator[str]:
+    """Tags with no words between them; those that stand alone keep the space that they had to their neighbour."""
+    for before, tag in zip([None, *tags], tags, strict=False):
+        if before is not None and before.has_space_after and tag.has_space_before:
+            is_alone = _is_standing_alone(before) or _is_standing_alone(tag)
+            yield " " if is_alone else ""
+        yield tag.text
 
 
 def _is_standing_alone(tag: Tag) -> bool:

@@ -1,0 +1,275 @@
+"""Codes and placeholders carried through a translation: taken out before it, put back by the alignment after it.
+
+    Save %s to <g id="1">disk</g>.\\nReally?    a segment
+    Save to disk.  |  Really?                   what is translated, line by line
+
+A line end stays where it was, with what is before and after it translated apart; but one inside a sentence that was
+wrapped by hand goes between the words that its neighbours became. The filling has each placeholder exactly as often as
+the source. Where that took a guess, it is fuzzy; where it cannot be had, there is no filling.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from seqloom.text.formats.placeholders import count_placeholders, find_placeholders, without_placeholders
+from seqloom.text.formats.segments import Code, Content, Filling
+from seqloom.text.tags import Tagged, put_back, take_out
+from seqloom.text.words import Span, word_spans
+
+_PRIVATE = range(0xE000, 0xF900)
+_ONE_LINE = str.maketrans("\t\n\v\f\r", "     ")
+_ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?$|L[1-9]|[%({<]|[A-Z_]+%).*|\{\}")
+"""Placeholders that take their values by their order: %s and {}, but not %1$s, %(name)s and {0}."""
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What an engine made of a line."""
+
+    text: str
+    target_spans: Sequence[Span] = ()
+    """The places of its words."""
+    links: Sequence[tuple[int, int]] = ()
+    """Words of the line and of the translation that go together; none where the engine does not know."""
+    is_whole: bool = True
+    """False where it had to stop too early."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A line with codes that is translated by itself."""
+
+    before: str
+    tagged: Tagged
+    after: str
+    pieces: dict[str, str | Code]
+    """What stands for what."""
+    raw: Content
+
+
+@dataclass
+class _Doubts:
+    """Whether somebody should look at a filling."""
+
+    is_any: bool = False
+
+
+class Carrier:
+    """The lines of a segment that are to be translated, and the way back."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        mark = _unused(content)
+        self._parts: list[_Unit | str | Code] = []
+        self._holds_text = False
+        for run in self._runs(content):
+            self._parts += _parts_of(run, mark)
+        self._stand_in = re.compile(f"</?[A-Za-z0-9]+ {mark}[0-9]+/?>")
+
+    def _runs(self, content: Content) -> Iterator[list["str | Code | _Fixed"]]:
+        """What stands between borders, and the borders, each in a list of its own."""
+        run: list[str | Code | _Fixed] = []
+        for piece in content:
+            if isinstance(piece, Code):
+                if piece.kind == "border":
+                    yield run
+                    yield [piece]
+                    run = []
+                else:
+                    run.append(piece)
+                continue
+            done = 0
+            for each in find_placeholders(piece):
+                self._holds_text |= each.holds_text
+                run.append(piece[done : each.start])
+                done = each.end
+                if each.is_line_end and not _is_wrapped(piece, each.start, each.end):
+                    yield run
+                    yield [_Fixed(each.text, True)]
+                    run = []
+                elif each.is_tag:
+                    run.append(each.text)
+                else:
+                    run.append(_Fixed(each.text, each.parts_words))
+            run.append(piece[done:])
+        yield run
+
+    @property
+    def lines(self) -> list[str]:
+        """What is to be translated."""
+        return [part.tagged.plain.strip() for part in self._parts if isinstance(part, _Unit)]
+
+    def filling(self, renderings: Iterable[Rendering], *, normalise: Callable[[str], str] = str) -> Filling | None:
+        """The segment in the other language, given the translations of its lines; None if it cannot be trusted."""
+        doubts = _Doubts(self._holds_text)
+        made = list(renderings)
+        texts = [_clean(each.text) for each in made]
+        if not all(texts):
+            return None
+        units = [part for part in self._parts if isinstance(part, _Unit)]
+        carried = [
+            list(self._restored(self._carried(unit, each, normalise, doubts), unit))
+            for unit, each in zip(units, made, strict=True)
+        ]
+        content = _in_order(self._whole(carried), self._content, doubts)
+        if not has_all_of(self._content, content):
+            # Text and placeholders have become something else together: they are kept apart, at the end.
+            doubts.is_any = True
+            content = self._whole([[text, *_apart(unit.raw)] for unit, text in zip(units, texts, strict=True)])
+        return Filling(content, doubts.is_any) if has_all_of(self._content, content) else None
+
+    def _whole(self, carried: Iterable[Sequence[str | Code]]) -> Content:
+        """The segment with these pieces in place of what was translated."""
+        given, pieces = iter(carried), list[str | Code]()
+        for part in self._parts:
+            pieces += [part.before, *next(given), part.after] if isinstance(part, _Unit) else [part]
+        return _joined(pieces)
+
+    def _carried(self, unit: _Unit, rendering: Rendering, normalise: Callable[[str], str], doubts: _Doubts) -> str:
+        """A translation with stand-ins where its codes belong."""
+        text, spans, links = rendering.text.translate(_ONE_LINE), rendering.target_spans, rendering.links
+        if any(True for _ in find_placeholders(text)):  # of the model's own making: it was shown none
+            text, spans, links = _clean(text), (), ()
+            doubts.is_any = True
+        if unit.tagged.nodes and not links:
+            spans, links = _diagonal(normalise(unit.tagged.plain), text)
+            doubts.is_any = True
+        doubts.is_any |= not rendering.is_whole
+        return put_back(unit.tagged, text, target_spans=spans, links=links, normalise=normalise).strip()
+
+    def _restored(self, text: str, unit: _Unit) -> Iterator[str | Code]:
+        """Text with what the stand-ins stand for."""
+        done = 0
+        for found in self._stand_in.finditer(text):
+            piece = unit.pieces[found[0]]
+            between = text[done : found.start()]
+            is_line_end = isinstance(piece, str) and "\n" in piece
+            yield between.rstrip(" ") if is_line_end else between
+            yield piece
+            done = found.end()
+            if is_line_end:
+                done += len(text[done:]) - len(text[done:].lstrip(" "))
+        yield text[done:]
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """A placeholder in text."""
+
+    text: str
+    parts_words: bool
+
+
+def has_all_of(source: Content, target: Content) -> bool:
+    """Whether two contents have the same codes and placeholders, each as often."""
+    return _inventory(source) == _inventory(target)
+
+
+def _inventory(content: Content) -> Counter[str | Code]:
+    found: Counter[str | Code] = Counter()
+    for piece in _joined(content):
+        found.update([piece] if isinstance(piece, Code) else count_placeholders(piece))
+    return found
+
+
+def _joined(pieces: Iterable[str | Code]) -> Content:
+    """Neighbouring texts as one, empty ones left out."""
+    joined: list[str | Code] = []
+    for piece in pieces:
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
+        elif piece != "":
+            joined.append(piece)
+    return tuple(joined)
+
+
+def _clean(text: str) -> str:
+    return without_placeholders(text.translate(_ONE_LINE)).strip()
+
+
+def _apart(content: Content) -> Iterator[str | Code]:
+    """The codes and placeholders of a content, each after a space; line ends have none."""
+    for piece in content:
+        if isinstance(piece, Code):
+            yield from (" ", piece)
+        else:
+            for each in find_placeholders(piece):
+                yield from (each.text,) if each.is_line_end else (" ", each.text)
+
+
+def _in_order(content: Content, source: Content, doubts: _Doubts) -> Content:
+    """Placeholders that take their values by their order, in the order of the source."""
+    wanted = [each for piece in source for each in _ordered(piece)]
+    found = [each for piece in content for each in _ordered(piece)]
+    if wanted == found or Counter(wanted) != Counter(found):
+        return content
+    doubts.is_any = True
+    given = iter(wanted)
+    pieces: list[str | Code] = []
+    for piece in content:
+        done = 0
+        if isinstance(piece, Code):
+            pieces.append(piece)
+            continue
+        for each in find_placeholders(piece):
+            if _ORDERED.fullmatch(each.text):
+                pieces += [piece[done : each.start], next(given)]
+                done = each.end
+        pieces.append(piece[done:])
+    return _joined(pieces)
+
+
+def _ordered(piece: str | Code) -> list[str]:
+    if isinstance(piece, Code):
+        return []
+    return [each.text for each in find_placeholders(piece) if _ORDERED.fullmatch(each.text)]
+
+
+def _unused(content: Content) -> str:
+    """A private character that is not in a text, to know stand-ins by."""
+    text = "".join(piece if isinstance(piece, str) else "" for piece in content)
+    taken = {ord(character) for character in text if 0xE000 <= ord(character) < 0xF900}
+    return next(chr(code) for code in _PRIVATE if code not in taken)
+
+
+def _is_wrapped(text: str, start: int, end: int) -> bool:
+    """Whether a line end stands inside a sentence: after a word or comma, before a small letter."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    return (before.isalnum() or before == ",") and after.islower()
+
+
+def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | str | Code]":
+    """One unit, with the spaces around it; what has no letters stays as it is."""
+    line: list[str] = []
+    stood: dict[str, str | Code] = {}
+    names: dict[str, str] = {}
+    for piece in run:
+        if isinstance(piece, str):
+            line.append(piece)
+            continue
+        name = "br" if isinstance(piece, _Fixed) and piece.parts_words else "c"
+        kind = piece.kind if isinstance(piece, Code) else "alone"
+        if isinstance(piece, Code) and kind in ("open", "close"):
+            name = names.setdefault(piece.name, f"c{len(names)}")
+        opening, closing = "</" if kind == "close" else "<", ">" if kind in ("open", "close") else "/>"
+        stand_in = f"{opening}{name} {mark}{len(stood)}{closing}"
+        stood[stand_in] = piece.text if isinstance(piece, _Fixed) else piece
+        line.append(stand_in)
+    raw = _joined(piece.text if isinstance(piece, _Fixed) else piece for piece in run)
+    text = "".join(line)
+    core = text.strip()
+    tagged = take_out(core)
+    if not any(character.isalpha() for character in tagged.plain):
+        return list(raw)
+    at = text.index(core)
+    return [_Unit(text[:at], tagged, text[at + len(core) :], stood, raw)]
+
+
+def _diagonal(source: str, target: str) -> tuple[list[Span], list[tuple[int, int]]]:
+    """Links by place alone, for want of better ones: word i of I goes with word i J / I of J."""
+    words, spans = len(word_spans(source)), list(word_spans(target))
+    if not words or not spans:
+        return spans, []
+    return spans, [(at, at * len(spans) // words) for at in range(words)]

@@ -1,0 +1,116 @@
+"""Translators' files by the endings of their names, to be filled or to learn from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from seqloom.core.compressed import bare_name
+from seqloom.core.errors import DataError
+from seqloom.core.files import require_file
+from seqloom.text.formats import jsonl, tmx
+from seqloom.text.formats.mo import read_mo
+from seqloom.text.formats.po import read_po
+from seqloom.text.formats.segments import Catalogue, Pair
+from seqloom.text.formats.xliff import read_xliff
+
+Format = Literal["jsonl", "mo", "po", "tmx", "xliff"]
+Languages = tuple[str | None, str | None]
+"""Source and target, where they are known."""
+
+_ENDINGS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".mo": "mo",
+    ".po": "po",
+    ".pot": "po",
+    ".tmx": "tmx",
+    ".xlf": "xliff",
+    ".xliff": "xliff",
+}
+_BREAKS = str.maketrans("\t\n\v\f\r", "     ")
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file by its name, which may also say that it is compressed; None for plain text and the like."""
+    return _ENDINGS.get(Path(bare_name(path)).suffix.lower())
+
+
+def open_catalogue(path: Path, *, languages: Languages = (None, None)) -> Catalogue:
+    """Read a file that can be filled. `languages` choose among those of a memory or of records."""
+    require_file(path)
+    match format_of(path):
+        case "jsonl":
+            return jsonl.read_jsonl(path, languages=languages)
+        case "mo":
+            return read_mo(path)
+        case "po":
+            return read_po(path)
+        case "tmx":
+            return tmx.read_tmx(path, languages=languages)
+        case "xliff":
+            return read_xliff(path)
+        case None:
+            raise DataError(f"{path}: no catalogue; names end in {', '.join(_ENDINGS)}")
+
+
+def languages_of(path: Path) -> Languages:
+    """The languages that a file names; none where it says nothing of them, or is not there."""
+    if format_of(path) in (None, "jsonl") or not path.is_file():
+        return None, None
+    if format_of(path) == "tmx":
+        return tmx.first_languages(path)
+    source, target = open_catalogue(path).languages
+    return (source and _plain(source)), (target and _plain(target))
+
+
+def _plain(code: str) -> str:
+    """A language without its region: en of en-GB and en_GB."""
+    return code.replace("_", "-").split("-")[0].split("@")[0].split(".")[0].lower()
+
+
+class PairReader:
+    """The pairs of a file to learn from: each iteration starts again, and renews the counts.
+
+    Fuzzy translations are no example to follow. Line ends and tabs inside a segment become spaces.
+    """
+
+    pairs: int
+    """Pairs given so far."""
+    left_out: int
+    """Segments without a translation that holds, so far."""
+    broken: int
+    """Pairs with a line end or tab inside that became a space."""
+
+    def __init__(self, path: Path, *, languages: Languages = (None, None), encoding: str = "utf-8") -> None:
+        require_file(path)
+        self.path, self.languages, self.encoding = path, languages, encoding
+        self.pairs = self.left_out = self.broken = 0
+
+    def __iter__(self) -> Iterator[Pair]:
+        self.pairs = self.left_out = self.broken = 0
+        for pair in self._raw():
+            if pair is None:
+                self.left_out += 1
+                continue
+            source, target = pair.source.translate(_BREAKS).strip(), pair.target.translate(_BREAKS).strip()
+            self.broken += source != pair.source.strip() or target != pair.target.strip()
+            self.pairs += 1
+            yield Pair(source, target, pair.line)
+
+    def _raw(self) -> Iterator[Pair | None]:
+        if format_of(self.path) == "tmx":
+            yield from tmx.read_pairs(self.path, languages=self.languages)
+        elif format_of(self.path) == "jsonl":
+            yield from jsonl.read_pairs(self.path, languages=self.languages, encoding=self.encoding)
+        else:
+            for segment in open_catalogue(self.path).segments:
+                is_good = segment.state == "translated" and segment.text.strip()
+                yield Pair(segment.text, segment.target, segment.line) if is_good else None
+
+    def notices(self) -> list[str]:
+        """What was passed over and put right in the last iteration, a sentence each."""
+        said = []
+        if self.left_out:
+            said.append(f"{self.path}: {self.left_out:,} segments without a translation, or with a fuzzy one, left out")
+        if self.broken:
+            said.append(f"{self.path}: line ends and tabs inside {self.broken:,} pairs were read as spaces")
+        return said

@@ -1,0 +1,269 @@
+"""XML whose places are known: elements with where their tags begin and end in the text of the file.
+
+defusedxml reads the file first and refuses what is not well-formed and what is made to do harm: entities of its own,
+which can grow without bound, and what lies outside the file. Only then are tags looked for, and without a check.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from seqloom.core.compressed import open_bytes, read_whole
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.text.formats.segments import Script, decoded
+
+CHUNK = 1 << 16
+DEEPEST = 500
+"""Elements inside each other."""
+
+_DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
+_ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
+_REFERENCE = re.compile(r"&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|([A-Za-z]+));")
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|([\[\]>])""", re.DOTALL)
+
+
+class Target(Protocol):
+    """Who is told of elements as they are read. Names are as in {namespace}name."""
+
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None: ...
+
+    def end(self, name: str) -> None: ...
+
+    def data(self, text: str) -> None: ...
+
+
+@dataclass
+class _Adapter:
+    """Passes on what the parser tells, with the line."""
+
+    target: Target | None
+    parser: Any = None
+    depth: int = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise _TooDeep
+        if self.target is not None:
+            self.target.start(name, attributes, self.parser.parser.CurrentLineNumber)
+
+    def end(self, name: str) -> None:
+        self.depth -= 1
+        if self.target is not None:
+            self.target.end(name)
+
+    def data(self, text: str) -> None:
+        if self.target is not None:
+            self.target.data(text)
+
+    def close(self) -> None:
+        """Nothing is made of it all."""
+
+
+class _TooDeep(Exception):
+    """More elements inside each other than anybody writes."""
+
+
+def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
+    """Read a file piece by piece, and tell `target` of it; after each piece there is a chance to take what it has.
+
+    Memory holds a piece, however large the file is.
+    """
+    try:
+        from defusedxml import DefusedXmlException
+        from defusedxml.ElementTree import DefusedXMLParser, ParseError
+    except ImportError as error:
+        raise UsageError(f"{path} needs the library defusedxml to be read: pip install defusedxml") from error
+    adapter = _Adapter(target)
+    # A document type is allowed, as TMX has one, but nothing in it that could do harm.
+    parser: Any = DefusedXMLParser(target=adapter, forbid_dtd=False, forbid_entities=True, forbid_external=True)
+    adapter.parser = parser
+    try:
+        with open_bytes(path) as file:
+            while piece := file.read(CHUNK):
+                parser.feed(piece)
+                yield
+        parser.close()
+    except DefusedXmlException as error:
+        raise DataError(
+            problems=[
+                Problem(
+                    f"the file declares entities or refers to other files, which is not read ({type(error).__name__})",
+                    str(path),
+                    parser.parser.CurrentLineNumber,
+                )
+            ]
+        ) from error
+    except ParseError as error:
+        line, column = error.position
+        message = str(error).split(": line ")[0]
+        raise DataError(problems=[Problem(f"not well-formed XML: {message}", str(path), line, column + 1)]) from error
+    except _TooDeep as error:
+        line = parser.parser.CurrentLineNumber
+        raise DataError(
+            problems=[Problem(f"more than {DEEPEST} elements inside each other", str(path), line)]
+        ) from error
+    except (LookupError, ValueError) as error:
+        raise DataError(f"{path}: the XML cannot be read: {error}") from error
+    yield
+
+
+# --- the tree --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A value, and where it stands between its quotes."""
+
+    value: str
+    start: int
+    end: int
+
+
+@dataclass
+class Element:
+    """An element and where its two tags stand; one of <a/> has its end where its tag ends."""
+
+    name: str
+    """Without a prefix."""
+    tag: str
+    """As it is written."""
+    attributes: dict[str, Attribute]
+    start: int
+    inner_start: int
+    inner_end: int = -1
+    end: int = -1
+    children: list["Element"] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is written <a/>."""
+        return self.inner_end == self.end
+
+    def get(self, name: str) -> str | None:
+        """The value of an attribute."""
+        found = self.attributes.get(name)
+        return None if found is None else found.value
+
+    def child(self, name: str) -> "Element | None":
+        """The first child of this name."""
+        return next((each for each in self.children if each.name == name), None)
+
+
+def read_tree(path: Path) -> tuple[Script, Element]:
+    """The text of a file and its outermost element."""
+    for _ in parse_xml(path):
+        pass
+    data = read_whole(path)
+    script = decoded(data, _encoding(data), path)
+    return script, _build(script.text)
+
+
+def _encoding(data: bytes) -> str:
+    for mark, name in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8")):
+        if data.startswith(mark):
+            return name
+    found = _DECLARED.match(data[:1000])
+    return found[1].decode("ascii").lower() if found else "utf-8"
+
+
+def _build(text: str) -> Element:
+    root: Element | None = None
+    opened: list[Element] = []
+    for kind, start, end in tokens(text, 0, len(text)):
+        if kind == "open" or kind == "empty":
+            element = _element(text, start, end)
+            if opened:
+                opened[-1].children.append(element)
+            root = root or element
+            if kind == "empty":
+                element.inner_end = element.end = end
+            else:
+                opened.append(element)
+        elif kind == "close":
+            opened[-1].inner_end, opened[-1].end = start, end
+            opened.pop()
+    assert root is not None
+    return root
+
+
+def _element(text: str, start: int, end: int) -> Element:
+    found = re.compile(r"<([^\s/>]+)").match(text, start)
+    assert found is not None
+    attributes = {}
+    at = found.end()
+    while each := _ATTRIBUTE.match(text, at, end):
+        attributes[each[1]] = Attribute(unescape(each[2][1:-1]), each.start(2) + 1, each.end(2) - 1)
+        at = each.end()
+    return Element(found[1].rpartition(":")[2], found[1], attributes, start, end)
+
+
+def tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """What stands between two places of well-formed XML: open, close, empty, text, cdata, and other for the rest."""
+    at = start
+    while at < end:
+        if text[at] != "<":
+            stop = text.find("<", at, end)
+            stop = end if stop < 0 else stop
+            yield "text", at, stop
+        elif text.startswith("<!--", at):
+            stop = text.index("-->", at) + 3
+            yield "other", at, stop
+        elif text.startswith("<![CDATA[", at):
+            stop = text.index("]]>", at) + 3
+            yield "cdata", at, stop
+        elif text.startswith("<?", at):
+            stop = text.index("?>", at) + 2
+            yield "other", at, stop
+        elif text.startswith("<!", at):
+            stop = _end_of_declaration(text, at)
+            yield "other", at, stop
+        else:
+            stop = _end_of_tag(text, at)
+            kind = "close" if text[at + 1] == "/" else "empty" if text[stop - 2] == "/" else "open"
+            yield kind, at, stop
+        at = stop
+
+
+def _end_of_tag(text: str, at: int) -> int:
+    quote = ""
+    while True:
+        at += 1
+        if quote:
+            at = text.index(quote, at)
+            quote = ""
+        elif text[at] in "\"'":
+            quote = text[at]
+        elif text[at] == ">":
+            return at + 1
+
+
+def _end_of_declaration(text: str, at: int) -> int:
+    depth = 0
+    for found in _QUOTED.finditer(text, at + 2):
+        if found[2] == ">" and depth == 0:
+            return found.end()
+        depth += {"[": 1, "]": -1}.get(found[2] or "", 0)
+    raise AssertionError("the parser has let an open declaration pass")
+
+
+def unescape(text: str) -> str:
+    """The characters that references stand for; line ends are LF."""
+
+    def meaning(found: "re.Match[str]") -> str:
+        if found[1] or found[2]:
+            return chr(int(found[1]) if found[1] else int(found[2], 16))
+        return _NAMED[found[3]]
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _REFERENCE.sub(meaning, text) if "&" in text else text
+
+
+def escape(text: str) -> str:
+    """Text as it stands between tags; what XML has no way to write goes."""
+    text = _FORBIDDEN.sub("", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("\r", "&#13;")

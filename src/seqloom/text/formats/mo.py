@@ -1,0 +1,140 @@
+"""Compiled message catalogues of gettext (MO), in both byte orders.
+
+    magic 0x950412de, revision, N, places of two tables of N lengths and offsets: sources, translations
+    context EOT source NUL plural      translation NUL translation …
+
+The file has no room for fuzzy marks, and gettext leaves out what nobody has looked at; so do we.
+"""
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.core.compressed import read_whole
+from seqloom.core.errors import DataError
+from seqloom.text.formats.plurals import forms_like_english, plural_forms
+from seqloom.text.formats.segments import Filling, Segment, State, text_of
+
+MAGIC = 0x950412DE
+_HEAD = 28
+_CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
+_LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of a compiled catalogue; the header has the empty source."""
+
+    source: str
+    targets: tuple[str, ...]
+    plural: str | None = None
+    context: str | None = None
+
+
+def read_mo(path: Path) -> "MoCatalogue":
+    """Read a compiled catalogue; one that is damaged is a DataError."""
+    data = read_whole(path)
+    order = {struct.pack("<I", MAGIC): "<", struct.pack(">I", MAGIC): ">"}.get(data[:4])
+    if order is None:
+        raise DataError(f"{path}: not a compiled catalogue; it begins with {data[:4].hex(' ')!r}")
+    try:
+        pairs = _read_strings(data, order)
+        found = next((_CHARSET.search(target) for source, target in pairs if not source), None)
+        encoding = found[1].decode("ascii") if found else "utf-8"
+        messages = [_message(source.decode(encoding), target.decode(encoding)) for source, target in pairs]
+    except (struct.error, ValueError, LookupError) as error:
+        raise DataError(f"{path}: the compiled catalogue is damaged ({error}); compile it again") from error
+    return MoCatalogue(path, data, messages, order=order, encoding=encoding)
+
+
+def _read_strings(data: bytes, order: str) -> list[tuple[bytes, bytes]]:
+    revision, count, sources, targets = struct.unpack_from(f"{order}4I", data, 4)
+    if revision >> 16 > 1:
+        raise ValueError(f"revision {revision >> 16} is not known")
+    if max(sources, targets) + 8 * count > len(data):
+        raise ValueError(f"{count:,} messages do not fit into {len(data):,} bytes")
+
+    def string(table: int, number: int) -> bytes:
+        length, offset = struct.unpack_from(f"{order}2I", data, table + 8 * number)
+        if offset + length > len(data):
+            raise ValueError(f"message {number + 1} lies beyond the end")
+        return data[offset : offset + length]
+
+    return [(string(sources, number), string(targets, number)) for number in range(count)]
+
+
+def _message(source: str, target: str) -> Message:
+    context, mark, rest = source.partition("\x04")
+    source = rest if mark else source
+    singular, has_plural, plural = source.partition("\0")
+    targets = tuple(target.split("\0")) if has_plural else (target,)
+    return Message(singular, targets, plural if has_plural else None, context if mark else None)
+
+
+class MoCatalogue:
+    """A compiled catalogue."""
+
+    def __init__(self, path: Path, data: bytes, messages: Sequence[Message], *, order: str, encoding: str) -> None:
+        self.path, self.messages = path, tuple(messages)
+        self._data, self._order, self._encoding = data, order, encoding
+        self.header = next((each.targets[0] for each in messages if not each.source and each.context is None), "")
+        self._places: list[tuple[int, int]] = []
+        self.segments: list[Segment] = []
+        """Every message, and of those with a plural every form; lines are numbers of messages."""
+        forms = plural_forms(self.header)
+        for number, message in enumerate(self.messages):
+            if not message.source and message.context is None:
+                continue
+            count = 1 if message.plural is None else (forms or forms_like_english(len(message.targets))).count
+            for form in range(count):
+                target = message.targets[form] if form < len(message.targets) else ""
+                source = message.source
+                if message.plural is not None:
+                    source = (forms or forms_like_english(count)).source(form, message.source, message.plural)
+                state: State = "translated" if target else "untranslated"
+                self._places.append((number, form))
+                self.segments.append(Segment((source,), target, state, number + 1, message.context or ""))
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The target alone is told, by the header."""
+        found = _LANGUAGE.search(self.header)
+        return None, found[1] if found else None
+
+    def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:  # noqa: ARG002
+        """The catalogue with these translations, those left out that are fuzzy."""
+        messages, is_changed = list(self.messages), False
+        for number, filling in fillings.items():
+            if filling.is_fuzzy:
+                continue
+            at, form = self._places[number]
+            old = messages[at]
+            targets = [*old.targets, *[""] * (form + 1 - len(old.targets))]
+            targets[form] = text_of(filling.content)
+            messages[at] = Message(old.source, tuple(targets), old.plural, old.context)
+            is_changed = True
+        return compile_mo(messages, order=self._order, encoding=self._encoding) if is_changed else self._data
+
+
+def compile_mo(messages: Sequence[Message], *, order: str = "<", encoding: str = "utf-8") -> bytes:
+    """The bytes of a compiled catalogue: sources in their order, so that programs can search among them."""
+    pairs = sorted((_source(each, encoding), "\0".join(each.targets).encode(encoding)) for each in messages)
+    sources, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    count = len(pairs)
+    tables, texts = [], []
+    place = _HEAD + 16 * count
+    for text in (*sources, *targets):
+        tables.append(struct.pack(f"{order}2I", len(text), place))
+        texts.append(text + b"\0")
+        place += len(text) + 1
+    # No hash table: of size 0, and where it would be.
+    head = struct.pack(f"{order}7I", MAGIC, 0, count, _HEAD, _HEAD + 8 * count, 0, _HEAD + 16 * count)
+    return b"".join([head, *tables, *texts])
+
+
+def _source(message: Message, encoding: str) -> bytes:
+    context = "" if message.context is None else f"{message.context}\x04"
+    plural = "" if message.plural is None else f"\0{message.plural}"
+    return f"{context}{message.source}{plural}".encode(encoding)

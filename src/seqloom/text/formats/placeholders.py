@@ -1,0 +1,123 @@
+r"""Placeholders in text that programs show: what must come back exactly as it is written.
+
+    <b> </b> <br/> <!-- … -->      HTML                 %s %-5.2lf %1$d %(name)s %%    printf
+    {0} {name} {n, number} {{x}}   formats, ICU         %1 %n %{name} %Y %HOME%        Qt, Ruby, dates, Windows
+    ${x} $name                     templates            \n \t \u00e9                   escapes that are text
+    &amp; &#160;                   entities             https://… name@example.org     addresses
+    --option                       command lines        a line end                     (real ones, not \n)
+
+What is found errs on the wide side: to carry a word that is no placeholder costs little, to lose one that is breaks a
+program. The time is linear in the length of the text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LONGEST = 2_000
+"""Characters up to which braces and comments are looked through for their end."""
+
+# Possessive quantifiers and look-behinds keep every search from trying the same characters again.
+_FOUND = re.compile(
+    r"""(?P<tag> </?[A-Za-z][^<>]*> )
+    | (?P<end> [ \t]*+\r?\n[ \t]*+ )
+    | <!--
+    | (?: https?|ftp|mailto|file ) :[^\s<>"'{}\\|^`]++
+    | (?<![\w.+-]) [\w.+-]++ @ [\w-]++ (?:\.[\w-]++)++
+    | (?<![\w-]) --[A-Za-z][\w-]*+
+    | % \( [^()\n]{1,100} \) [-+\ 0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]
+    | % (?: \{[^{}\n]{1,100}\} | <[^<>\n]{1,100}> [-+0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]? )
+    | % [A-Z_]{2,40} %
+    | %L?[1-9]\d?+ (?![\d$.A-Za-z%]|\ ?%)
+    | (?<!\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@]
+    | (?<=\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@] (?![A-Za-z])
+    | (?<!\d) %%
+    | [$\#]? \{
+    | \$ [A-Za-z_]\w*+ \$?
+    | (?P<escape> \\ (?: [nrtabfv0"'\\] | u[0-9A-Fa-f]{4} | x[0-9A-Fa-f]{2} ) )
+    | & (?: [A-Za-z][A-Za-z0-9]*+ | \#[0-9]++ | \#[xX][0-9A-Fa-f]++ ) ;
+    """,
+    re.VERBOSE,
+)
+_CLOSING_MARKS = ".,;:!?)]»”’"
+_PARTING = frozenset({"&nbsp;", "&#160;", "&#xA0;", "\\n", "\\r", "\\t"})
+"""Placeholders that part words even where no space stands beside them."""
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A placeholder and where it stands."""
+
+    start: int
+    end: int
+    text: str
+    is_tag: bool = False
+    """Whether it is an element of HTML, which may have a partner."""
+    is_line_end: bool = False
+    holds_text: bool = False
+    """Whether words for readers stand in it, as in {n, plural, one {file} other {files}}."""
+
+    @property
+    def parts_words(self) -> bool:
+        """Whether what stands before and after it are two words."""
+        return self.is_line_end or self.text in _PARTING
+
+
+def find_placeholders(text: str) -> Iterator[Placeholder]:
+    """All placeholders of a text, in their order; none is inside another."""
+    end = 0
+    while found := _FOUND.search(text, end):
+        start, end, holds_text = found.start(), found.end(), False
+        if found[0] == "<!--":
+            close = text.find("-->", end, end + LONGEST)
+            if close < 0:
+                continue
+            end = close + len("-->")
+        elif found[0].endswith("{"):
+            close, holds_text = _closing_brace(text, end)
+            if close < 0:
+                continue
+            end = close
+        elif "://" in found[0] or found[0].startswith("mailto:"):
+            end -= len(found[0]) - len(found[0].rstrip(_CLOSING_MARKS))
+        yield Placeholder(
+            start,
+            end,
+            text[start:end],
+            is_tag=found["tag"] is not None,
+            is_line_end=found["end"] is not None,
+            holds_text=holds_text,
+        )
+
+
+def _closing_brace(text: str, begin: int) -> tuple[int, bool]:
+    """Where braces opened before `begin` are closed (-1 if they are not), and whether there are others inside."""
+    if text.find("}", begin, begin + LONGEST) < 0:
+        return -1, False
+    depth, has_inner = 1, False
+    for at in range(begin, min(len(text), begin + LONGEST)):
+        if text[at] == "{":
+            depth += 1
+            has_inner = has_inner or at > begin
+        elif text[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return at + 1, has_inner
+    return -1, False
+
+
+def count_placeholders(text: str) -> Counter[str]:
+    """How often each placeholder stands in a text; line ends are counted as one whatever spaces are around them."""
+    return Counter("\n" if each.is_line_end else each.text for each in find_placeholders(text))
+
+
+def without_placeholders(text: str) -> str:
+    """A text from which all placeholders are taken, also those that appear as others go."""
+    while found := list(find_placeholders(text)):
+        kept, done = [], 0
+        for each in found:
+            kept += [text[done : each.start], " " if each.parts_words else ""]
+            done = each.end
+        text = "".join([*kept, text[done:]])
+    return text

@@ -1,0 +1,295 @@
+"""Message catalogues of gettext (PO): read with their places, filled without another byte changed.
+
+    #, fuzzy, c-format          a flag: somebody should look at this translation
+    #| msgid "Open file"        what the source was when it was translated
+    msgctxt "menu"
+    msgid "Open %d file"
+    msgid_plural "Open %d files"
+    msgstr[0] "…"
+
+Obsolete entries (#~) and the header stay as they are. Translations are wrapped as gettext does, unless the file has
+longer lines.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from seqloom.core.compressed import read_whole
+from seqloom.core.errors import DataError, Problem
+from seqloom.text.formats.plurals import PluralForms, forms_like_english, plural_forms
+from seqloom.text.formats.po_text import WIDTH, read_strings, write_strings
+from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, decoded, text_of
+
+_CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
+_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)(?=[ \t\"]|$)")
+_LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
+_TOP = 1 << 16
+"""Bytes among which the charset is looked for."""
+
+
+@dataclass
+class Field:
+    """A keyword and its strings."""
+
+    value: str
+    start: int
+    """Where its first string begins."""
+    end: int
+    """Where its last string has ended."""
+    column: int
+
+
+@dataclass
+class Entry:
+    """A message with its translations."""
+
+    fields: dict[str, Field] = field(default_factory=dict)
+    start: int = -1
+    """Where the line of its first keyword begins."""
+    flags: tuple[int, int] | None = None
+    """Where its line of flags begins and ends, the line end left out."""
+    previous: list[tuple[int, int]] = field(default_factory=list)
+    """Lines that tell an earlier source, their line ends included."""
+    is_fuzzy: bool = False
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it tells about the catalogue."""
+        return self.fields["msgid"].value == "" and "msgctxt" not in self.fields
+
+    @property
+    def has_translation(self) -> bool:
+        """Whether it is ended, so that what follows belongs to the next."""
+        return any(name.startswith("msgstr") for name in self.fields)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where the translation of a segment belongs."""
+
+    entry: Entry
+    name: str
+
+
+def read_po(path: Path) -> "PoCatalogue":
+    """Read a catalogue, `.gz`, `.xz` and `.zst` too; a DataError names what cannot be read."""
+    data = read_whole(path)
+    found = _CHARSET.search(data[:_TOP])
+    name = found[1].decode("ascii") if found else "utf-8"
+    script = decoded(data, "utf-8" if name == "CHARSET" else name.lower(), path)
+    entries, problems = _read_entries(script)
+    if problems:
+        raise DataError(problems=problems)
+    return PoCatalogue(script, entries)
+
+
+class PoCatalogue:
+    """A message catalogue."""
+
+    def __init__(self, script: Script, entries: Sequence[Entry]) -> None:
+        self.script, self.entries = script, tuple(entries)
+        self.header = next((entry.fields["msgstr"].value for entry in entries if entry.is_header), "")
+        self._line_end = "\r\n" if "\r\n" in script.text else "\n"
+        self._is_wrapped = not any(_is_too_long(line) for line in script.text.split("\n"))
+        self._read = list(self._segments())
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Every message, and of those with a plural every form."""
+        return [segment for segment, _ in self._read]
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The target alone is told, by the header."""
+        found = _LANGUAGE.search(self.header)
+        return None, found[1] if found else None
+
+    @cached_property
+    def plural_forms(self) -> PluralForms | None:
+        """What the header says of plurals."""
+        return plural_forms(self.header)
+
+    def _segments(self) -> Iterator[tuple[Segment, _Target]]:
+        for entry in self.entries:
+            if entry.is_header:
+                continue
+            singular, line = entry.fields["msgid"].value, self.script.line(entry.start)
+            context = entry.fields["msgctxt"].value if "msgctxt" in entry.fields else ""
+            for name, source in self._sources(entry, singular):
+                target = entry.fields[name].value if name in entry.fields else ""
+                state: State = "fuzzy" if entry.is_fuzzy else "translated"
+                segment = Segment(
+                    (source,) if source else (), target, state if target else "untranslated", line, context
+                )
+                yield segment, _Target(entry, name)
+
+    def _sources(self, entry: Entry, singular: str) -> list[tuple[str, str]]:
+        """The names of all translations that a message needs, and what each is made from."""
+        if "msgid_plural" not in entry.fields:
+            return [("msgstr", singular)]
+        plural = entry.fields["msgid_plural"].value
+        there = sum(name.startswith("msgstr[") for name in entry.fields)
+        forms = self.plural_forms or forms_like_english(max(1, there))
+        return [(f"msgstr[{form}]", forms.source(form, singular, plural)) for form in range(forms.count)]
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:  # noqa: ARG002
+        """The catalogue with these translations. A message of which one is fuzzy becomes so as a whole."""
+        edits: list[Edit] = []
+        by_entry: dict[int, list[tuple[str, Filling]]] = {}
+        for number, filling in fillings.items():
+            place = self._read[number][1]
+            by_entry.setdefault(id(place.entry), []).append((place.name, filling))
+        for entry in self.entries:
+            if given := by_entry.get(id(entry)):
+                edits += self._texts(entry, sorted(given, key=lambda each: _form(each[0])))
+                edits += self._marks(entry, given)
+        return self.script.edited(edits)
+
+    def _texts(self, entry: Entry, given: Sequence[tuple[str, Filling]]) -> Iterator[Edit]:
+        last = max(each.end for each in entry.fields.values())
+        for name, filling in given:
+            text = text_of(filling.content)
+            if name in entry.fields:
+                place = entry.fields[name]
+                yield Edit(place.start, place.end, self._written(text, place.column))
+            else:
+                yield Edit(last, last, f"{self._line_end}{name} {self._written(text, len(name) + 1)}")
+
+    def _written(self, text: str, column: int) -> str:
+        return write_strings(text, column=column, line_end=self._line_end, is_wrapped=self._is_wrapped)
+
+    def _marks(self, entry: Entry, given: Sequence[tuple[str, Filling]]) -> Iterator[Edit]:
+        """The fuzzy flag put in or taken out."""
+        is_fuzzy = any(filling.is_fuzzy for _, filling in given)
+        text = self.script.text
+        if is_fuzzy and not entry.is_fuzzy:
+            if entry.flags is None:
+                at = entry.previous[0][0] if entry.previous else entry.start
+                yield Edit(at, at, f"#, fuzzy{self._line_end}")
+            else:
+                at = text.index(",", entry.flags[0]) + 1
+                yield Edit(at, at, " fuzzy,")
+        elif entry.is_fuzzy and not is_fuzzy and len(given) == len(self._sources(entry, "")):
+            assert entry.flags is not None
+            start, end = entry.flags
+            kept = [flag.strip() for flag in text[start + 2 : end].split(",") if flag.strip() not in ("", "fuzzy")]
+            whole = text.find("\n", end) + 1 or len(text)
+            yield Edit(start, end, f"#, {', '.join(kept)}") if kept else Edit(start, whole, "")
+            yield from (Edit(*span, "") for span in entry.previous)
+
+
+def _is_too_long(line: str) -> bool:
+    """Whether gettext would have wrapped a line; one with a single long word is left as it is."""
+    return len(line) > WIDTH + 20 and not line.startswith("#") and line.count(" ") > 3
+
+
+def _form(name: str) -> int:
+    return int(name[len("msgstr[") : -1]) if "[" in name else 0
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _read_entries(script: Script) -> tuple[list[Entry], list[Problem]]:
+    reader = _Reader(script)
+    at = 1 if script.text.startswith("\ufeff") else 0
+    while at < len(script.text):
+        newline = script.text.find("\n", at)
+        end = newline if newline >= 0 else len(script.text)
+        reader.line(at, script.text[at:end].rstrip("\r"), end + 1)
+        at = end + 1
+    reader.end_entry()
+    return reader.entries, reader.problems
+
+
+class _Reader:
+    """Takes in a catalogue line by line."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.entries: list[Entry] = []
+        self.problems: list[Problem] = []
+        self._entry, self._field = Entry(), None  # type: tuple[Entry, Field | None]
+
+    def line(self, start: int, line: str, after: int) -> None:
+        """A line that begins at `start`; the next one begins at `after`."""
+        shown = line.strip()
+        if not shown:
+            return
+        if shown.startswith("#"):
+            self._comment(start, line, after)
+            return
+        place = start + len(line) - len(line.lstrip())
+        keyword = _KEYWORD.match(shown)
+        if keyword is None and not shown.startswith('"'):
+            self._refuse(f"neither a keyword, a string nor a comment: {shown[:40]!r}", place)
+            return
+        if keyword is not None:
+            place = self._begin(keyword[1], start, place)
+        strings = line[place - start :]
+        if keyword is not None and not strings.strip():
+            return  # its strings begin on the next line
+        value, end = read_strings(strings)
+        if end < 0:
+            self._refuse(f"a string in quotes is expected and nothing else: {strings.strip()[:40]!r}", place)
+        elif self._field is None:
+            self._refuse(f"a string that belongs to no keyword: {shown[:40]!r}", place)
+        else:
+            is_first = self._field.end < 0
+            self._field.value += value
+            self._field.end = place + end
+            if is_first:
+                self._field.start = place + len(strings) - len(strings.lstrip())
+                self._field.column = self._field.start - start
+
+    def _begin(self, keyword: str, start: int, place: int) -> int:
+        """Begin a field; where its strings may begin."""
+        if keyword in ("msgctxt", "msgid", "domain") and self._entry.has_translation:
+            self.end_entry()
+        if keyword in self._entry.fields:
+            self._refuse(f"{keyword} comes twice in one entry", place)
+        place += len(keyword)
+        self._field = Field("", place, -1, 0)
+        if keyword != "domain":
+            if not self._entry.fields:
+                self._entry.start = start
+            self._entry.fields[keyword] = self._field
+        return place
+
+    def _comment(self, start: int, line: str, after: int) -> None:
+        if self._entry.has_translation:
+            self.end_entry()
+        shown = line.lstrip()
+        if shown.startswith("#,"):
+            flags = [flag.strip() for flag in shown[2:].split(",")]
+            if self._entry.flags is None or "fuzzy" in flags:
+                self._entry.flags = start, start + len(line)
+            self._entry.is_fuzzy |= "fuzzy" in flags
+        elif shown.startswith("#|"):
+            self._entry.previous.append((start, min(after, len(self.script.text))))
+        elif shown.startswith("#~"):
+            self._entry, self._field = Entry(), None
+
+    def end_entry(self) -> None:
+        """Take in the entry that has been read."""
+        entry, self._entry, self._field = self._entry, Entry(), None
+        if not entry.fields:
+            return
+        kind = "msgstr[0]" if "msgid_plural" in entry.fields else "msgstr"
+        unsaid = [name for name, each in entry.fields.items() if each.end < 0]
+        if unsaid:
+            self._refuse(f"{unsaid[0]} has no string after it", entry.start)
+            return
+        missing = next((name for name in ("msgid", kind) if name not in entry.fields), None)
+        if missing is not None:
+            self._refuse(f"this entry has no {missing}", entry.start)
+        else:
+            self.entries.append(entry)
+
+    def _refuse(self, message: str, place: int) -> None:
+        self.problems.append(self.script.problem(message, place))

@@ -1,0 +1,166 @@
+"""What translators' files hold, whatever their format: segments that have a source, a target and a state.
+
+A file is filled by edits of its own text: whatever no edit touches stays as it was, byte for byte.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Protocol
+
+from seqloom.core.errors import DataError, Problem
+
+State = Literal["untranslated", "fuzzy", "translated"]
+Kind = Literal["alone", "open", "close", "border"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Markup inside a segment: it is not translated, and it comes back exactly as it is written."""
+
+    text: str
+    """As it stands in the file."""
+    kind: Kind = "alone"
+    """Whether it stands alone, opens or closes a pair, or parts what is to be translated apart."""
+    name: str = ""
+    """What the two codes of a pair share."""
+
+
+Content = tuple[str | Code, ...]
+"""Text as people read it, with codes where they stand."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of text with its translation, if it has one."""
+
+    source: Content
+    target: str
+    """Without codes; empty where there is none."""
+    state: State
+    line: int
+    """Where it begins in the file, counted from 1; of an MO file the number of its entry."""
+    context: str = ""
+
+    @property
+    def text(self) -> str:
+        """The source without its codes."""
+        return text_of(self.source)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A translation for a segment; one that somebody should look at is fuzzy."""
+
+    content: Content
+    is_fuzzy: bool = False
+
+
+class Catalogue(Protocol):
+    """A file of segments, read as a whole."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All that could be translated, in their order."""
+        ...
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Source and target as the file names them."""
+        ...
+
+    def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:
+        """The file with translations of the segments of these numbers, counted from 0; `target` is their language."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation, to learn from."""
+
+    source: str
+    target: str
+    line: int
+
+
+def text_of(content: Content) -> str:
+    """The text without codes."""
+    return "".join(piece for piece in content if isinstance(piece, str))
+
+
+# --- text and edits --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Edit:
+    """New text in place of what stands from `start` to before `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """A text with all edits made. They do not overlap; of those at one place the first given comes first."""
+    parts, done = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        assert edit.start >= done, "edits overlap"
+        parts += [text[done : edit.start], edit.text]
+        done = edit.end
+    return "".join([*parts, text[done:]])
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a file, which can be written back without a byte changed."""
+
+    path: Path
+    text: str
+    encoding: str
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts, at = [0], self.text.find("\n")
+        while at >= 0:
+            starts.append(at + 1)
+            at = self.text.find("\n", at + 1)
+        return starts
+
+    def line(self, place: int) -> int:
+        """The number of the line in which a character stands, counted from 1."""
+        return bisect_right(self._line_starts, place)
+
+    def problem(self, message: str, place: int) -> Problem:
+        """What is wrong at a character."""
+        line = self.line(place)
+        return Problem(message, str(self.path), line, place - self._line_starts[line - 1] + 1)
+
+    def edited(self, edits: Iterable[Edit], *, errors: str = "strict") -> bytes:
+        """The bytes of the file with edits made."""
+        try:
+            return apply_edits(self.text, edits).encode(self.encoding, errors=errors)
+        except UnicodeEncodeError as error:
+            lost = error.object[error.start : error.end][:1]
+            raise DataError(
+                f"{self.path}: a translation has {lost!r}, which {self.encoding} cannot write; convert the file to "
+                "UTF-8 first"
+            ) from error
+
+
+def decoded(data: bytes, encoding: str, path: Path) -> Script:
+    """Bytes as text. An encoding that would not give the same bytes back is refused."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(encoding, errors="replace")
+        script = Script(path, before, encoding)
+        byte = data[error.start] if error.start < len(data) else 0
+        message = f"invalid {encoding.upper()} byte 0x{byte:02X}; is this the encoding that the file says it has?"
+        raise DataError(problems=[script.problem(message, len(before))]) from error
+    except (LookupError, UnicodeError) as error:
+        raise DataError(f"{path}: the file says that its encoding is {encoding!r}, which cannot be read") from error
+    if text.encode(encoding) != data:
+        raise DataError(f"{path}: {encoding} would not be written as it was read; convert the file to UTF-8 first")
+    return Script(path, text, encoding)

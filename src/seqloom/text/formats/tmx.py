@@ -1,0 +1,251 @@
+"""Translation memories (TMX): read piece by piece to learn from, or as a whole to be filled.
+
+    <tu><tuv xml:lang="en-GB"><seg>colour</seg></tuv><tuv xml:lang="de"><seg>Farbe</seg></tuv></tu>
+
+Of several variants of a language the one of the very code is taken, or else the first: de for de-AT, en-GB for en.
+TMX has no mark for a translation that somebody should look at; a <prop type="x-fuzzy"> says so here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from seqloom.core.errors import DataError
+from seqloom.text.formats.inline import content_of, space_before, write_content
+from seqloom.text.formats.markup import Element, parse_xml, read_tree
+from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
+
+FUZZY = "x-fuzzy"
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_NOT_TEXT = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
+T = TypeVar("T")
+
+
+def is_language(code: str | None, wanted: str) -> bool:
+    """Whether a code names a language, whatever region or script it adds: en-GB is en, and en is en-GB."""
+    return _first(code or "") == _first(wanted)
+
+
+def _first(code: str) -> str:
+    return code.replace("_", "-").split("-")[0].lower()
+
+
+def choose_variant(variants: Sequence[tuple[str, T]], wanted: str) -> T | None:
+    """Of variants with their codes the one in a language."""
+    exact = [each for code, each in variants if code.lower().replace("_", "-") == wanted.lower().replace("_", "-")]
+    near = exact or [each for code, each in variants if is_language(code, wanted)]
+    return near[0] if near else None
+
+
+# --- learning from it ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Units:
+    """Takes in a memory as it is read, and holds the units that have ended."""
+
+    languages: tuple[str | None, str | None]
+    done: list[tuple[str | None, str | None, int]] = field(default_factory=list)
+    """Source, target, line."""
+    codes: list[list[str]] = field(default_factory=list)
+    """The languages of those units."""
+    header: str | None = None
+    is_memory: bool = False
+    _variants: list[tuple[str, str]] = field(default_factory=list)
+    _line: int = 0
+    _code: str = ""
+    _text: list[str] | None = None
+    _hidden: int = 0
+    """Elements open inside a segment whose content is no text."""
+
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
+        name = name.rpartition("}")[2]
+        self.is_memory = self.is_memory or name == "tmx"
+        if self._text is not None:
+            self._hidden += bool(self._hidden or name in _NOT_TEXT)
+        elif name == "tu":
+            self._line, self._variants = line, []
+        elif name == "tuv":
+            self._code = attributes.get(_LANGUAGE) or attributes.get("lang") or ""
+        elif name == "seg":
+            self._text = []
+        elif name == "header":
+            self.header = attributes.get("srclang")
+
+    def data(self, text: str) -> None:
+        if self._text is not None and not self._hidden:
+            self._text.append(text)
+
+    def end(self, name: str) -> None:
+        name = name.rpartition("}")[2]
+        if self._hidden:
+            self._hidden -= 1
+        elif name == "seg" and self._text is not None:
+            self._variants.append((self._code, "".join(self._text)))
+            self._text = None
+        elif name == "tu":
+            source, target = choose_pair(self._variants, self.languages, self.header)
+            self.done.append((source, target, self._line))
+            self.codes.append([code for code, _ in self._variants])
+
+
+def choose_pair(
+    variants: Sequence[tuple[str, T]], languages: tuple[str | None, str | None], header: str | None
+) -> tuple[T | None, T | None]:
+    """Source and target: in the languages asked for, or else in that of the header and the first other one."""
+    source, target = languages
+    if source is None:
+        named = header if header not in (None, "", "*all*") else None
+        others = [code for code, _ in variants if target is None or not is_language(code, target)]
+        source = named or next(iter(others), None)
+    if source is None:
+        return None, None
+    if target is None:
+        target = next((code for code, _ in variants if not is_language(code, source)), None)
+    return choose_variant(variants, source), None if target is None else choose_variant(variants, target)
+
+
+def read_pairs(path: Path, *, languages: tuple[str | None, str | None] = (None, None)) -> Iterator[Pair | None]:
+    """The pairs of a memory; None for a unit that lacks one of the languages. Memory holds a piece of the file."""
+    units = _Units(languages)
+    for _ in parse_xml(path, units):
+        for source, target, line in units.done:
+            is_whole = source is not None and target is not None and source.strip() and target.strip()
+            yield Pair(source or "", target or "", line) if is_whole else None
+        units.done.clear()
+        units.codes.clear()
+    if not units.is_memory:
+        raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+
+
+def first_languages(path: Path) -> tuple[str | None, str | None]:
+    """Source and target of the first unit that has two languages, without their regions."""
+    units = _Units((None, None))
+    for _ in parse_xml(path, units):
+        for codes in units.codes:
+            source, target = choose_pair([(code, code) for code in codes], (None, None), units.header)
+            if source and target:
+                return _first(source), _first(target)
+        units.done.clear()
+        units.codes.clear()
+    return None, None
+
+
+# --- filling it ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A unit, its source variant, and its target variant if it has one."""
+
+    unit: Element
+    source: Element
+    target: Element | None
+
+
+def read_tmx(path: Path, *, languages: tuple[str | None, str | None] = (None, None)) -> "TmxCatalogue":
+    """Read a memory as a whole, `.gz`, `.xz` and `.zst` too."""
+    script, root = read_tree(path)
+    if root.name != "tmx":
+        raise DataError(f"{path}: no translation memory; its outermost element is <{root.tag}>")
+    return TmxCatalogue(script, root, languages=languages)
+
+
+class TmxCatalogue:
+    """A translation memory in two of its languages."""
+
+    def __init__(self, script: Script, root: Element, *, languages: tuple[str | None, str | None]) -> None:
+        self.script = script
+        header, body = root.child("header"), root.child("body")
+        self._header = header.get("srclang") if header else None
+        self._asked = languages
+        self._places: list[_Place] = []
+        self.segments: list[Segment] = []
+        """The units that have the source language."""
+        for unit in body.children if body else ():
+            variants = [(_code_of(each), each) for each in unit.children if each.name == "tuv" and each.child("seg")]
+            source, target = choose_pair(variants, languages, self._header)
+            if unit.name == "tu" and source is not None:
+                self._places.append(_Place(unit, source, target))
+                self.segments.append(self._segment(unit, source, target))
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Those of the first unit that has both."""
+        for place in self._places:
+            if place.target is not None:
+                return _code_of(place.source), _code_of(place.target)
+        return (self._header if self._header != "*all*" else None), None
+
+    def _segment(self, unit: Element, source: Element, target: Element | None) -> Segment:
+        text = ""
+        if target is not None:
+            text = text_of(self._content(target))
+        state: State = "fuzzy" if target is not None and self._mark(target) is not None else "translated"
+        line = self.script.line(unit.start)
+        return Segment(
+            self._content(source), text, state if text.strip() else "untranslated", line, unit.get("tuid") or ""
+        )
+
+    def _content(self, variant: Element) -> Content:
+        segment = variant.child("seg")
+        assert segment is not None
+        return content_of(self.script.text, segment, keeps_space=False)
+
+    def _mark(self, variant: Element) -> Element | None:
+        """The mark that says that somebody should look at it."""
+        for each in variant.children:
+            if each.name == "prop" and each.get("type") == FUZZY:
+                said = self.script.text[each.inner_start : each.inner_end]
+                return each if said.strip() == "true" else None
+        return None
+
+    def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:
+        """The memory with these variants in the target language."""
+        code = target or self._asked[1] or self.languages[1]
+        edits: list[Edit] = []
+        for number, filling in fillings.items():
+            place = self._places[number]
+            if place.target is not None:
+                edits += self._replaced(place.target, filling)
+            elif code is None:
+                raise DataError(f"{self.script.path}: the memory names no target language; give one with --target")
+            else:
+                edits.append(self._added(place, filling, code))
+        return self.script.edited(edits, errors="xmlcharrefreplace")
+
+    def _replaced(self, variant: Element, filling: Filling) -> Iterator[Edit]:
+        segment, mark = variant.child("seg"), self._mark(variant)
+        assert segment is not None
+        inner = write_content(filling.content)
+        if segment.is_empty:
+            yield Edit(segment.start, segment.end, f"<{segment.tag}>{inner}</{segment.tag}>")
+        else:
+            yield Edit(segment.inner_start, segment.inner_end, inner)
+        if mark is not None and not filling.is_fuzzy:
+            yield Edit(mark.inner_start, mark.inner_end, "false")
+        elif mark is None and filling.is_fuzzy:
+            yield Edit(segment.start, segment.start, f"{_FUZZY_MARK}{space_before(self.script.text, segment)}")
+
+    def _added(self, place: _Place, filling: Filling, code: str) -> Edit:
+        """A variant after the last one, laid out as the source is."""
+        text, source = self.script.text, place.source
+        last = [each for each in place.unit.children if each.name == "tuv"][-1]
+        segment = source.child("seg")
+        assert segment is not None
+        inside = space_before(text, segment)
+        after = text[segment.end : source.inner_end]
+        after = after if not after.strip() else ""
+        name = "xml:lang" if "xml:lang" in source.attributes else "lang"
+        mark = f"{inside}{_FUZZY_MARK}" if filling.is_fuzzy else ""
+        inner = f"{mark}{inside}<{segment.tag}>{write_content(filling.content)}</{segment.tag}>{after}"
+        new = f'{space_before(text, last)}<{source.tag} {name}="{code}">{inner}</{source.tag}>'
+        return Edit(last.end, last.end, new)
+
+
+_FUZZY_MARK = f'<prop type="{FUZZY}">true</prop>'
+
+
+def _code_of(variant: Element) -> str:
+    return variant.get("xml:lang") or variant.get("lang") or ""

@@ -1,0 +1,72 @@
+"""What counts as a placeholder, and that looking for them takes linear time."""
+
+import time
+
+import pytest
+
+from seqloom.text.formats.placeholders import count_placeholders, find_placeholders, without_placeholders
+
+
+def _found(text: str) -> list[str]:
+    return [each.text for each in find_placeholders(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Save %s and %-5.2lf", ["%s", "%-5.2lf"]),
+        ("%1$d of %2$s, %(name)s", ["%1$d", "%2$s", "%(name)s"]),
+        ("%dx%d pixels", ["%d", "%d"]),
+        ("100%% of %d%%", ["%d", "%%"]),
+        ("100% sure, 50% off, 5 % more, 100%ig", []),
+        ("%1 of %2 by %n, %L1", ["%1", "%2", "%n", "%L1"]),
+        ("%{name} %<count>d", ["%{name}", "%<count>d"]),
+        ("%Y-%m-%d in %APPDATA%", ["%Y", "%m", "%d", "%APPDATA%"]),
+        ("{} {0} {name!r:>10} {{x}} ${y} #{z}", ["{}", "{0}", "{name!r:>10}", "{{x}}", "${y}", "#{z}"]),
+        ("{n, number, integer} at {d, date}", ["{n, number, integer}", "{d, date}"]),
+        ("{n, plural, one {# file} other {# files}}!", ["{n, plural, one {# file} other {# files}}"]),
+        ("an open { brace", []),
+        ('<a href="%s">here</a><br/>', ['<a href="%s">', "</a>", "<br/>"]),
+        ("a < b and <!-- a > b --> c", ["<!-- a > b -->"]),
+        ("a <!-- that never ends", []),
+        ("fish &amp; chips &#160; A&B", ["&amp;", "&#160;"]),
+        ("see https://example.org/%s, or (http://a.b/c).", ["https://example.org/%s", "http://a.b/c"]),
+        ("mail to a.b@example.org.", ["a.b@example.org"]),
+        ("use --verbose or -v, well--known", ["--verbose"]),
+        ("$HOME costs $5", ["$HOME"]),
+        ("one\\ntwo \\u00e9", ["\\n", "\\u00e9"]),
+        ("one \n two", [" \n "]),
+    ],
+)
+def test_placeholders_are_found(text: str, found: list[str]) -> None:
+    assert _found(text) == found
+
+
+def test_a_plural_of_icu_holds_text_and_a_number_does_not() -> None:
+    assert [each.holds_text for each in find_placeholders("{n, plural, other {x}} {n, number} {{x}}")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_counting_does_not_look_at_the_spaces_around_a_line_end() -> None:
+    assert count_placeholders("a  \n b %s") == count_placeholders("c\n%s d")
+
+
+def test_what_appears_as_others_go_is_taken_out_as_well() -> None:
+    assert without_placeholders("50 %&amp;s and {<b>0}") == "50  and "
+    assert _found(without_placeholders("%%%ss {{{0}}} &a{0}mp;")) == []
+
+
+@pytest.mark.parametrize(
+    "unit", ["<", "<!--", "{", "%", "%(", "&", "a.", "--a", "http:", "\\", "$", "{a", "a@", " \n", "<a "]
+)
+def test_the_time_is_linear_in_the_length(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text, begin = unit * length, time.process_time()
+        sum(1 for _ in find_placeholders(text))
+        return time.process_time() - begin
+
+    # Braces and comments are looked through for their end, up to a limit.
+    assert seconds(5_000) < 5
