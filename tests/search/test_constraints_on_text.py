@@ -62,6 +62,30 @@ def test_symbols_after_which_no_end_is_in_reach_are_refused_at_once() -> None:
     assert ForbiddenText(Spaced(), ("ab",), 10, END).unfinished("a") == {B: 1}
 
 
+class Counted:
+    """Symbols from 2 on are words that must not stand alone; 1 is a letter that goes on with any. It counts its work."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def begin(self) -> int:
+        return 1
+
+    def after(self, place: int, symbol: int) -> int:
+        self.asked += 1
+        return symbol
+
+    def may_end(self, place: int) -> bool:
+        return place < 2
+
+
+def test_thousands_of_words_are_not_looked_at_behind_each_of_them() -> None:
+    reader, words = Counted(), 2_000
+    never = ForbiddenText(reader, ("all of them",), 2 + words, 0)
+    assert never.unfinished(never.begin()) == dict.fromkeys(range(2, 2 + words), 1)
+    assert reader.asked < 3 * words
+
+
 class Letters:
     """Borders where C, the space, stands: runs begin and end beside it."""
 

@@ -331,84 +331,129 @@ class All(Free):
         return tuple(part.begin() for part in self.parts)
 
     def after(self, place: tuple[Hashable, ...], symbol: int) -> tuple[Hashable, ...]:
-        return tuple(part.after(at, symbol) for part, at in self._at(place))
+        return tuple([part.after(at, symbol) for part, at in zip(self.parts, place, strict=True)])
 
-    def forbidden(self, place: tuple[Hashable, ...]) -> frozenset[int]:
-        at = self._at(place)
+    def forbidden(self, place: tuple[Hashable, ...]) -> Collection[int]:
         # A prefix may go on where a forced phrase would have to end: its word is then another one.
         is_led = self._is_led(place)
-        named = (part.forbidden(each) for part, each in at if not (is_led and isinstance(part, Phrases)))
-        return NOTHING.union(*named, self._too_late(place), self._within_words(place))
+        speakers = self._answering("forbidden")
+        named = [part.forbidden(place[at]) for at, part in speakers if not (is_led and isinstance(part, Phrases))]
+        return _union([*named, self._too_late(place), self._within_words(place)])
 
     def only(self, place: tuple[Hashable, ...]) -> frozenset[int] | None:
-        named = [part.only(at) for part, at in self._at(place)]
+        named = [part.only(place[at]) for at, part in self._answering("only")]
         choices = [frozenset(symbols) for symbols in (*named, self._last_moment(place) or None) if symbols is not None]
         return frozenset.intersection(*choices) if choices else None
 
     def wanted(self, place: tuple[Hashable, ...]) -> frozenset[int]:
-        wanted = NOTHING.union(*(part.wanted(at) for part, at in self._at(place))) - self.forbidden(place)
+        wanted = NOTHING.union(*(part.wanted(place[at]) for at, part in self._answering("wanted")))
+        if not wanted:
+            return wanted
+        wanted -= frozenset(self.forbidden(place))
         only = self.only(place)
         return wanted if only is None else wanted & only
 
-    def missing(self, place: tuple[Hashable, ...]) -> int:
+    def missing(self, place: tuple[Any, ...]) -> int:
+        speakers = self._answering("missing")
+        if not speakers:
+            return 0
         # What the prefix brings comes anyway; only what is missing behind it comes on top.
-        ahead = max(
-            (part.symbols[at:] for part, at in self._at(place) if isinstance(part, Prefix)), key=len, default=()
-        )
+        ahead = max((part.symbols[place[at] :] for at, part in self._prefixes), key=len, default=())
         for symbol in ahead:
             place = self.after(place, symbol)
-        return len(ahead) + sum(part.missing(at) for part, at in self._at(place))
+        return len(ahead) + sum(part.missing(place[at]) for at, part in speakers)
 
     def unfinished(self, place: tuple[Hashable, ...]) -> Mapping[int, int]:
+        named = [part.unfinished(place[at]) for at, part in self._answering("unfinished")]
+        if len(named) == 1:
+            return named[0]
         found: dict[int, int] = {}
-        for part, at in self._at(place):
-            for symbol, more in part.unfinished(at).items():
+        for each in named:
+            for symbol, more in each.items():
                 found[symbol] = max(more, found.get(symbol, 0))
         return found
 
     def is_over(self, place: tuple[Hashable, ...]) -> bool:
-        return any(part.is_over(at) for part, at in self._at(place))
+        return any(part.is_over(place[at]) for at, part in self._answering("is_over"))
 
-    def _at(self, place: tuple[Any, ...]) -> list[tuple[Constraint, Any]]:
-        return list(zip(self.parts, place, strict=True))
+    # --- which parts there are: a search asks about thousands of places, and most parts have nothing to say ----------
+
+    def _answering(self, question: str) -> Sequence[tuple[int, Constraint]]:
+        """The parts that answer a question otherwise than what is free, each with where its place is."""
+        if question not in self._speakers:
+            free = getattr(Free, question)
+            parts = [(at, part) for at, part in enumerate(self.parts) if getattr(type(part), question) is not free]
+            self._speakers[question] = parts
+        return self._speakers[question]
+
+    @cached_property
+    def _speakers(self) -> dict[str, list[tuple[int, Constraint]]]:
+        return {}
+
+    @cached_property
+    def _prefixes(self) -> list[tuple[int, Prefix]]:
+        return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, Prefix)]
+
+    @cached_property
+    def _phrases(self) -> list[tuple[int, Phrases]]:
+        return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, Phrases)]
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        parts = enumerate(self.parts)
+        return [(at, part.most) for at, part in parts if isinstance(part, Lengths) and part.most is not None]
+
+    @cached_property
+    def _stops(self) -> list[tuple[int, Constraint]]:
+        return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, StopAt | StopText)]
+
+    # --- what holds only together ------------------------------------------------------------------------------------
 
     def _is_led(self, place: tuple[Any, ...]) -> bool:
         """Whether a prefix leaves no choice."""
-        return any(isinstance(part, Prefix) and part.missing(at) for part, at in self._at(place))
+        return any(part.missing(place[at]) for at, part in self._prefixes)
 
     def _room(self, place: tuple[Any, ...]) -> int | None:
         """The symbols that may still come before END, if there is a maximum."""
-        at = self._at(place)
-        bounds = [part.most - length for part, length in at if isinstance(part, Lengths) and part.most is not None]
-        return min(bounds, default=None)
+        return min((most - place[at] for at, most in self._bounds), default=None)
 
-    def _last_moment(self, place: tuple[Hashable, ...]) -> Collection[int] | None:
+    def _last_moment(self, place: tuple[Any, ...]) -> Collection[int] | None:
         """The symbols after which the phrases still fit, once not any symbol will do; none if a border must come."""
         room = self._room(place)
         # A prefix may bring phrases that are not on their way yet.
-        if room is None or self._is_led(place):
+        if not self._phrases or room is None or self._is_led(place):
             return None
-        forced = [part.demands.fitting(at, room) for part, at in self._at(place) if isinstance(part, Phrases)]
-        return forced[0] if forced else None
+        at, part = self._phrases[0]
+        return part.demands.fitting(place[at], room)
 
-    def _within_words(self, place: tuple[Hashable, ...]) -> Collection[int]:
+    def _within_words(self, place: tuple[Any, ...]) -> Collection[int]:
         """The symbols that are no border, where the last moment has come at which one fits before the phrases."""
         last_moment = self._last_moment(place)
         if last_moment is None or last_moment:
             return NOTHING
-        return NOTHING.union(*(part.borders.inner(at.at) for part, at in self._at(place) if isinstance(part, Phrases)))
+        return _union([part.borders.inner(place[at].at) for at, part in self._phrases])
 
-    def _too_late(self, place: tuple[Hashable, ...]) -> set[int]:
+    def _too_late(self, place: tuple[Any, ...]) -> Collection[int]:
         """The symbols behind which a text must go on, where there is no room to, or where a stop ends it."""
-        room, unfinished = self._room(place), self.unfinished(place)
-        found = {symbol for symbol, more in unfinished.items() if room is not None and more > room - 1}
-        return found | {symbol for symbol in unfinished if self._stops_after(place, symbol)}
+        unfinished = self.unfinished(place)
+        if not unfinished:
+            return NOTHING
+        room = self._room(place)
+        found = NOTHING
+        if room is not None and max(unfinished.values()) >= room:
+            found = frozenset(symbol for symbol, more in unfinished.items() if more >= room)
+        if self._stops:
+            found = found.union(symbol for symbol in unfinished if self._stops_after(place, symbol))
+        return found
 
-    def _stops_after(self, place: tuple[Hashable, ...], symbol: int) -> bool:
-        stops: list[tuple[Constraint, Any]] = [
-            (part, at) for part, at in self._at(place) if isinstance(part, StopAt | StopText)
-        ]
-        return any(part.is_over(part.after(at, symbol)) for part, at in stops)
+    def _stops_after(self, place: tuple[Any, ...], symbol: int) -> bool:
+        return any(part.is_over(part.after(place[at], symbol)) for at, part in self._stops)
+
+
+def _union(sets: Sequence[Collection[int]]) -> Collection[int]:
+    """All that is in one of these; where one alone holds anything, that itself, which may be large."""
+    full = [each for each in sets if each]
+    return full[0] if len(full) == 1 else NOTHING.union(*full)
 
 
 def _require_symbols(runs: Sequence[Run], *, name: str) -> None:

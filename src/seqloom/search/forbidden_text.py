@@ -83,14 +83,21 @@ class ForbiddenText(Free):
 
     def _distance(self, place: Hashable) -> int | None:
         """The fewest symbols after which an output that stands here may end, None if it never may."""
-        reached: set[Hashable] = {None}
-        level, distance = {place} - reached, 0
+        if place is None or self.reader.may_end(place):
+            return None if place is None else 0
+        level: list[Hashable] = [place]
+        reached, distance = {None, place}, 0
         while level:
-            if any(self.reader.may_end(each) for each in level):
-                return distance
-            reached |= level
-            level = {self.reader.after(each, symbol) for each in level for symbol in self._others} - reached
             distance += 1
+            further: list[Hashable] = []
+            for later in (self.reader.after(each, symbol) for each in level for symbol in self._others):
+                if later in reached:
+                    continue
+                if self.reader.may_end(later):  # found before the other thousands of symbols were looked at
+                    return distance
+                reached.add(later)
+                further.append(later)
+            level = further
         return None
 
     @cached_property
