@@ -38,6 +38,12 @@ def test_a_forbidden_word_does_not_come(translator: Translator) -> None:
         translator.search([LINE], wishes=[Wish(prefix="der der", forbidden=("der",))])
 
 
+def test_a_message_does_not_repeat_the_whole_of_a_long_prefix(translator: Translator) -> None:
+    with pytest.raises(UsageError, match=r"the prefix 'der der .*…' needs [0-9]+ symbols or more") as caught:
+        translator.search([LINE], wishes=[Wish(prefix="der " * 500)])
+    assert len(str(caught.value)) < 300
+
+
 def test_a_glossary_wishes_for_the_terms_of_a_line() -> None:
     glossary = Glossary((("dog", "Hund"), ("fire engine", "Feuerwehrauto")))
     assert by_glossary("a dog and a dog", glossary).phrases == ("Hund", "Hund")

@@ -133,6 +133,38 @@ def test_a_stop_does_not_leave_a_forbidden_word_behind() -> None:
         assert all(not count(text, "do") and not count(text, "o") for text in texts(constraint, ours, seed=seed))
 
 
+@pytest.mark.parametrize(
+    ("stop", "text", "is_over"),
+    [
+        ("Dog", "a dog", True),
+        ("caf\u0065\u0301", "cafe\u0301", True),
+        ("dog ", "a dog", False),  # the space says that the word must have ended
+        ("Dog ", "a dogs", False),
+        ("DOG\t", "a dog is", True),
+        ("x", "a dog", False),
+    ],
+)
+def test_a_stop_is_found_as_the_model_writes_it(stop: str, text: str, *, is_over: bool) -> None:
+    ours = train_tokenizer(["a dog is at the café, x"], TextConfig(kind="char", lowercase=True))
+    constraint = constraint_of(Wish(stops=(stop,)), ours)
+    assert constraint is not None
+    place = constraint.begin()
+    for symbol in ours.encode(text):
+        place = constraint.after(place, symbol)
+    assert constraint.is_over(place) == is_over
+
+
+def test_a_stop_in_a_model_of_all_letters_is_found_as_it_is() -> None:
+    ours = train_tokenizer(["a dog, a Dog"], TextConfig(kind="char"))
+    constraint = constraint_of(Wish(stops=("Dog",)), ours)
+    assert constraint is not None
+    for text, is_over in (("a dog", False), ("a Dog", True)):
+        place = constraint.begin()
+        for symbol in ours.encode(text):
+            place = constraint.after(place, symbol)
+        assert constraint.is_over(place) == is_over
+
+
 def test_a_shortlist_holds_the_letters_that_go_on_with_a_forbidden_word() -> None:
     ours = tokenizer("bpe", "dog ", 0)
     letters = {number for number in range(ours.size) if ours.piece(number) in ("d", "o", "g")}

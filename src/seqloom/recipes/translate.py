@@ -44,6 +44,9 @@ AT_ONCE = 2_000
 LONGEST_SCORED = 5_000
 """Tokens on a side, the end mark counted, beyond which a pair is not scored."""
 
+LONGEST_SHOWN = 80
+"""Characters of a phrase or prefix in a message."""
+
 
 class Watch(Protocol):
     """Who wants to know of lines that are longer than the model takes, and are translated in parts."""
@@ -283,7 +286,8 @@ class Translator:
         return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
 
     def _shown(self, symbols: Sequence[int]) -> str:
-        return repr(self._target.decode(symbols))
+        text = self._target.decode(symbols)
+        return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
     def watch(self, line: str, *, search: SearchConfig | None = None, wish: Wish | None = None) -> Watched:
         """Translate a line by beam search and tell of every candidate. It must not be longer than the model takes."""

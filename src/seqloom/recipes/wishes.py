@@ -24,7 +24,8 @@ class Wish:
     forbidden: tuple[str, ...] = ()
     """Words and phrases that must not stand in it between borders of words, whatever pieces it is made of."""
     stops: tuple[str, ...] = ()
-    """Strings after which it stops; what was found is part of the translation."""
+    """Strings after which it stops, as they are or as the model writes them (in small letters, say); what was found is
+    part of the translation."""
 
     def __bool__(self) -> bool:
         return bool(self.prefix or self.phrases or self.forbidden or self.stops)
@@ -50,7 +51,8 @@ def constraint_of(wish: Wish | None, tokenizer: Tokenizer) -> Constraint | None:
     if wish.forbidden:
         parts.append(_never(wish.forbidden, tokenizer))
     if wish.stops:
-        parts.append(StopText(tokenizer.decode, wish.stops))
+        written = [form for stop in wish.stops for form in (stop, _as_written(stop, tokenizer))]
+        parts.append(StopText(tokenizer.decode, tuple(dict.fromkeys(written))))
     return All(tuple(parts))
 
 
@@ -70,6 +72,13 @@ def _ways(phrase: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
             "model with a subword tokeniser and byte fallback, which can write everything"
         )
     return tuple(ways)
+
+
+def _as_written(text: str, tokenizer: Tokenizer) -> str:
+    """A text in the letters that the model knows; spaces at its ends, which mean that a word ends there, stay."""
+    normal = tokenizer.normaliser(text)
+    left, right = text[:1].isspace(), text[-1:].isspace()
+    return f"{' ' * left}{normal}{' ' * right}" if normal else text
 
 
 def _known(ids: list[int], text: str, *, what: str) -> list[int]:
