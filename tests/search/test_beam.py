@@ -14,6 +14,7 @@ from laws.stepping import check_stepper_laws
 from search.steppers import Bigram, Grammar, History, Masked, Shortlisted, sentences
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.search import exhaustive
 from seqloom.search.beam import beam_search
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
@@ -321,6 +322,7 @@ def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
             search(broken, sentences([2, 3]), settings(2))
 
 
-def test_the_oracle_refuses_what_it_cannot_count() -> None:
-    with pytest.raises(UsageError, match="over 60 symbols and up to 9 steps has more than 200000 sequences"):
+def test_the_oracle_refuses_what_it_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exhaustive, "LARGEST", 2_000)
+    with pytest.raises(UsageError, match="over 60 symbols and up to 9 steps has more than 2000 sequences"):
         exhaustive_search(Bigram(60, seed=0), sentences([2]), settings(limit=9))

@@ -19,12 +19,12 @@ NEGATIVES = (0, 5)
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """Mean cosine, norm and loss by epoch, without negatives and with five."""
-    sentences, epochs = (400, 6) if quick else (2000, 20)
+    sentences, epochs, width, rate = (400, 6, 8, 0.1) if quick else (2000, 20, 32, 0.05)
     text = english(sentences, seed=seed)
     countdown = Countdown(say, len(NEGATIVES))
     courses = []
     for negatives in NEGATIVES:
-        courses.append(follow(text, negatives=negatives, epochs=epochs, rate=0.1 if quick else 0.05, seed=seed))
+        courses.append(follow(text, negatives=negatives, epochs=epochs, width=width, rate=rate, seed=seed))
         countdown.done(f"{negatives} negatives")
     return [_finding(text, courses, seed=seed, sentences=sentences)]
 
