@@ -22,6 +22,7 @@ SETTINGS = (
     "training.validate_every=60",
     "training.save_every=60",
     "data.tokens_per_batch=1024",
+    "evaluation.resamples=40",
     "search.length_factor=1.0",
 )
 

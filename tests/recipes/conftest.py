@@ -21,6 +21,7 @@ TINY = (
     "training.log_every=2",
     "training.warmup=2",
     "data.tokens_per_batch=512",
+    "evaluation.resamples=40",
     "search.beam=2",
     "search.length_constant=4",
     "search.length_factor=1.0",

@@ -170,16 +170,23 @@ def test_a_single_string_is_refused(translator: Translator) -> None:
         translator.translate("Good morning.")
 
 
-@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float64, marks=pytest.mark.slow), torch.float32])
-def test_64_lines_together_give_the_tokens_of_each_alone_but_for_counted_ties(
-    tiny: Trained, dtype: torch.dtype, beam: int
+@pytest.mark.parametrize(
+    ("dtype", "beam", "count"),
+    [
+        (torch.float64, 3, 12),
+        (torch.float32, 3, 12),
+        *(pytest.param(dtype, beam, 64, marks=pytest.mark.slow)
+          for dtype in (torch.float64, torch.float32) for beam in (1, 3)),
+    ],
+)  # fmt: skip
+def test_lines_together_give_the_tokens_of_each_alone_but_for_counted_ties(
+    tiny: Trained, dtype: torch.dtype, beam: int, count: int
 ) -> None:
     """In float64 without exception; in float32 two candidates may change places where they lie within 1e-4."""
     translator = Translator.load(tiny.run)
     translator.loaded.model.to(dtype)
     search = SearchConfig(beam=beam, length_factor=1.0, length_constant=4)
-    lines = [pair.source for pair in sample_pairs("en", "de", count=64, seed=9, split="test")]
+    lines = [pair.source for pair in sample_pairs("en", "de", count=count, seed=9, split="test")]
     together = [found[0] for found in translator.search(lines, search=search)]
     ties = 0
     for line, batched in zip(lines, together, strict=True):
@@ -189,4 +196,4 @@ def test_64_lines_together_give_the_tokens_of_each_alone_but_for_counted_ties(
             assert alone.score is not None
             assert batched.score is not None
             assert abs(alone.score - batched.score) < 1e-4, line
-    assert ties <= (0 if dtype == torch.float64 else 3), f"{ties} ties in {len(lines)} lines"
+    assert ties <= (0 if dtype == torch.float64 else count // 20), f"{ties} ties in {len(lines)} lines"
