@@ -63,7 +63,7 @@ def test_symbols_after_which_no_end_is_in_reach_are_refused_at_once() -> None:
 
 
 class Counted:
-    """Symbols from 2 on are words that must not stand alone; 1 is a letter that goes on with any. It counts its work."""
+    """Symbols from 2 on are words that must not stand alone; 1 is a letter that goes on with any. Counts its work."""
 
     def __init__(self) -> None:
         self.asked = 0
