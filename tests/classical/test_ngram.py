@@ -172,6 +172,19 @@ def test_discounts_that_cannot_be_estimated_are_told_or_refused() -> None:
         NGramConfig(order=2, discount_fallback=None).fit(text)
 
 
+def test_an_order_above_all_lines_is_told_once() -> None:
+    text, events = encoded(["a b", "c"] * 3), list[Event]()
+    model = NGramConfig(order=9).fit(text, listener=events.append)
+    told = [str(event["message"]) for event in events if event.kind == "notice"]
+    assert told[0] == (
+        "model.order=9 is more than any line has: the longest n-grams have 4 words, with the beginning and the end "
+        "of a line counted, so the model is one of order 4"
+    )
+    assert not [line for line in told for length in range(5, 10) if f"{length}-grams" in line]
+    np.testing.assert_array_equal(model.log_probs(text.ids), NGramConfig(order=4).fit(text).log_probs(text.ids))
+    assert (model.log_probs(text.ids) != NGramConfig(order=2).fit(text).log_probs(text.ids)).any()
+
+
 # --- questions -------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from seqloom.classical.smoothing import (
 )
 from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
-from seqloom.core.events import Listener, ignore
+from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.symbols import BEGIN, END
 from seqloom.text.encoded import EncodedText
 
@@ -79,6 +79,13 @@ class NGramConfig(Config):
     def fit(self, text: EncodedText, *, seed: int = 0, listener: Listener = ignore) -> "NGram":  # noqa: ARG002 - all fits take one
         """Count and smooth. Nothing here is random: the seed changes nothing."""
         levels = count_ngrams(text.ids, self.order, symbols=text.symbols, memory=self.memory, listener=listener)
+        longest = sum(1 for grams in levels if len(grams))
+        if longest < self.order:
+            notice(
+                listener,
+                f"model.order={self.order} is more than any line has: the longest n-grams have {longest} words, with "
+                f"the beginning and the end of a line counted, so the model is one of order {longest}",
+            )
         return NGram.from_layers(list(layers_of(levels, self._smooth(levels, listener))), text.vocabulary)
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> "NGram":

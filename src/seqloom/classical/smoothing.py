@@ -134,6 +134,8 @@ def _adjusted(levels: Sequence[Grams], length: int, begins: Bool[np.ndarray, " g
 def _discounts(
     adjusted: Int64[np.ndarray, " grams"], length: int, *, fallback: Discounts | None, listener: Listener
 ) -> Discounts:
+    if not len(adjusted):
+        return FALLBACK  # no sentence is as long as that, and there is nothing to take it from
     found = np.bincount(np.minimum(adjusted, 5), minlength=6)
     if found[1:4].all():
         y = found[1] / (found[1] + 2 * found[2])
