@@ -11,6 +11,7 @@ from recipes.texts import TINY, write_text
 from seqloom.cli.look_partition import partition
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.symbols import BEGIN, END
+from seqloom.models.elmo import Elmo
 from seqloom.models.rnn_lm import RnnLm
 from seqloom.nn.outputs import Output
 from seqloom.recipes.load import load_any
@@ -66,6 +67,21 @@ def test_log_z_is_that_of_reading_the_text(model: Path, text: Path) -> None:
         "gradient-cosine",
         "importance-variance",
     ]
+
+
+def test_elmo_is_looked_at_through_its_half_that_reads_on(text: Path) -> None:
+    own = ("model.kind=elmo", "model.width=8", "model.layers=1", "text.size=60", "training.steps=2")
+    loaded = load_any(trained(text.parent / "elmo", text, *own).model)
+    log_z, *_ = look_at_partition(loaded, text, SMALL)
+    assert isinstance(loaded.model, Elmo)
+    half = loaded.model.forward_half()
+    first = next(line for line in text.read_text(encoding="utf-8").split("\n") if line)
+    with torch.no_grad():
+        features, _ = half(torch.tensor([[BEGIN, *loaded.tokenizers.target.encode(first)]]), None)
+        expected = torch.logsumexp(half.output(features[0]).double(), 1)
+    alone = look_at_partition(loaded, text, SMALL.model_copy(update={"tokens": len(expected)}))[0].data
+    assert alone["mean"] == pytest.approx(expected.mean().item(), abs=1e-4)
+    assert log_z.data["mean"] != pytest.approx(alone["mean"], abs=1e-6)
 
 
 def test_the_command_prints_sentences_and_draws_three_pictures(

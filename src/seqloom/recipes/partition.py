@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, UsageError
@@ -69,7 +69,9 @@ def look_at_partition(
             "language model with model.output=full"
         )
     lines = _encoded_lines(loaded, file, settings.tokens, encoding=encoding)
-    features, labels = _features(reader, lines, most=settings.tokens)
+    assert isinstance(loaded.model, nn.Module)  # whatever a recurrent reader reads with, whole or in part
+    with evaluating(loaded.model):
+        features, labels = _features(reader, lines, most=settings.tokens)
     output = reader.model.output
     progress(1, PARTS)
     findings = [_log_z(output, features)]
@@ -106,15 +108,14 @@ def _features(
 ) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
     """What the model makes of each position before it is scored, and the symbol that comes there."""
     features, labels, state = [], [], None
-    with evaluating(reader.model):  # type: ignore[arg-type]
-        for line in lines:
-            # A model of lines begins each of them anew; one of texts reads the end of a line as the next beginning.
-            if reader.context == "line":
-                state = None
-            ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)
-            found, state = reader.model(ids[:, :-1], state)
-            features.append(found[0])
-            labels.append(ids[0, 1:])
+    for line in lines:
+        # A model of lines begins each of them anew; one of texts reads the end of a line as the next beginning.
+        if reader.context == "line":
+            state = None
+        ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)
+        found, state = reader.model(ids[:, :-1], state)
+        features.append(found[0])
+        labels.append(ids[0, 1:])
     return torch.cat(features)[:most], torch.cat(labels)[:most]
 
 
