@@ -1,6 +1,8 @@
 """N-gram models: counting, the three smoothings, questions, and what is refused."""
 
+import errno
 import itertools
+import os
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
@@ -14,7 +16,8 @@ from pydantic import ValidationError
 from classical.ngram_twin import KneserNeyTwin, count_grams, encoded, sentences_of
 from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.classical.ngram_counts import Grams, count_ngrams
-from seqloom.core.errors import ConfigError, DataError, UsageError
+from seqloom.classical.smoothing import kneser_ney
+from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.encoded import EncodedText
@@ -88,6 +91,23 @@ def test_runs_on_the_disk_change_no_bit(memory: int) -> None:
             left, right = getattr(one, name), getattr(other, name)
             assert left.dtype == right.dtype
             assert left.tobytes() == right.tobytes(), name
+
+
+def test_a_disk_without_room_for_runs_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", is_full)
+    with pytest.raises(SeqloomError, match=r"needs [\d,]+ bytes more in .*\(No space left on device\).*model\.memory"):
+        count_ngrams(TEXT.ids, 2, symbols=TEXT.symbols, memory=64 * 500)
+
+
+@pytest.mark.parametrize("discounts", [(-0.1, 1.0, 1.0), (1.1, 1.0, 1.0), (0.5, 2.5, 1.0), (0.5, 1.0, 3.5)])
+def test_discounts_outside_their_counts_are_refused(discounts: tuple[float, float, float]) -> None:
+    with pytest.raises(ValidationError, match="take more than was counted, or less than nothing"):
+        NGramConfig(discount_fallback=discounts)
+    with pytest.raises(ConfigError, match="take more than was counted, or less than nothing"):
+        kneser_ney(count_ngrams(TEXT.ids, 2, symbols=TEXT.symbols), fallback=discounts)
 
 
 # --- smoothing -------------------------------------------------------------------------------------------------------
@@ -277,8 +297,11 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float], what: str
 
 @pytest.mark.parametrize("prune", [(1,), (0, 2, 1), (0, -1)])
 def test_thresholds_that_fall_or_drop_words_are_refused(prune: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"thresholds begin with 0, since single words are kept, and never fall"):
-        NGramConfig(order=3, prune=prune).fit(TEXT)
+    sentence = "thresholds begin with 0, since single words are kept, and never fall"
+    with pytest.raises(ValidationError, match=sentence):
+        NGramConfig(order=3, prune=prune)
+    with pytest.raises(ConfigError, match=sentence):
+        kneser_ney(count_ngrams(TEXT.ids, 3, symbols=TEXT.symbols), prune=prune)
 
 
 def test_texts_that_are_none_are_refused() -> None:

@@ -62,3 +62,42 @@ def test_arrays_of_another_model_are_refused() -> None:
         config.restore(arrays, TEXT.vocabulary[:5])
     with pytest.raises(ModelError, match="not the arrays of an n-gram model: slots missing"):
         config.restore({name: array for name, array in arrays.items() if name != "slots"}, TEXT.vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("nodes", (9, 0), 10**6, "words out of range"),
+        ("nodes", (9, 0), -5, "words out of range"),
+        ("nodes", (9, 3), -1, "children out of range"),
+        ("nodes", (-1, 3), 10**6, "children out of range"),
+        ("nodes", (9, 1), 0x7FC00000, "probabilities out of range"),
+        ("nodes", (9, 2), 0x7F800000, "back-off weights out of range"),
+        ("slots", 3, 10**9, "slots out of range"),
+        ("slots", slice(None), 7, "slots out of range"),
+        ("borders", 1, -3, "borders"),
+        ("borders", 0, 3, "borders"),
+    ],
+)
+def test_numbers_that_would_lead_the_loops_astray_are_refused(
+    name: str, place: object, value: int, message: str
+) -> None:
+    config = NGramConfig(order=2)
+    arrays = {key: np.array(array) for key, array in config.fit(TEXT).arrays().items()}
+    config.restore(arrays, TEXT.vocabulary)
+    arrays[name][place] = value  # type: ignore[index]
+    with pytest.raises(ModelError, match=message):
+        config.restore(arrays, TEXT.vocabulary)
+
+
+def test_arrays_of_other_kinds_are_refused() -> None:
+    config = NGramConfig(order=2)
+    arrays = config.fit(TEXT).arrays()
+    for name, array in (
+        ("slots", np.zeros(0, np.int64)),
+        ("slots", arrays["slots"].astype(np.float64)),
+        ("borders", np.zeros(0, np.int64)),
+        ("nodes", arrays["nodes"].astype(np.float32)),
+    ):
+        with pytest.raises(ModelError, match="not the arrays of an n-gram model"):
+            config.restore({**arrays, name: array}, TEXT.vocabulary)

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from seqloom.classical import ngram_kernels as kernels
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.classical.ngram_kernels import NODE, Trie
-from seqloom.classical.ngram_trie import Layer, build_trie, layers_of
+from seqloom.classical.ngram_trie import Layer, build_trie, layers_of, require_sound
 from seqloom.classical.ngram_words import Words
 from seqloom.classical.smoothing import (
     FALLBACK,
@@ -123,13 +123,19 @@ class NGram:
         if missing:
             raise ModelError(f"these are not the arrays of an n-gram model: {', '.join(sorted(missing))} missing")
         nodes, slots, borders = (np.asarray(arrays[name]) for name in ("nodes", "slots", "borders"))
+        kinds = [str(array.dtype) for array in (nodes, slots, borders)]
+        is_plain = kinds == ["int32", "int64", "int64"] and slots.ndim == 1 and borders.ndim == 1 and len(slots) > 0
+        if not is_plain or not 2 <= len(borders) <= LONGEST + 1 or borders[0] != 0 or (np.diff(borders) < 0).any():
+            raise ModelError(f"these are not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
         fits = nodes.ndim == 2 and nodes.shape[1] * 4 == NODE.itemsize and len(nodes) == borders[-1] + 1
         if not fits or borders[1] != len(vocabulary):
             raise ModelError(
                 f"an n-gram model with {borders[1]:,} words and nodes of shape {list(nodes.shape)} does not fit a "
                 f"vocabulary of {len(vocabulary):,}; the files belong to different models"
             )
-        return NGram(Trie(nodes.view(NODE)[:, 0], slots), borders, vocabulary)
+        trie = Trie(nodes.view(NODE)[:, 0], slots)
+        require_sound(trie, symbols=len(vocabulary))
+        return NGram(trie, borders, vocabulary)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the model knows but its vocabulary, as arrays to be kept in a file."""

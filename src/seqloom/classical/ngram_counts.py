@@ -11,6 +11,8 @@ tokens as the memory allows are sorted, counted and written to the disk. Sorted 
 and writes them once from front to back. The result does not depend on where runs begin, nor on which way was taken.
 """
 
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +25,7 @@ from jaxtyping import Int32, Int64, Integer
 
 from seqloom.classical import ngram_kernels as kernels
 from seqloom.classical.ngram_sorting import sorted_grams
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, SeqloomError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
 
@@ -107,8 +109,9 @@ class _Room:
         if self._folder is None or length == 0:
             return np.empty(length, dtype)
         name = self._folder / str(next(self._numbers))
+        _reserve(name, length * np.dtype(dtype).itemsize)
         # The compiled loops take plain arrays; the file stays mapped as long as its view lives.
-        array: np.ndarray = np.asarray(np.memmap(name, dtype, mode="w+", shape=(length,)))
+        array: np.ndarray = np.asarray(np.memmap(name, dtype, mode="r+", shape=(length,)))
         name.unlink()  # gone from the folder now, and from the disk with its last reader
         return array
 
@@ -117,6 +120,22 @@ class _Room:
         kept = self.empty(len(array), array.dtype.type)
         kept[:] = array
         return kept
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of this size. A mapped file that the disk has no room for would end the process without a word."""
+    try:
+        with path.open("xb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+    except OSError as error:
+        free = shutil.disk_usage(path.parent).free
+        raise SeqloomError(
+            f"counting n-grams needs {size:,} bytes more in {path.parent.parent}, where {free:,} bytes are free "
+            f"({error.strerror or error}); free some, name a larger place with TMPDIR, or raise model.memory"
+        ) from error
 
 
 def _with_begins(ids: Integer[np.ndarray, " tokens"], sentences: int, room: _Room) -> Int32[np.ndarray, " padded"]:

@@ -14,7 +14,7 @@ from seqloom.classical import ngram_kernels as kernels
 from seqloom.classical.ngram_counts import Grams
 from seqloom.classical.ngram_kernels import NODE, Trie
 from seqloom.classical.smoothing import Level
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, ModelError
 
 MOST = np.iinfo(np.uint32).max
 """Nodes that four bytes can number."""
@@ -62,6 +62,27 @@ def build_trie(layers: Sequence[Layer]) -> tuple[Trie, Int64[np.ndarray, " borde
         part["word"], part["log_prob"], part["backoff"] = layer.words, layer.log_probs, layer.backoffs
     _set_first_children(nodes, layers, borders)
     return Trie(nodes, _slots(layers, borders)), borders
+
+
+def require_sound(trie: Trie, *, symbols: int) -> None:
+    """Refuse a trie from a file that would lead the compiled loops astray: they trust every number in it.
+
+    Words and nodes must be there, children must lie in order, and a table without an empty slot has no end.
+    """
+    nodes, slots = trie
+    last = len(nodes) - 1
+    wrong = {
+        "words": ((nodes["word"] < 0) | (nodes["word"] >= symbols)).any(),
+        "children": (nodes["first"][1:] < nodes["first"][:-1]).any() or nodes["first"][-1] != last,
+        "slots": (slots & kernels.HALF).max() >= max(1, last) or (slots != 0).all(),
+        "probabilities": np.isnan(nodes["log_prob"]).any() or (nodes["log_prob"] == np.inf).any(),
+        "back-off weights": np.isnan(nodes["backoff"]).any() or (nodes["backoff"] == np.inf).any(),
+    }
+    found = [name for name, is_wrong in wrong.items() if is_wrong]
+    if found:
+        raise ModelError(
+            f"these are not the arrays of an n-gram model: {' and '.join(found)} out of range; fit it again"
+        )
 
 
 def _set_first_children(nodes: np.ndarray, layers: Sequence[Layer], borders: np.ndarray) -> None:
