@@ -38,13 +38,15 @@ IMPOSSIBLE = -99.0
 """How a logarithm of 0 is written."""
 
 _WRITTEN_AT_ONCE = 1 << 16
-_ENTRY = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d+)")
+_DATA = re.compile(rb"^(\xef\xbb\xbf)?\\data\\[ \t\r]*$", re.MULTILINE)  # perhaps after a byte-order mark
+_ENTRY = re.compile(rb"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
 _PROBLEMS = {
     kernels.BAD_NUMBER: "a number is needed at the beginning and may stand at the end",
     kernels.UNKNOWN_WORD: "it holds a word that is not among the 1-grams",
     kernels.TOO_FEW_WORDS: "it has too few words",
     kernels.TOO_MUCH: "something follows the back-off weight",
     kernels.POSITIVE: "a logarithm of a probability is at most 0",
+    kernels.TOO_HIGH: f"a logarithm of a back-off weight is at most {kernels.HIGHEST_BACKOFF:g}",
 }
 
 
@@ -100,7 +102,7 @@ class _Reader:
 
     def read_header(self) -> list[int]:
         r"""The number of n-grams of each length; anything may stand before \data\."""
-        found = re.search(rb"^\\data\\[ \t\r]*$", self._content, re.MULTILINE)
+        found = _DATA.search(self._content)
         if found is None:
             raise DataError(f"{self._path}: no line \\data\\ was found; this is no ARPA file")
         self._place = found.end() + 1
@@ -130,7 +132,11 @@ class _Reader:
             numbers = [self._number(field) for field in (fields[0], *fields[2:])]
             if numbers[0] > 0:
                 self._fail(f"{_shown(fields[0])}: {_PROBLEMS[kernels.POSITIVE]}")
+            if len(numbers) > 1 and numbers[1] > kernels.HIGHEST_BACKOFF:
+                self._fail(f"{_shown(fields[2])}: {_PROBLEMS[kernels.TOO_HIGH]}")
             word = self._word(fields[1])
+            if word == RESERVED[PAD]:
+                self._fail(f"{word} fills up rows here and cannot be a word; leave it out, or write it otherwise")
             id = ids.setdefault(word, len(log_probs))
             self.unknown = word if id == UNKNOWN else self.unknown
             if id in listed:
@@ -139,7 +145,7 @@ class _Reader:
             if id == len(log_probs):
                 log_probs.append(0.0)
                 backoffs.append(0.0)
-            log_probs[id] = numbers[0] if id not in (PAD, BEGIN) else -np.inf
+            log_probs[id] = numbers[0] if id != BEGIN else -np.inf
             backoffs[id] = numbers[1] if len(numbers) > 1 else 0.0
         for id in (BEGIN, END):
             if id not in listed:

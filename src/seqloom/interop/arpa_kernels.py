@@ -8,8 +8,11 @@ from seqloom.classical.ngram_kernels import Array, extend_hash, first_slot
 from seqloom.classical.ngram_words import BASIS, WordTable, find_word, hash_byte
 from seqloom.core.compiling import compiled
 
-BAD_NUMBER, UNKNOWN_WORD, TOO_FEW_WORDS, TOO_MUCH, POSITIVE = 1, 2, 3, 4, 5
+BAD_NUMBER, UNKNOWN_WORD, TOO_FEW_WORDS, TOO_MUCH, POSITIVE, TOO_HIGH = 1, 2, 3, 4, 5, 6
 """What may be wrong with a line."""
+
+LOWEST, HIGHEST_BACKOFF = -1e30, 100.0
+"""Below the one a logarithm is that of 0; above the other no smoothing has a back-off weight."""
 
 _TAB, _LF, _RETURN, _SPACE = 9, 10, 13, 32
 _PLUS, _MINUS, _POINT, _ZERO, _NINE = 43, 45, 46, 48, 57
@@ -55,7 +58,8 @@ def read_number(text: Array, begin: int, end: int) -> Any:
         return np.nan
     power = exponent - shift
     # Up to 10²² powers of ten are exact, so this is the nearest number for what such files hold.
-    return sign * (mantissa * 10.0**power if power >= 0 else mantissa / 10.0**-power)
+    number = sign * (mantissa * 10.0**power if power >= 0 else mantissa / 10.0**-power)
+    return number if number > LOWEST or np.isnan(number) else -np.inf
 
 
 @compiled()
@@ -66,7 +70,7 @@ def keep_number(text: Array, begin: int, end: int, is_first: bool, row: int, log
         return BAD_NUMBER
     if not is_first:
         backoffs[row] = number
-        return 0
+        return TOO_HIGH if number > HIGHEST_BACKOFF else 0
     log_probs[row] = number
     return POSITIVE if number > 0 else 0
 
