@@ -307,6 +307,12 @@ def test_restores_what_it_kept(form: str) -> None:
 def test_restoring_something_else_is_refused() -> None:
     with pytest.raises(ModelError, match="no word vectors: counts, symbols missing"):
         small().restore({"vectors": np.zeros((2, 3), np.float32)}, ("a", "b"))
+    arrays = {"vectors": np.zeros((1, 3), np.float32), "counts": np.ones(1, np.int64), "symbols": np.array([-1])}
+    with pytest.raises(ModelError, match="symbols run from -1 to -1, but the vocabulary has 2"):
+        small().restore(arrays, ("a", "b"))
+    short = {**arrays, "symbols": np.array([1]), "buckets": np.zeros((4, 3), np.float32)}
+    with pytest.raises(ModelError, match=r"no buckets of shape \[5, 3\]"):
+        small(subwords=SubwordConfig(buckets=5)).restore(short, ("a", "b"))
 
 
 def test_a_text_without_words_is_refused() -> None:
@@ -352,3 +358,24 @@ def test_the_loss_of_a_tree_is_the_entropy_of_the_words_at_first() -> None:
     """All inner nodes begin at 0, so each turn has a chance of one half: log 2 per term."""
     learner = Learner.begin(random_text(), small(output="hierarchical", learning_rate=1e-9, final_rate=1e-9), seed=1)
     assert learner.learn(0) == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_a_text_of_which_subsampling_leaves_nothing_is_refused() -> None:
+    config = Word2VecConfig(width=8, epochs=1, minimum_count=1, subsampling=1e-30, threads=1)
+    with pytest.raises(
+        DataError, match=r"nothing was learned from 9 tokens .*subsampling=1e-30.*set model\.subsampling=0"
+    ):
+        config.fit(encoded([["a", "b"], ["b", "c"], ["c", "a"]]), seed=1)
+
+
+def test_words_by_themselves_in_their_lines_teach_nothing() -> None:
+    config = Word2VecConfig(width=8, epochs=2, minimum_count=1, subsampling=0.0, threads=1)
+    with pytest.raises(DataError, match="no two words stood beside each other"):
+        config.fit(encoded([["a"], ["b"]]), seed=1)
+
+
+def test_learning_without_negatives_is_told() -> None:
+    told: list[Event] = []
+    config = Word2VecConfig(width=8, epochs=1, minimum_count=1, subsampling=0.0, negatives=0, threads=1)
+    config.fit(encoded([["a", "b"], ["b", "a"]]), seed=1, listener=told.append)
+    assert any("all vectors become alike" in str(event.values) for event in told)

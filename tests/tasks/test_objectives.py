@@ -60,3 +60,10 @@ def test_an_unknown_kind_and_no_samples_are_refused() -> None:
         resolve(Holder, overrides=["objective.kind=nce", "objective.sharing=token"])
     with pytest.raises(ConfigError, match=r"objective\.samples"):
         resolve(Holder, overrides=["objective.kind=nce", "objective.samples=0"])
+
+
+def test_more_samples_than_memory_has_room_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"objective\.samples = 100000000: .*at most 100,000"):
+        resolve(Holder, overrides=["objective.kind=sampled", "objective.samples=100000000"])
+    with pytest.raises(ConfigError, match="samples is 600, which with sharing=token reads that many rows"):
+        resolve(Holder, overrides=["objective.kind=negative", "objective.samples=600"])

@@ -92,7 +92,10 @@ class Word2VecConfig(Config):
                 f"{learner.threads} threads write into the same vectors without waiting for each other: fast, and "
                 "different each time; model.threads=1 gives the same vectors for the same seed",
             )
+        if self.output == "negative" and self.negatives == 0:
+            notice(listener, "without negatives nothing keeps words apart: all vectors become alike")
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
+        learner.require_learned()
         return learner.vectors(losses)
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> WordVectors:
@@ -101,12 +104,15 @@ class Word2VecConfig(Config):
         if missing:
             raise ModelError(f"these are no word vectors: {', '.join(sorted(missing))} missing")
         symbols = arrays["symbols"]
-        if len(symbols) and int(symbols.max()) >= len(vocabulary):
-            raise ModelError(f"symbol {symbols.max()} is outside the vocabulary of {len(vocabulary)} symbols")
+        if len(symbols) and not 0 <= int(symbols.min()) <= int(symbols.max()) < len(vocabulary):
+            raise ModelError(
+                f"symbols run from {symbols.min()} to {symbols.max()}, but the vocabulary has {len(vocabulary)} symbols"
+            )
         subwords = None
         if self.subwords is not None:
-            if "buckets" not in arrays:
-                raise ModelError("these vectors have no buckets, though the settings ask for subwords")
+            wanted = [self.subwords.buckets, *arrays["vectors"].shape[1:]]
+            if "buckets" not in arrays or list(arrays["buckets"].shape) != wanted:
+                raise ModelError(f"these vectors have no buckets of shape {wanted}, which the settings ask for")
             subwords = Subwords(self.subwords, arrays["buckets"])
         return WordVectors(
             tuple(vocabulary[symbol] for symbol in symbols.tolist()),

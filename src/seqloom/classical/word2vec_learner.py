@@ -128,6 +128,15 @@ class Learner:
         listener(Event("epoch", {"epoch": epoch + 1, "epochs": self.config.epochs, "loss": loss}))
         return loss
 
+    def require_learned(self) -> None:
+        """Refuse vectors that are as random as they were: no word has ever stood beside another."""
+        if not self.tables.outputs.any():  # they begin as zeros, and every prediction moves them
+            raise DataError(
+                f"nothing was learned from {self.borders[-1]:,} tokens in {self.config.epochs} epochs: no two words "
+                f"stood beside each other with model.subsampling={self.config.subsampling:g} and "
+                f"model.minimum_count={self.config.minimum_count}; set model.subsampling=0, or give more text"
+            )
+
     def vectors(self, losses: Sequence[float] = ()) -> WordVectors:
         """The vectors as they are now."""
         width, words = self.config.width, len(self.words)

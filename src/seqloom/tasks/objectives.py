@@ -15,7 +15,8 @@ from seqloom.nn.objectives import (
     Sharing,
 )
 
-Positive = Annotated[int, Field(ge=1)]
+Samples = Annotated[int, Field(ge=1, le=100_000)]
+"""Noise words: above some ten thousand they cost more than the full softmax, and soon more memory than there is."""
 Power = Annotated[float, Field(ge=0, le=1)]
 
 MOST_OWN_SAMPLES = 512
@@ -40,7 +41,7 @@ class SampledConfig(Config):
 
     kind: Literal["sampled"] = "sampled"
     """Names this objective in a config file."""
-    samples: Positive = 4096
+    samples: Samples = 4096
     """Symbols drawn for each batch, shared by its tokens."""
     power: Power = 1.0
     """Symbols are drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
@@ -67,7 +68,7 @@ class NceConfig(Config):
 
     kind: Literal["nce"] = "nce"
     """Names this objective in a config file."""
-    samples: Positive = 4096
+    samples: Samples = 4096
     """Noise words for each token, k; drawn once per batch or for each token, see `sharing`."""
     power: Power = 1.0
     """Noise is drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
@@ -79,11 +80,7 @@ class NceConfig(Config):
 
     @model_validator(mode="after")
     def _fits_in_memory(self) -> "NceConfig":
-        if self.sharing == "token" and self.samples > MOST_OWN_SAMPLES:
-            raise ValueError(
-                f"samples is {self.samples}, which with sharing=token reads that many rows for every token of a batch; "
-                "set samples=25, or sharing=batch"
-            )
+        _require_few(self.samples, self.sharing)
         return self
 
     def make(self, counts: Counts) -> Nce:
@@ -96,12 +93,17 @@ class NegativeConfig(Config):
 
     kind: Literal["negative"] = "negative"
     """Names this objective in a config file."""
-    samples: Positive = 5
+    samples: Samples = 5
     """Noise words for each token."""
     power: Power = 0.75
     """Noise is drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
     sharing: Sharing = "token"
     """Whether all tokens of a batch are compared with the same noise words, or each token with its own."""
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> "NegativeConfig":
+        _require_few(self.samples, self.sharing)
+        return self
 
     def make(self, counts: Counts) -> NegativeSampling:
         """The objective with noise from the counts of the training text, one per symbol."""
@@ -110,6 +112,14 @@ class NegativeConfig(Config):
 
 ObjectiveConfig = Annotated[FullConfig | SampledConfig | NceConfig | NegativeConfig, Field(discriminator="kind")]
 """The objectives there are."""
+
+
+def _require_few(samples: int, sharing: Sharing) -> None:
+    if sharing == "token" and samples > MOST_OWN_SAMPLES:
+        raise ValueError(
+            f"samples is {samples}, which with sharing=token reads that many rows for every token of a batch; "
+            "set samples=25, or sharing=batch"
+        )
 
 
 def _noise(counts: Counts, power: float) -> AliasSampler:
