@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 import seqloom
 from recipes.texts import write_text
 from seqloom.classical.ngram import NGram
-from seqloom.core.errors import ConfigError, DataError, UsageError
+from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, read_events
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import load, load_any, load_fitted, read_card
@@ -158,3 +159,19 @@ def test_a_start_from_another_model_has_no_meaning_here(fitted: Trained, tmp_pat
     words = [*SETTINGS, f"training.start_from={fitted.model}"]
     with pytest.raises(UsageError, match="fitted to its text as a whole"):
         train(None, words, out=tmp_path / "run", train=[str(text)])
+
+
+def test_a_full_disk_at_the_end_is_a_sentence_and_leaves_no_half_model(
+    fitted: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(_arrays: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    run = tmp_path / "run"
+    shutil.copytree(fitted.run, run)
+    monkeypatch.setattr("seqloom.recipes.load.save_arrays", is_full)
+    with pytest.raises(SeqloomError, match=r"model, where [\d,]+ bytes are free: .*No space left.*make room"):
+        resume(run)
+    assert [path.name for path in run.glob("model*")] == ["model"]
+    assert read_card(run / "model") == read_card(fitted.model)

@@ -9,6 +9,7 @@ from seqloom.cli.arguments import sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
+from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
     from seqloom.inspection.text_statistics import OrderStatistics
@@ -53,6 +54,8 @@ def zipf(
         raise UsageError("name the text to look at: seqloom look zipf corpus.en")
     if out is not None and out.suffix not in (".png", ".svg"):
         raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    if out is not None:
+        require_folders_above(out)
     config = resolve(ZipfConfig, overrides=given.overrides)
     tokenizer = None if pieces is None else find_tokenizer(pieces)
     with show_events(as_json=json) as listener:

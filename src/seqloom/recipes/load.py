@@ -21,13 +21,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
 from seqloom.metrics.translation import Score
@@ -169,9 +170,13 @@ def _write_model(
         tokenizers.save(partial / "text")
         _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    except (OSError, SafetensorError) as error:
+        free = shutil.disk_usage(folder.parent).free
+        raise SeqloomError(
+            f"the model cannot be written to {folder}, where {free:,} bytes are free: {error}; make room and try again"
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # gone already where all went well
 
 
 def add_file(folder: Path, name: str, *, write: Callable[[Path], None]) -> None:
