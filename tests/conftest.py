@@ -1,41 +1,50 @@
 """What every test starts from: checked shapes, one thread, a fixed seed, and the real data where there is some."""
 
+import gc
 import os
 import random
+import sys
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import hypothesis
 import numpy
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
+from checking import check_package
 
-def _make_protocols_checkable() -> None:
-    """Let `isinstance` answer for every Protocol of the package: the type check refuses one for which it cannot."""
-    meta: Any = type(Protocol)
-    plain = meta.__init__
-
-    def initialise(cls: Any, *args: Any, **kwargs: Any) -> None:
-        plain(cls, *args, **kwargs)
-        if cls.__module__.startswith("seqloom.") and cls.__dict__.get("_is_protocol", False):
-            runtime_checkable(cls)
-
-    meta.__init__ = initialise
-
+# Many processes import the package, those of the workers and those that tests start; it is compiled for the first.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Shapes and types of every function and dataclass of the package are checked at each call; pydantic classes keep
-# their own checks. No module is left out. The hook works on modules as they are imported, so it stands before
-# anything that imports the package.
-_make_protocols_checkable()
-install_import_hook("seqloom", "beartype.beartype")
+# their own checks. No module is left out. This stands before anything that imports the package.
+check_package("seqloom")
 
 # Runners share their cores, so a time limit per example would fail at random; examples are the same in every run.
 hypothesis.settings.register_profile("house", max_examples=40, deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("house")
+# A law is tried on half of its examples, or on ten; `make test-slow` sets this, and all of them are tried.
+IS_THOROUGH = bool(os.environ.get("SEQLOOM_THOROUGH"))
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cut the number of examples of each law, once however often it is parametrised."""
+    if IS_THOROUGH:
+        return
+    tests = {item.obj for item in items if isinstance(item, pytest.Function)}
+    for law in filter(hypothesis.is_hypothesis_test, tests):
+        given = law._hypothesis_internal_use_settings  # there is no public way to a number that a test chose
+        fewer = max(min(given.max_examples, 10), given.max_examples // 2)
+        law._hypothesis_internal_use_settings = hypothesis.settings(given, max_examples=fewer)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays anyway, modules and tests: it went through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

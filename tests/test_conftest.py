@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import Float
 from pydantic import BaseModel
+from torch import Tensor
 
+from checking import check
 from seqloom.core.errors import Problem
 from seqloom.core.stepping import Source, Step
 
@@ -31,6 +34,28 @@ def test_a_value_may_stand_where_a_protocol_is_named() -> None:
 def test_types_of_plain_values_are_checked() -> None:
     with pytest.raises(Exception, match="line"):
         Problem("message", "file", "not a number")  # type: ignore[arg-type]
+
+
+def test_axes_are_the_same_in_arguments_and_result_of_one_call_only() -> None:
+    def turn(table: Float[Tensor, "rows width"], row: "Float[Tensor, ' width'] | None") -> Float[Tensor, "width rows"]:
+        return table
+
+    turned = check(turn)
+    for size in (2, 3):
+        assert turned(torch.ones(size, size), None) is not None
+    with pytest.raises(Exception, match="turn"):
+        turned(torch.ones(2, 2), torch.ones(3))
+    with pytest.raises(Exception, match="return"):
+        turned(torch.ones(2, 3), None)
+
+
+def test_results_without_axes_are_checked_too() -> None:
+    @check
+    def first(words: list[str]) -> int:
+        return words[0]  # type: ignore[return-value]
+
+    with pytest.raises(Exception, match="return"):
+        first(["a"])
 
 
 def test_pydantic_classes_still_work_beside_the_check() -> None:
