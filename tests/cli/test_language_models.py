@@ -107,6 +107,14 @@ def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
     assert (long["tokens"], long["is_finished"]) == (60, False)
 
 
+def test_unknown_words_of_a_prompt_are_told(models: Models) -> None:
+    called = call("generate", models.counted, "--prompt", "The qxqx", "search.length_constant=3")
+    assert called.code == 0
+    assert called.out.startswith("The qxqx")
+    assert "the model does not know 1 of 2 tokens of the prompt" in called.err
+    assert call("generate", models.counted, "--prompt", "The", "search.length_constant=3").err == ""
+
+
 def test_a_beam_is_wide_enough_for_all_texts_and_for_its_groups(models: Models) -> None:
     words = ["search.method=beam", "search.beam=4", "search.groups=2", "search.length_constant=4", "--count", "5"]
     called = call("generate", models.counted, *words)

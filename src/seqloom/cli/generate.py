@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.arguments import require_search_settings, sort_words
+from seqloom.cli.console import show_events
 from seqloom.cli.output import clean, examples, json_line
 from seqloom.core.errors import UsageError
+from seqloom.core.events import notice
 
 EXAMPLES = examples(
     "seqloom generate run/model --prompt 'The old man'",
@@ -53,6 +55,12 @@ def generate(
     from seqloom.recipes.language_model import open_language_model
 
     opened = open_language_model(model, given.overrides, companions=others or [])
+    unknown_tokens, tokens = opened.unknown_in(prompt)
+    if unknown_tokens:
+        with show_events(as_json=json) as listener:
+            notice(
+                listener, f"the model does not know {unknown_tokens} of {tokens} tokens of the prompt: it reads ⁇ there"
+            )
     found = opened.generate(prompt, count=count, past_line_ends=past_line_ends, has_unknown=unknown)
     for number, written in enumerate(found, start=1):
         if json:

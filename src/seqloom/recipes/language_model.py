@@ -244,6 +244,11 @@ class LanguageModel:
             given["beam"] = max(settings.beam_for(count), settings.beam)
         return SearchConfig.model_validate(given)
 
+    def unknown_in(self, text: str) -> tuple[int, int]:
+        """How many tokens of a text the vocabulary does not have, and how many there are."""
+        ids = [symbol for line in text.split("\n") for symbol in self.tokenizer.encode(line)]
+        return ids.count(UNKNOWN), len(ids)
+
     def stepper(self) -> Stepper:
         """The model, or the mixture, as a search sees it."""
         steppers = [reader.stepper() for reader in self._readers]
