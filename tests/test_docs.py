@@ -118,6 +118,7 @@ def _serve() -> None:
     import torch
     from matplotlib.figure import Figure
 
+    import seqloom.core.compiling  # (with it comes numba)
     import seqloom.recipes.demo  # noqa: F401  (with it come all recipes)
 
     # Both bring in a great deal more the first time they are used.
