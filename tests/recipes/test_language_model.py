@@ -81,6 +81,16 @@ def test_windows_change_nothing_of_a_text_that_is_read_on(
     assert [score.log_prob for score in model.score(LINES)] == pytest.approx(whole, rel=1e-5)
 
 
+def test_a_line_longer_than_a_batch_is_read_in_parts_which_changes_nothing(
+    models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LanguageModel.load(models["rnn_lm"])
+    whole = [score.log_prob for score in model.score(LINES, context="line")]
+    monkeypatch.setattr("seqloom.recipes.reading.TOKENS", 3)
+    assert max(score.tokens for score in model.score(LINES, context="line")) > 6
+    assert [score.log_prob for score in model.score(LINES, context="line")] == pytest.approx(whole, rel=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["rnn_lm", "ngram"])
 def test_perplexities_share_the_same_nats_among_tokens_words_and_characters(kind: str, models: dict[str, Path]) -> None:
     model = LanguageModel.load(models[kind])

@@ -109,13 +109,17 @@ class RecurrentReader:
         for lines in _batches(text.lengths):
             columns = np.arange(text.lengths[lines].max(initial=0))
             is_token = columns < text.lengths[lines][:, None]
-            places = (offsets[lines][:, None] + columns)[is_token]
+            places = offsets[lines][:, None] + columns
             labels = np.full(is_token.shape, PAD, dtype=np.int64)
-            labels[is_token] = text.ids[places]
+            labels[is_token] = text.ids[places[is_token]]
             previous = np.concatenate([np.full((len(lines), 1), BEGIN), labels[:, :-1]], axis=1)
-            features, _ = self.model(torch.from_numpy(previous).to(self.device), None)
-            mask = torch.from_numpy(is_token).to(self.device)
-            yield places, self._chosen(features[mask], torch.from_numpy(labels).to(self.device)[mask])
+            state = None
+            # Only a line that is longer than all that is read side by side takes more than one part.
+            for part in (np.s_[:, begin : begin + TOKENS] for begin in range(0, len(columns), TOKENS)):
+                features, state = self.model(torch.from_numpy(previous[part]).to(self.device), state)
+                mask = torch.from_numpy(is_token[part]).to(self.device)
+                chosen = self._chosen(features[mask], torch.from_numpy(labels[part]).to(self.device)[mask])
+                yield places[part][is_token[part]], chosen
 
     def _chosen(self, features: Float[Tensor, "tokens width"], labels: Int[Tensor, " tokens"]) -> np.ndarray:
         """log P of the labels, a part at a time: there are as many scores as symbols for each token."""
