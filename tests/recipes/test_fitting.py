@@ -149,6 +149,13 @@ def test_an_empty_text_is_a_sentence(content: str, tmp_path: Path, text: Path) -
     assert not (tmp_path / "run").exists()
 
 
+def test_blank_lines_at_the_end_cannot_be_held_out(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c\n" * 30 + "\n" * 10)
+    with pytest.raises(DataError, match=r"text\.txt: the last 4 lines, which would be held out .* are blank.*--dev"):
+        train(None, SETTINGS, out=tmp_path / "run", train=[str(tmp_path / "text.txt")])
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("setting", ["model.order=0", "model.alpha=.nan", "model.order=2.5", "model.smoothing=witten"])
 def test_settings_that_make_no_sense_are_named(setting: str, tmp_path: Path, text: Path) -> None:
     with pytest.raises(ConfigError, match=setting.partition("=")[0].replace(".", r"\.")):

@@ -20,6 +20,7 @@ from seqloom.data.stream import Stream, encode_text
 from seqloom.data.text import TextCorpus, TextLine, TextLines
 from seqloom.recipes.config import DataConfig, RunConfig
 from seqloom.recipes.storing import clear_stored
+from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.training import train_tokenizer
 
@@ -95,7 +96,13 @@ def open_texts(config: RunConfig, *, listener: Listener, needs_dev: bool = True)
     unit = f"{data.unit}s"
     notice(listener, f"no dev files: the last {count:,} of {len(train):,} {unit} are held out for validation")
     border = len(train) - count
-    return Texts(Block(train, 0, border), Block(train, border, len(train)), fingerprints)
+    end = Block(train, border, len(train))
+    if all(is_blank(line.text) for line in end):
+        raise DataError(
+            f"{data.train[-1]}: the last {count:,} {unit}, which would be held out for validation, are blank; remove "
+            "them, or give a --dev file"
+        )
+    return Texts(Block(train, 0, border), end, fingerprints)
 
 
 def held_out(data: DataConfig, pieces: int) -> int:
