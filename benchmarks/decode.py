@@ -44,7 +44,7 @@ from seqloom.recipes.load import LoadedModel, find_model, load
 
 SCRIPTS = Path(__file__).resolve().parent / "contestants"
 CTRANSLATE2 = ("ctranslate2==4.8.4",)
-TRANSLATIONS = 20
+TRANSLATIONS = 50
 LENGTH = 30
 BATCHES = (1024, 2048, 4096)
 """Tokens in a batch, of which each contestant gets what suits it."""

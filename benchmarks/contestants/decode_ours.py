@@ -34,8 +34,8 @@ from seqloom.version import __version__
 MODES: dict[str, dict[str, Any]] = {
     "float32": {},
     "int8": {"precision": "int8"},
-    "shortlist": {"shortlist": 20},
-    "fastest": {"precision": "int8", "shortlist": 20},
+    "shortlist": {"shortlist": 50},
+    "fastest": {"precision": "int8", "shortlist": 50},
 }
 AT_ONCE = 64
 """Sentences in a batch of forced length, as the peer has them."""

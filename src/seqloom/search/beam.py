@@ -250,7 +250,9 @@ def _candidates(live: Sequence[_Sentence], step: Step, rules: Rules, *, beam: in
         standings=standings,
     )
     top = top_symbols(step, beam + 1, values=values)
-    needs_all = any(sentence.recorder is not None for sentence in live) or any(each is not None for each in standings)
+    # Banks choose among all candidates of a sentence; whatever else is dropped, the best of it is enough.
+    is_banked = any(each is not None and each.is_missing_something() for each in standings)
+    needs_all = is_banked or any(sentence.recorder is not None for sentence in live)
     found = _ranked(live, top, beam=beam, best=beam * (beam + 1) if needs_all else beam + 1)
     return [
         _with_wanted(sentence, candidates, step=step, values=values)

@@ -52,7 +52,7 @@ class Rules:
             changed = self.end_normalisation.changed(values, lengths.expand_as(values), length=length)
             values = torch.where(ends, changed, values)
         if is_bound:
-            values = values.masked_fill(_forbidden(step, standings), float("-inf"))
+            _forbid(values, step, standings)
         return values
 
     def _ends(self, step: Step) -> Tensor:
@@ -66,24 +66,28 @@ class Rules:
 
 def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: Collection[int]) -> list[int]:
     """The columns in which a row offers these symbols, as far as it does."""
-    if symbols is None:
+    if symbols is None or not wanted:
         return sorted(wanted)
     offered = symbols if symbols.dim() == 1 else symbols[row]
     return torch.isin(offered, offered.new_tensor(sorted(wanted))).nonzero().flatten().tolist()
 
 
-def _forbidden(step: Step, standings: Sequence[Standing | None]) -> Tensor:
-    """True where a constraint forbids a symbol."""
-    forbidden = torch.zeros_like(step.log_probs, dtype=torch.bool)
+def _forbid(values: Float[Tensor, "rows symbols"], step: Step, standings: Sequence[Standing | None]) -> None:
+    """Put −∞ where a constraint forbids a symbol: at these places alone, for they are few in a large table."""
+    rows: list[int] = []
+    columns: list[int] = []
     for row, standing in enumerate(standings):
         if standing is None:
             continue
         constraint, place = standing.constraint, standing.place
         only = constraint.only(place)
         if only is not None:
-            forbidden[row] = True
-            forbidden[row, columns_of(step.symbols, row, only)] = False
-        banned = constraint.forbidden(place)
-        if banned:
-            forbidden[row, columns_of(step.symbols, row, banned)] = True
-    return forbidden
+            left = columns_of(step.symbols, row, only)
+            kept = values[row, left]
+            values[row] = float("-inf")
+            values[row, left] = kept
+        banned = columns_of(step.symbols, row, constraint.forbidden(place))
+        rows += [row] * len(banned)
+        columns += banned
+    if rows:
+        values[rows, columns] = float("-inf")
