@@ -301,10 +301,12 @@ def test_page_shows_every_claim_and_says_which_missed() -> None:
     assert not result.is_reached
 
 
-def test_every_script_is_in_the_list_unless_it_needs_a_trained_model() -> None:
+def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
     listed = {each.script for each in run_all.BENCHMARKS}
-    need_a_model = {"beam_width.py", "decode.py", "multi30k_scores.py"}
-    assert {path.name for path in BENCHMARKS.glob("*.py")} == {*listed, *need_a_model, "run_all.py"}
+    there = {path.name for path in BENCHMARKS.glob("*.py")}
+    others = {"beam_width.py", "decode.py", "multi30k_scores.py", "kill_loop.py", "run_all.py"}  # most need a model
+    assert listed <= there
+    assert there - listed <= others
 
 
 def test_multi30k_score_does_not_depend_on_the_case_or_the_spaces_of_the_hypothesis() -> None:
