@@ -1,6 +1,7 @@
 """ARPA files: they read back equal, KenLM and its lmplz agree, and what is wrong is told with its line."""
 
 import gzip
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import TextConfig
+from seqloom.text.training import train_tokenizer
 
 SMALL = r"""
 a comment before the data
@@ -110,6 +113,39 @@ def test_impossible_words_are_written_as_other_programs_do(tmp_path: Path) -> No
     assert "-99\t<s>" in lines
     assert "-99\t<unk>" in lines
     assert not any("<pad>" in line for line in lines)
+
+
+def fitted_to(lines: list[str], **settings: str) -> tuple[NGram, np.ndarray]:
+    """A model of words between spaces, and the ids of its text."""
+    given = {"kind": "word", "segmentation": "spaces", **settings}
+    tokenizer = train_tokenizer(lines, TextConfig.model_validate(given))
+    ids = np.array([id for line in lines for id in (*tokenizer.encode(line), END)])
+    return NGramConfig(order=2).fit(EncodedText(ids, tokenizer.vocabulary)), ids
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        (
+            "<unk>",
+            "beside the unknown symbol of the model, and an ARPA file cannot hold both; train with 'text.unknown",
+        ),
+        ("<UNK>", "train with 'text.unknown_word=<UNK>'"),
+        ("</s>", "an ARPA file would give it for the symbol of the model that is written so; write it otherwise"),
+    ],
+)
+def test_words_written_like_symbols_are_refused_with_the_way_out(tmp_path: Path, word: str, message: str) -> None:
+    model, _ = fitted_to([f"the {word} sleeps", f"a {word} reads"])
+    with pytest.raises(DataError, match=re.escape(message)):
+        write_arpa(model, tmp_path / "no.arpa")
+    assert not (tmp_path / "no.arpa").exists()
+
+
+def test_a_text_with_marked_unknown_words_goes_through_a_file(tmp_path: Path) -> None:
+    model, ids = fitted_to(["the <unk> sleeps", "a <unk> reads", "the dog reads"], unknown_word="<unk>")
+    assert (ids == UNKNOWN).sum() == 2
+    write_arpa(model, tmp_path / "model.arpa")
+    np.testing.assert_allclose(read_arpa(tmp_path / "model.arpa").log_probs(ids), model.log_probs(ids), rtol=1e-6)
 
 
 def test_symbols_with_spaces_cannot_be_written(tmp_path: Path) -> None:

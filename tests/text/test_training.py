@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
-from seqloom.core.symbols import RESERVED
+from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.marks import SPACE
 from seqloom.text.subwords import choose_alphabet, count_characters, count_chunks, is_phrase
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.training import ALL_WORDS, train_tokenizer
 
 # Many pairs that occur equally often, so that any freedom in breaking ties shows.
 SCRIPT = """
@@ -51,6 +51,46 @@ def messages_of(lines: list[str], config: TextConfig) -> tuple[int, list[str]]:
     tokenizer = train_tokenizer(lines, config, listener=events.append)
     assert all(event.kind == "notice" for event in events)
     return tokenizer.size, [event["message"] for event in events]
+
+
+WIKI = ["the <unk> of the <unk> , he said , was old .", "a well @-@ known <unk> , too ."] * 10
+
+
+def test_the_word_for_unknown_words_is_read_as_the_unknown_symbol() -> None:
+    plain = TextConfig(kind="word", segmentation="spaces")
+    marked = train_tokenizer(WIKI, TextConfig(kind="word", segmentation="spaces", unknown_word="<unk>"))
+    assert "<unk>" not in marked.vocabulary[len(RESERVED) :]
+    assert marked.encode("the <unk> of")[1] == UNKNOWN
+    assert "<unk>\t30\n" in marked._kind.to_bytes().decode()  # counted as what is unknown
+    # Without the setting it is a word, and nothing of what is stored has changed.
+    ordinary = train_tokenizer(WIKI, plain)
+    assert ordinary.encode("the <unk> of")[1] != UNKNOWN
+    assert b"unknown_word" not in ordinary._files["text.json"]
+
+
+def test_a_text_that_was_cut_already_is_told_with_the_settings_for_it() -> None:
+    size = ALL_WORDS
+    (cut, unknown) = messages_of(WIKI, TextConfig(kind="word", size=size))[1]
+    assert "50 times a comma or full stop apart from its word, 10 times @-@, 30 times <unk>" in cut
+    assert "text.segmentation=spaces" in cut
+    assert "'text.unknown_word=<unk>', with text.segmentation=spaces," in unknown
+    assert messages_of(WIKI, TextConfig(kind="word", segmentation="spaces", size=size))[1] == [
+        unknown.replace(", with text.segmentation=spaces,", "")
+    ]
+    prepared = TextConfig(kind="word", segmentation="spaces", unknown_word="<unk>", size=size)
+    assert messages_of(WIKI, prepared)[1] == []
+    ordinary = ["The old man, he said, was tired."] * 30 + ["an odd one , this ."]
+    assert messages_of(ordinary, TextConfig(kind="word", size=size))[1] == []
+
+
+def test_a_word_for_unknown_words_needs_words_between_spaces() -> None:
+    for settings in (
+        {"kind": "bpe"},
+        {"kind": "word"},
+        {"kind": "word", "segmentation": "spaces", "unknown_word": "a b"},
+    ):
+        with pytest.raises(ValueError, match="unknown_word"):
+            TextConfig.model_validate({"unknown_word": "<unk>", **settings})
 
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 6), ("char", 12), ("bpe", 22), ("unigram", 14)])

@@ -34,6 +34,9 @@ from seqloom.interop import arpa_kernels as kernels
 MISSING = -100.0
 """log10 P of <unk> where a file does not list it; KenLM takes the same."""
 
+CAPITALS = "<UNK>"
+"""The unknown word as some write it."""
+
 IMPOSSIBLE = -99.0
 """How a logarithm of 0 is written."""
 
@@ -122,7 +125,7 @@ class _Reader:
         """The vocabulary with the reserved symbols first, and what the file says of each word."""
         self._expect(b"\\1-grams:")
         ids = {name: id for id, name in enumerate(RESERVED)}
-        ids["<UNK>"] = UNKNOWN  # as some write it
+        ids[CAPITALS] = UNKNOWN
         log_probs, backoffs = [-np.inf, -np.inf, -np.inf, MISSING], [0.0] * len(RESERVED)
         listed: set[int] = set()
         for _ in range(size):
@@ -150,7 +153,7 @@ class _Reader:
         for id in (BEGIN, END):
             if id not in listed:
                 self._fail(f"the 1-grams lack {RESERVED[id]}, without which no sentence can {('begin', 'end')[id - 1]}")
-        del ids["<UNK>"]
+        del ids[CAPITALS]
         column = np.arange(len(log_probs), dtype=np.int32)[:, None]
         return list(ids), Section(column, np.array(log_probs), np.array(backoffs))
 
@@ -288,15 +291,32 @@ def _with_more(section: Section, ids: Int32[np.ndarray, "more length"]) -> Secti
 
 def write_arpa(model: NGram, path: Path) -> None:
     """Write a model so that it reads back equal; gzipped, if the name ends in `.gz`."""
-    for id, word in enumerate(model.vocabulary):
-        if word.encode().split() != [word.encode()]:
-            raise DataError(f"symbol {id}, {word!r}, cannot be written to an ARPA file, where words hold no spaces")
+    _require_writable(model.vocabulary)
     with open_output(path) as file:
         if path.suffix != ".gz":
             _write(model, file)
             return
         with gzip.GzipFile("", "wb", fileobj=file.buffer, mtime=0) as packed, TextIOWrapper(packed, "utf-8") as text:
             _write(model, text)
+
+
+def _require_writable(vocabulary: Sequence[str]) -> None:
+    """Refuse words that would be read back as several, or as a symbol that they are not."""
+    for id, word in enumerate(vocabulary):
+        if word.encode().split() != [word.encode()]:
+            raise DataError(f"symbol {id}, {word!r}, cannot be written to an ARPA file, where words hold no spaces")
+        if id < len(RESERVED):
+            continue
+        if word in (RESERVED[UNKNOWN], CAPITALS):
+            raise DataError(
+                f"symbol {id}, {word!r}, is a word of the text beside the unknown symbol of the model, and an ARPA "
+                f"file cannot hold both; train with 'text.unknown_word={word}', which reads it as that symbol"
+            )
+        if word in RESERVED:
+            raise DataError(
+                f"symbol {id}, {word!r}, is a word of the text, and an ARPA file would give it for the symbol of the "
+                "model that is written so; write it otherwise in the training text"
+            )
 
 
 def _write(model: NGram, file: TextIOWrapper) -> None:

@@ -41,6 +41,9 @@ class TextConfig(Config):
     segmentation: Segmentation = "words"
     """How the kind word finds words. `words` parts them from punctuation, which then carries a sign where it touches
     its neighbour. `spaces` takes what stands between spaces: for text that is segmented already, such as Chinese."""
+    unknown_word: str | None = None
+    """The word that stands for unknown ones in text that was prepared so, such as `<unk>` in WikiText: it is read as
+    the unknown symbol, and never written unless asked for. For kind word with segmentation spaces."""
     unicode_form: UnicodeForm = "nfc"
     """The Unicode normal form; nfkc also folds full-width letters, ligatures and the like."""
     lowercase: bool = False
@@ -57,6 +60,14 @@ class TextConfig(Config):
                 f"size {self.size} has no room for characters beside {len(RESERVED)} reserved and {len(BYTE_PIECES)} "
                 "byte pieces; make it 400 or more, or set byte_fallback: false"
             )
+        if self.unknown_word is not None:
+            if self.kind != "word" or self.segmentation != "spaces":
+                raise ValueError(
+                    f"unknown_word {self.unknown_word!r} needs kind word and segmentation spaces, "
+                    f"and here are {self.kind} and {self.segmentation}; otherwise it would be cut as any other text"
+                )
+            if self.unknown_word.split() != [self.unknown_word]:
+                raise ValueError(f"unknown_word {self.unknown_word!r} is no word: it is empty or holds a space")
         return self
 
     @property
@@ -255,11 +266,14 @@ def _kind_from(config: TextConfig, content: bytes) -> Kind:
 
 
 def _describe(config: TextConfig, kind: Kind) -> bytes:
+    settings = config.model_dump(mode="json")
+    if config.unknown_word is None:
+        del settings["unknown_word"]  # it came later: without it a tokeniser keeps the fingerprint that it had before
     description = {
         "format": FORMAT,
         "size": len(kind.pieces),
         "sha256": hashlib.sha256(kind.to_bytes()).hexdigest(),
-        "text": config.model_dump(mode="json"),
+        "text": settings,
     }
     return (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 

@@ -1,6 +1,7 @@
 """Learning tokenisers from lines of text. The order of the lines changes nothing, and no seed is needed."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from seqloom.core.errors import DataError
@@ -9,9 +10,13 @@ from seqloom.core.symbols import RESERVED
 from seqloom.text.kinds import Characters, Kind, Words, word_cutter
 from seqloom.text.marks import BYTE_PIECES, SPACE, mark_spaces
 from seqloom.text.normalise import Normaliser
+from seqloom.text.prepared import PreparedSigns
 from seqloom.text.subwords import choose_alphabet, count_characters, count_chunks, learn_byte_pairs, learn_unigram
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers
 from seqloom.text.vocabulary import Vocabulary, count_tokens
+
+ALL_WORDS, ALL_CHARACTERS = 1_000_000, 1_000
+"""Sizes that stand for as many as there are, so that nobody need be told that there are fewer."""
 
 
 def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Listener = ignore) -> Tokenizer:
@@ -23,7 +28,7 @@ def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Liste
         else _learn_subwords(texts, config, listener)
     )
     tokenizer = Tokenizer(config, kind)
-    if tokenizer.size < config.size:
+    if tokenizer.size < config.size and config.size != {"word": ALL_WORDS, "char": ALL_CHARACTERS}.get(config.kind):
         notice(
             listener,
             f"text.size={config.size} is more than this text gives: the {config.kind} tokeniser has its maximum, "
@@ -59,7 +64,12 @@ def _normalised(lines: Iterable[str], normaliser: Normaliser) -> Iterator[str]:
 def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listener) -> Kind:
     is_word = config.kind == "word"
     cut = word_cutter(config.segmentation) if is_word else _characters
-    counts = count_tokens(cut(text) for text in texts)
+    signs = PreparedSigns()
+    counts = count_tokens(cut(text) for text in signs.looking_at(texts))
+    if is_word:
+        for sentence in signs.advice(config):
+            notice(listener, sentence)
+    stand_ins = counts.pop(config.normaliser(config.unknown_word), 0) if config.unknown_word is not None else 0
     leading = BYTE_PIECES if config.byte_fallback else ()
     vocabulary = Vocabulary.from_counts(counts, size=config.size, minimum_count=config.minimum_count, leading=leading)
     if not vocabulary.tokens:
@@ -67,6 +77,7 @@ def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listen
     if vocabulary.unknown:
         lost = len(counts) - len(vocabulary.tokens) + len(leading)
         _tell_lost(listener, "words" if is_word else "characters", lost, vocabulary.unknown / counts.total(), config)
+    vocabulary = replace(vocabulary, unknown=vocabulary.unknown + stand_ins)
     return Words(vocabulary, segmentation=config.segmentation) if is_word else Characters(vocabulary)
 
 
