@@ -11,6 +11,7 @@ from seqloom.cli import (
     average,
     config,
     demo,
+    doctor,
     evaluate,
     export,
     generate,
@@ -39,6 +40,7 @@ app = typer.Typer(
     epilog="Start here: [bold]seqloom demo[/bold]. Each command explains itself: [bold]seqloom train --help[/bold].",
 )
 app.command(epilog=demo.EXAMPLES, rich_help_panel=BUILD)(demo.demo)
+app.command(epilog=doctor.EXAMPLES, rich_help_panel=BUILD)(doctor.doctor)
 app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
 app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)

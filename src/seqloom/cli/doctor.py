@@ -1,0 +1,199 @@
+"""`seqloom doctor`: what is wrong with a parallel text, before anybody trains on it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli.arguments import file_names, require_new_file, require_readable_names, sort_words
+from seqloom.cli.console import show_events
+from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.core.errors import UsageError
+from seqloom.core.files import require_folders_above, write_atomically
+
+if TYPE_CHECKING:
+    from seqloom.inspection.doctor.faults import Fault
+    from seqloom.recipes.doctor import Diagnosis
+    from seqloom.recipes.repairs import Repaired
+
+EXAMPLES = examples(
+    "seqloom doctor corpus.de corpus.en",
+    "seqloom doctor --train corpus.de,corpus.en --dev dev.de,dev.en --test test.de,test.en --html report.html",
+    "seqloom doctor corpus.de corpus.en --out mended --fix safe",
+    "seqloom doctor corpus.tsv --out mended --fix copies,duplicates,misaligned --json",
+)
+
+SHOWN, SHOWN_CHARACTERS = 2, 76
+RECORDED = 1_000
+"""Lines of a fault that its record names; the rest is counted."""
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE TARGET] [path=value]",
+        help="The training text as --train takes it; settings: data.encoding=latin-1.",
+    ),
+]
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
+    ),
+]
+DevFiles = Annotated[
+    list[str] | None, typer.Option("--dev", metavar="FILE", help="Text for validation, in the same form.")
+]
+TestFiles = Annotated[
+    list[str] | None, typer.Option("--test", metavar="FILE", help="Text for tests, in the same form.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="A folder for report.html and for the mended text.")
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report with pictures there.")]
+Fix = Annotated[
+    str | None,
+    typer.Option(
+        "--fix",
+        metavar="REPAIRS",
+        help="Write a mended copy into the folder of --out, with a log: safe, all, or names such as "
+        "copies,duplicates,misaligned. The text itself is never touched.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="A JSON record for each fault on stdout, and one for the verdict.")]
+
+
+def doctor(
+    words: Words = None,
+    train: TrainFiles = None,
+    dev: DevFiles = None,
+    test: TestFiles = None,
+    out: Out = None,
+    html: Html = None,
+    fix: Fix = None,
+    json: Json = False,
+) -> None:
+    """Examine a parallel text before you train on it: what is wrong, where, and what to mend first.
+
+    Looks for shifted and swapped lines, copies, wrong scripts and languages, odd lengths, duplicates, odd characters
+    and lines of dev and test in the training text; tells which words will be unknown and which sizes suit.
+
+    The exit status is 3 if training on this text would fail or be worth nothing, otherwise 0.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.recipes.doctor import DoctorConfig, diagnose, write_report
+    from seqloom.recipes.repairs import choose_repairs, repair
+
+    given = sort_words(words)
+    names = [file_names(each) for each in (train, dev, test)]
+    if given.others and names[0]:
+        raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: name the training text once")
+    paths = [[Path(name) for name in each] for each in (names[0] or file_names(given.others), *names[1:])]
+    inputs = [path for each in paths for path in each]
+    require_readable_names([*inputs, out, html])
+    page = html or (out / "report.html" if out is not None else None)
+    _check_outputs(out, html, inputs=inputs, fix=fix)
+    kinds = choose_repairs(fix) if fix is not None else ()
+    config = resolve(DoctorConfig, overrides=given.overrides)
+    mended = None
+    with show_events(as_json=json) as listener:
+        found = diagnose(paths[0], dev=paths[1], test=paths[2], encoding=config.data.encoding, listener=listener)
+        if page is not None:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(page, write_report(found))
+        if fix is not None and out is not None:
+            mended = repair(found, kinds, out, listener=listener)
+    lines = _records(found, mended, page) if json else _lines(found, mended, page)
+    for line in lines:
+        print(line)
+    if not found.verdict.is_fit:
+        raise typer.Exit(3)
+
+
+def _check_outputs(out: Path | None, html: Path | None, *, inputs: Sequence[Path], fix: str | None) -> None:
+    if fix is not None and out is None:
+        raise UsageError(f"--fix {fix} writes a mended copy; name a folder for it with --out")
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is a file; --out names a folder")
+        require_folders_above(out)
+    if html is not None:
+        require_folders_above(html)
+        if html.parent.is_dir():
+            require_new_file(html, inputs=inputs, flag="--html")
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -> Iterator[str]:
+    sizes = ", ".join(f"{split.name} {len(split.survey):,}" for split in found.splits)
+    yield f"{sizes} pairs"
+    yield found.verdict.sentence
+    for fault in found.faults:
+        yield ""
+        yield clean(f"{fault.severity:4}  {fault.title} ({fault.split}): {fault.sentence}")
+        yield from _shown(found, fault)
+        yield f"      → {fault.advice}"
+    yield ""
+    yield from _forecast(found)
+    yield ""
+    yield from (f"{'' if at == 0 else '  '}{reason}" for at, reason in enumerate(found.sizes))
+    if mended is not None:
+        yield ""
+        yield f"mended: {mended.kept:,} pairs kept ({mended.changed:,} changed), {mended.dropped:,} dropped"
+        yield from (f"  {path}" for path in (*mended.files, mended.log))
+    yield ""
+    yield f"report with pictures: {page}" if page is not None else "for a report with pictures: --html report.html"
+
+
+def _shown(found: "Diagnosis", fault: "Fault") -> Iterator[str]:
+    for shown in found.shown(fault)[:SHOWN]:
+        sides = (_cut(clean(side)) for side in (shown.line.source, shown.line.target))
+        yield f"      {clean(shown.place)}  {' | '.join(sides)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _forecast(found: "Diagnosis") -> Iterator[str]:
+    for forecast in found.forecasts:
+        sides = {"source": dict(forecast.source.words), "target": dict(forecast.target.words)}
+        sizes = sorted({size for side in sides.values() for size in side})
+        rows = [(f"unknown words of {forecast.split} with", *(f"{size:,}" for size in sizes), "words known")]
+        rows += [
+            (f"  {name}", *(f"{side[size]:.1%}" if size in side else "–" for size in sizes), "")
+            for name, side in sides.items()
+        ]
+        yield from table(rows)
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def _records(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -> Iterator[str]:
+    for fault in found.faults:
+        yield json_line(_record(found, fault))
+    for forecast in found.forecasts:
+        yield json_line({"record": "forecast", "forecast": forecast})
+    pairs = {split.name: len(split.survey) for split in found.splits}
+    verdict = {"severity": found.verdict.severity, "sentence": found.verdict.sentence, "first": found.verdict.first}
+    sizes = {"sizes": found.sizes, "settings": found.sizing.defaults}
+    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "mended": mended, "report": page})
+
+
+def _record(found: "Diagnosis", fault: "Fault") -> dict[str, Any]:
+    numbers = fault.lines[:RECORDED].tolist()
+    values = {name: getattr(fault, name) for name in ("kind", "severity", "split", "title", "sentence", "advice")}
+    runs = [{"first": run.first, "last": run.last, "shift": run.shift} for run in fault.runs]
+    return {
+        "record": "fault",
+        **values,
+        "count": len(fault.lines),
+        "runs": runs,
+        "lines": [{"line": number, "place": found.place(fault.split, number)} for number in numbers],
+        "left_out": len(fault.lines) - len(numbers),
+    }

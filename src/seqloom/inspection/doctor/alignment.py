@@ -1,0 +1,333 @@
+"""Alignment: whether line n of one side translates line n of the other, and if not, where its translation stands.
+
+Two kinds of evidence, each compared with what pairs show that have nothing to do with each other:
+
+    s = ½ (mean over y of log (t̄(y ∣ x) + β q(y)) / ((1 + β) q(y)), and the same from y to x)    by IBM model 1
+    ℓ = |log (|y| + 1) / (|x| + 1) − median|                                                   by the lengths
+    L = log p(s ∣ pair) / p(s ∣ no pair) + log p(ℓ ∣ pair) / p(ℓ ∣ no pair)
+
+The lines are a path through states: aligned (L of the line and its partner), shifted by k (L of the line and the k-th
+after its partner), unrelated (0). The path with the most evidence is taken, where each change of state costs `SWITCH`.
+A line is scored by a table that it did not teach, so that a wrong pair cannot explain itself.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int64, Num
+
+from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
+from seqloom.inspection.doctor.alignment_kernels import best_path, score_pairs
+from seqloom.inspection.doctor.faults import Fault, Run, grade, touched
+from seqloom.inspection.doctor.survey import Survey
+
+FARTHEST = 5
+"""Lines up to which a translation is looked for, before and after its place."""
+
+SWITCH = 12.0
+"""Nats that a change of state costs: four lines in a row that are clearly shifted outweigh two changes."""
+
+RAREST, WORDS = 3, 30_000
+"""How often a word must be seen to count, and how many words at most."""
+
+BACKGROUND = 0.2
+"""β: how much of a word's probability is its own frequency."""
+
+APART = 7
+"""Lines between the sides of pairs that have nothing to do with each other."""
+
+FEWEST = 200
+"""Pairs below which the words are not learned; lengths alone say too little for single runs."""
+
+SHIFTS = tuple(range(-FARTHEST, FARTHEST + 1))
+UNRELATED = len(SHIFTS)
+ALIGNED = FARTHEST
+NOT_LOOKED_AT = -8.0
+"""The evidence for shifts of lines that look aligned, for which nobody looks."""
+
+SHORTEST_RUN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Which words translate which, learned twice: each fold from the lines that the other one is asked about."""
+
+    source_ids: Mapping[str, int]
+    target_ids: Mapping[str, int]
+    source_shares: Float[np.ndarray, " source_words"]
+    target_shares: Float[np.ndarray, " target_words"]
+    forward: tuple[TranslationTable, TranslationTable]
+    backward: tuple[TranslationTable, TranslationTable]
+
+    def known(self, words: Sequence[str], *, is_source: bool) -> list[int]:
+        """The numbers of the words that are known."""
+        ids = self.source_ids if is_source else self.target_ids
+        return [ids[word] for word in words if word in ids]
+
+
+def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
+    """0 or 1, which half a line belongs to: as if drawn by lot, but the same each time."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(40)).astype(np.int64) & 1
+
+
+def learn_lexicon(
+    numbers: Sequence[int], sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], *, iterations: int = 4
+) -> Lexicon:
+    """Fit model 1 in both directions to each half of some pairs."""
+    source_ids, source_shares = _vocabulary(sources)
+    target_ids, target_shares = _vocabulary(targets)
+    folds = fold_of(np.array(numbers))
+    tables: list[list[TranslationTable]] = [[], []]
+    config = Model1Config(iterations=iterations)
+    for fold in (0, 1):
+        taught = np.flatnonzero(folds != fold).tolist()
+        bitext = Bitext.from_sentences(
+            [[source_ids[word] for word in sources[line] if word in source_ids] for line in taught],
+            [[target_ids[word] for word in targets[line] if word in target_ids] for line in taught],
+        )
+        tables[0].append(fit_model1(bitext, config).table)
+        tables[1].append(fit_model1(bitext.turned(), config).table)
+    forward, backward = (tables[0][0], tables[0][1]), (tables[1][0], tables[1][1])
+    return Lexicon(source_ids, target_ids, source_shares, target_shares, forward, backward)
+
+
+def _vocabulary(lines: Sequence[Sequence[str]]) -> tuple[dict[str, int], Float[np.ndarray, " words"]]:
+    counts = Counter(word for line in lines for word in line)
+    kept = [(word, count) for word, count in counts.most_common(WORDS) if count >= RAREST]
+    total = sum(count for _, count in kept)
+    return {word: at for at, (word, _) in enumerate(kept)}, np.array([count / total for _, count in kept])
+
+
+class WordLines:
+    """Some lines of both sides as numbers of known words, to be scored against one another."""
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[str]],
+        targets: Sequence[Sequence[str]],
+    ) -> None:
+        self._lexicon = lexicon
+        self._bitext = Bitext.from_sentences(
+            [lexicon.known(words, is_source=True) for words in sources],
+            [lexicon.known(words, is_source=False) for words in targets],
+        )
+        self._folds = fold_of(np.array(numbers, np.int64))
+
+    @property
+    def words(self) -> tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]:
+        """How many known words the lines of each side have."""
+        return np.diff(self._bitext.source_starts), np.diff(self._bitext.target_starts)
+
+    def score(
+        self, lines: Int64[np.ndarray, " wanted"], partners: Int64[np.ndarray, " wanted"]
+    ) -> Float32[np.ndarray, " wanted"]:
+        """s of the source lines with these target lines, by their places here."""
+        lexicon, text, folds = self._lexicon, self._bitext, self._folds[lines]
+        found = np.empty((2, len(lines)))
+        score_pairs(
+            lines, partners, folds, text.sources, text.source_starts, text.targets, text.target_starts,
+            _plain(lexicon.forward), lexicon.target_shares, BACKGROUND, found[0],
+        )  # fmt: skip
+        score_pairs(
+            partners, lines, folds, text.targets, text.target_starts, text.sources, text.source_starts,
+            _plain(lexicon.backward), lexicon.source_shares, BACKGROUND, found[1],
+        )  # fmt: skip
+        scores: Float32[np.ndarray, " wanted"] = found.mean(axis=0).astype(np.float32)
+        return scores
+
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _plain(tables: tuple[TranslationTable, TranslationTable]) -> tuple[Arrays, Arrays]:
+    one, other = ((table.starts, table.columns, table.probabilities) for table in tables)
+    return one, other
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+CLASSES = (0, 4, 7, 11)
+"""Known words on the shorter side from which on scores are compared among themselves: few words say little."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """log p(value ∣ pair) / p(value ∣ no pair), by bins of equal numbers of values."""
+
+    edges: Float[np.ndarray, " edges"]
+    log_ratios: Float[np.ndarray, " bins"]
+
+    @staticmethod
+    def between(pairs: Float[np.ndarray, " pairs"], others: Float[np.ndarray, " others"]) -> "Evidence":
+        """From values of pairs and of what is none."""
+        pairs, others = pairs[np.isfinite(pairs)], others[np.isfinite(others)]
+        if min(len(pairs), len(others)) < 40:
+            return Evidence(np.empty(0), np.zeros(1))
+        bins = int(np.clip(min(len(pairs), len(others)) // 40, 4, 30))
+        together = np.concatenate(
+            [np.quantile(side, np.linspace(0, 1, bins // 2 + 1)[1:-1]) for side in (pairs, others)]
+        )
+        edges = np.unique(together)
+        one, other = (
+            np.bincount(np.searchsorted(edges, side), minlength=len(edges) + 1) + 0.5 for side in (pairs, others)
+        )
+        return Evidence(edges, np.log(one / one.sum()) - np.log(other / other.sum()))
+
+    def of(self, values: Num[np.ndarray, " values"]) -> Float32[np.ndarray, " values"]:
+        """The evidence of some values; nothing where there is no value."""
+        found = self.log_ratios[np.searchsorted(self.edges, values)]
+        return np.where(np.isfinite(values), found, 0.0).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What scores and lengths of pairs mean."""
+
+    usual_ratio: float
+    by_words: tuple[Evidence, ...]
+    by_length: Evidence
+
+    def evidence(
+        self,
+        scores: Float32[np.ndarray, " pairs"],
+        words: Int64[np.ndarray, " pairs"],
+        ratios: Float[np.ndarray, " pairs"],
+    ) -> Float32[np.ndarray, " pairs"]:
+        """L of pairs, by their scores, the known words of their shorter sides, and the logarithms of their ratios."""
+        found = self.by_length.of(np.abs(ratios - self.usual_ratio))
+        classes = np.searchsorted(CLASSES, words, side="right") - 1
+        for at, evidence in enumerate(self.by_words):
+            is_here = classes == at
+            found[is_here] += evidence.of(scores[is_here])
+        return found
+
+
+def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]) -> Judge:
+    """Compare lines with their partners, and with targets that stand far away."""
+    places = np.arange(len(characters[0]))
+    far = (places + APART) % len(places)
+    known = lines.words
+    values = []
+    for partners in (places, far):
+        ratios = np.log((characters[1][partners] + 1) / (characters[0] + 1))
+        values.append((lines.score(places, partners), np.minimum(known[0], known[1][partners]), ratios))
+    usual = float(np.median(values[0][2]))
+    by_words = []
+    for at in range(len(CLASSES)):
+        inside = [np.searchsorted(CLASSES, words, side="right") - 1 == at for _, words, _ in values]
+        by_words.append(Evidence.between(values[0][0][inside[0]].astype(float), values[1][0][inside[1]].astype(float)))
+    by_length = Evidence.between(np.abs(values[0][2] - usual), np.abs(values[1][2] - usual))
+    return Judge(usual, tuple(by_words), by_length)
+
+
+def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> Bool[np.ndarray, " lines"]:
+    """Lines in and near windows whose evidence in all speaks against them: those for which shifts are looked for."""
+    if len(evidence) < window:
+        return np.zeros(len(evidence), bool)
+    sums = np.convolve(evidence, np.ones(window), mode="same")
+    near = np.convolve((sums < 0).astype(float), np.ones(window + 2 * FARTHEST), mode="same") > 0
+    return near[: len(evidence)]
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def find_runs(table: Float32[np.ndarray, "lines states"]) -> list[Run]:
+    """The runs of lines that are not aligned, by the path with the most evidence; columns are SHIFTS, unrelated."""
+    if len(table) == 0:
+        return []
+    path = np.empty(len(table), np.int64)
+    best_path(table.astype(np.float64), SWITCH, path)
+    borders = np.flatnonzero(np.diff(path)) + 1
+    runs = []
+    for first, end in zip([0, *borders], [*borders, len(path)], strict=True):
+        state = int(path[first])
+        if state != ALIGNED and end - first >= SHORTEST_RUN:
+            runs.append(Run(int(first) + 1, int(end), None if state == UNRELATED else SHIFTS[state]))
+    return runs
+
+
+def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
+    """Runs of shifted lines, and runs that have nothing to do with their partners."""
+    shifted = tuple(run for run in runs if run.shift is not None)
+    unrelated = tuple(run for run in runs if run.shift is None)
+    total, faults = len(survey), []
+    if shifted:
+        count = sum(map(len, shifted))
+        where = "; ".join(f"lines {run.first:,} to {run.last:,} by {run.shift:+d}" for run in shifted[:3])
+        more = f" and {len(shifted) - 3} more runs" if len(shifted) > 3 else ""
+        faults.append(
+            Fault(
+                "misaligned",
+                grade(count, total, mend=0.0, stop=0.1),
+                "Shifted lines",
+                f"{touched(count, total)} whose translations stand in other lines: {where}{more}",
+                "look for a line too many or too few where the first run begins; --fix misaligned pairs them anew",
+                survey.split,
+                _numbers(shifted),
+                shifted,
+            )
+        )
+    if unrelated:
+        count = sum(map(len, unrelated))
+        where = "; ".join(f"lines {run.first:,} to {run.last:,}" for run in unrelated[:3])
+        more = f" and {len(unrelated) - 3} more runs" if len(unrelated) > 3 else ""
+        faults.append(
+            Fault(
+                "unrelated",
+                grade(count, total, mend=0.001, stop=0.2),
+                "Runs of lines that are no translations",
+                f"{touched(count, total)} that have nothing to do with their partners nor "
+                f"with the {FARTHEST} lines around them: {where}{more}",
+                "shifted farther, or of another text; --fix unrelated drops them",
+                survey.split,
+                _numbers(unrelated),
+                unrelated,
+            )
+        )
+    return faults
+
+
+def _numbers(runs: Sequence[Run]) -> Int64[np.ndarray, " lines"]:
+    return np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in runs])
+
+
+def examine_whole(survey: Survey) -> list[Fault]:
+    """Whether all lines are shifted, or the sides have nothing to do with each other, by their lengths alone."""
+    is_full = survey.blank == 0
+    source, target = (np.log1p(side.characters[is_full].astype(float)) for side in (survey.source, survey.target))
+    if len(source) < FEWEST:
+        return []
+    found = {shift: _correlation(source, target, shift) for shift in SHIFTS}
+    best = max(found, key=lambda shift: found[shift])
+    chance = 4 / np.sqrt(len(source))
+    if best != 0 and found[best] > found[0] + max(0.1, chance):
+        sentence = (
+            f"the lengths of the two sides go together when the target is taken {best:+d} lines on (correlation "
+            f"{found[best]:.2f}), not as they stand ({found[0]:.2f})"
+        )
+        return [
+            Fault("sides", "stop", "All lines are shifted", sentence, "mend the beginning of the files", survey.split)
+        ]
+    if found[0] < chance:
+        sentence = (
+            f"the lengths of the two sides have nothing to do with each other (correlation {found[0]:.2f}), neither as "
+            f"they stand nor up to {FARTHEST} lines on"
+        )
+        advice = "are these files of the same text, in the same order?"
+        return [Fault("sides", "stop", "The sides do not belong together", sentence, advice, survey.split)]
+    return []
+
+
+def _correlation(source: Float[np.ndarray, " lines"], target: Float[np.ndarray, " lines"], shift: int) -> float:
+    """Of line n of the source with line n + shift of the target."""
+    end = len(source)
+    one, other = source[max(0, -shift) : end - max(0, shift)], target[max(0, shift) : end - max(0, -shift)]
+    if one.std() == 0 or other.std() == 0:
+        return 1.0  # all lines of one length say nothing against it
+    return float(np.corrcoef(one, other)[0, 1])

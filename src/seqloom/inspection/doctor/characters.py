@@ -1,0 +1,229 @@
+"""Characters that should not be there, and how to mend them; numbers and brackets that differ between the sides."""
+
+import html
+import re
+import unicodedata
+from enum import IntFlag
+
+from seqloom.inspection.doctor.faults import Describe, Fault, Kind, counted, grade, numbers_where, touched
+from seqloom.inspection.doctor.survey import Survey
+from seqloom.inspection.doctor.texts import scripts_of
+
+
+class Odd(IntFlag):
+    """What is odd about a pair, a bit each."""
+
+    CONTROL = 1
+    ZERO_WIDTH = 2
+    BIDI = 4
+    REPLACEMENT = 8
+    MOJIBAKE = 16
+    MARK = 32
+    SPACE = 64
+    ENTITY = 128
+    DECOMPOSED = 256
+    MIXED = 512
+    NUMBERS = 1024
+    BRACKETS = 2048
+
+
+NAMES = {
+    Odd.CONTROL: "control character",
+    Odd.ZERO_WIDTH: "zero-width character",
+    Odd.BIDI: "direction override",
+    Odd.REPLACEMENT: "replacement character U+FFFD",
+    Odd.MOJIBAKE: "UTF-8 read as another encoding",
+    Odd.MARK: "byte-order mark inside",
+    Odd.SPACE: "unusual space",
+    Odd.ENTITY: "HTML entity",
+    Odd.DECOMPOSED: "accents apart from their letters",
+    Odd.MIXED: "scripts mixed inside a word",
+    Odd.NUMBERS: "other numbers",
+    Odd.BRACKETS: "brackets or quotes left open",
+}
+
+_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_ZERO_WIDTH = re.compile(
+    "[\u200b\u2060\u00ad\u180e]|(?<![\u0600-\u0fff])[\u200c\u200d](?![\u0600-\u0fff\u2600-\u27bf\U0001f000-\U0001faff])"
+)
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_SPACES = re.compile("[\u2000-\u200a\u205f\u1680\t]|\u3000(?=[\x20-\x7f])")
+_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
+# A byte that goes on a sequence of UTF-8, as Latin-1 or Windows-1252 would show it; before it, the first byte of one.
+_GOES_ON = "\u0080-\u00bf" + "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xA0))
+_MOJIBAKE = re.compile(f"[\u00c2-\u00f4][{_GOES_ON}]")
+_MOJIBAKE_RUN = re.compile(f"(?:[\u00c2-\u00f4][{_GOES_ON}]{{1,3}})+")
+_NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
+_OPENING, _CLOSING = "([{", ")]}"
+_LONGEST_WORD = 64
+
+
+def look_at_characters(source: str, target: str) -> int:
+    """The oddities of a pair, as bits of `Odd`."""
+    found = 0
+    for text in (source, target):
+        # What is printable has neither controls nor anything invisible; most lines end here.
+        if not (text.isascii() and text.isprintable()):
+            found |= _look_at_one(text)
+        if "&" in text and _ENTITY.search(text):
+            found |= Odd.ENTITY
+    if _differ_in_numbers(source, target):
+        found |= Odd.NUMBERS
+    if is_left_open(source) != is_left_open(target):
+        found |= Odd.BRACKETS
+    return int(found)
+
+
+def _look_at_one(text: str) -> int:
+    found = 0
+    if not text.isprintable():
+        for pattern, odd in (
+            (_CONTROL, Odd.CONTROL),
+            (_ZERO_WIDTH, Odd.ZERO_WIDTH),
+            (_BIDI, Odd.BIDI),
+            (_SPACES, Odd.SPACE),
+        ):
+            if pattern.search(text):
+                found |= odd
+        if "\ufeff" in text:
+            found |= Odd.MARK
+    if "\ufffd" in text:
+        found |= Odd.REPLACEMENT
+    if _MOJIBAKE.search(text) and mend_mojibake(text) != text:
+        found |= Odd.MOJIBAKE
+    if not unicodedata.is_normalized("NFC", text[:20_000]):
+        found |= Odd.DECOMPOSED
+    if _has_mixed_word(text):
+        found |= Odd.MIXED
+    return found
+
+
+_LOOKALIKES = {"LATIN", "CYRILLIC", "GREEK"}
+
+
+def _has_mixed_word(text: str) -> bool:
+    """Whether a word has letters of two scripts that look alike, such as a Cyrillic а in a Latin word."""
+    if len(_LOOKALIKES & scripts_of(text).keys()) < 2:
+        return False
+    words = (word for word in re.split(r"[\W_]+", text) if 2 < len(word) <= _LONGEST_WORD and word.isalpha())
+    return any(len(_LOOKALIKES & scripts_of(word).keys()) > 1 for word in words)
+
+
+def _differ_in_numbers(source: str, target: str) -> bool:
+    """Whether both sides have numbers and they are not the same ones; how thousands are parted does not matter."""
+    one, other = _NUMBER.findall(source), _NUMBER.findall(target)
+    if not one or not other or sorted(one) == sorted(other):
+        return False
+    return sorted(map(_digits, one)) != sorted(map(_digits, other))
+
+
+def _digits(number: str) -> str:
+    return "".join(str(unicodedata.digit(sign)) for sign in number if sign.isdigit())
+
+
+def is_left_open(text: str) -> bool:
+    """Whether brackets or straight double quotes do not close."""
+    if not any(map(text.__contains__, '([{)]}"')):
+        return False
+    opened = sum(map(text.count, _OPENING)) - sum(map(text.count, _CLOSING))
+    # Faces and numbered points, :-) and a), open nothing.
+    return opened > 0 or text.count('"') % 2 == 1
+
+
+# --- mending ---------------------------------------------------------------------------------------------------------
+
+
+def mend_characters(text: str) -> str:
+    """The text without what is odd in it: entities and double encodings undone, what cannot be seen left out, NFC.
+
+    The replacement character stays: what it stands for is lost.
+    """
+    if text.isascii() and text.isprintable() and "&" not in text:
+        return text
+    text = mend_mojibake(text)
+    text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+    text = _BIDI.sub("", _ZERO_WIDTH.sub("", text)).replace("\ufeff", "")
+    text = _SPACES.sub(" ", _CONTROL.sub(" ", text))
+    return unicodedata.normalize("NFC", " ".join(text.replace("\n", " ").split(" ")).strip(" "))
+
+
+def mend_mojibake(text: str) -> str:
+    """Text whose UTF-8 was read as Windows-1252 or Latin-1, read as it was meant; any other text as it is."""
+    return _MOJIBAKE_RUN.sub(lambda match: _read_again(match[0]), text)
+
+
+def _read_again(run: str) -> str:
+    # Five bytes have no character in Windows-1252; most programs take them from Latin-1.
+    try:
+        return b"".join(sign.encode("latin-1") if sign < "\u0100" else sign.encode("cp1252") for sign in run).decode(
+            "utf-8"
+        )
+    except UnicodeError:
+        return run
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+_GROUPS: tuple[tuple[Kind, int, str, str, float], ...] = (
+    (
+        "garbled",
+        Odd.MOJIBAKE | Odd.REPLACEMENT | Odd.CONTROL,
+        "Garbled characters",
+        "--fix garbled undoes double encodings and takes control characters out; what U+FFFD stood for is lost",
+        0.0,
+    ),
+    (
+        "invisible",
+        Odd.ZERO_WIDTH | Odd.BIDI | Odd.MARK | Odd.SPACE,
+        "Characters that cannot be seen",
+        "--fix invisible takes them out and writes plain spaces",
+        0.05,
+    ),
+    (
+        "spelling",
+        Odd.ENTITY | Odd.DECOMPOSED | Odd.MIXED,
+        "Characters written in another way",
+        "--fix spelling decodes entities and joins accents with their letters (NFC)",
+        0.05,
+    ),
+    (
+        "numbers",
+        Odd.NUMBERS,
+        "Numbers that differ between the sides",
+        "look at some of them: units and times of day may well differ, years should not",
+        0.05,
+    ),
+    (
+        "brackets",
+        Odd.BRACKETS,
+        "Brackets or quotes left open on one side",
+        "often a sentence that was cut in two on one side only",
+        0.05,
+    ),
+)
+
+
+def examine_characters(survey: Survey) -> list[Fault]:
+    """A fault for each group of oddities that was met."""
+    faults = []
+    for kind, bits, title, advice, mend in _GROUPS:
+        lines = numbers_where((survey.odd & bits) != 0)
+        if len(lines) == 0:
+            continue
+        severity = grade(len(lines), len(survey), mend=mend)
+        parts = [
+            f"{NAMES[odd]}: {counted(int(((survey.odd & odd) != 0).sum()), 'line')}"
+            for odd in Odd
+            if odd & bits and ((survey.odd & odd) != 0).any()
+        ]
+        sentence = f"{touched(len(lines), len(survey))}: {'; '.join(parts)}"
+        faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines, describe=_describer(bits)))
+    return faults
+
+
+def _describer(bits: int) -> Describe:
+    def describe(source: str, target: str) -> str:
+        found = look_at_characters(source, target) & bits
+        return ", ".join(NAMES[odd] for odd in Odd if odd & found)
+
+    return describe

@@ -1,0 +1,119 @@
+"""What an examination finds: a fault with its lines, how much it matters, and what can be done about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+Severity = Literal["stop", "mend", "note"]
+"""`stop`: training would fail or be worth nothing; `mend`: it would suffer; `note`: good to know."""
+
+SEVERITIES: tuple[Severity, ...] = ("stop", "mend", "note")
+
+Kind = Literal[
+    "names",
+    "sides",
+    "misaligned",
+    "unrelated",
+    "swapped",
+    "language",
+    "foreign",
+    "script",
+    "copies",
+    "empty",
+    "ratios",
+    "long",
+    "duplicates",
+    "near-duplicates",
+    "ambiguous",
+    "leakage",
+    "half-leakage",
+    "garbled",
+    "invisible",
+    "spelling",
+    "numbers",
+    "brackets",
+    "unknown",
+]
+"""What sort of fault it is; records and repairs name it so."""
+
+Describe = Callable[[str, str], str]
+"""A few words on a line, from its two sides."""
+
+
+def say_nothing(_source: str, _target: str) -> str:
+    """For faults whose lines explain themselves."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Lines in a row with one fault, the last one included."""
+
+    first: int
+    last: int
+    shift: int | None = None
+    """Where the translations have gone: the target of line n stands in line n + shift. None if it is not near."""
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """One thing that is wrong with one split of the data."""
+
+    kind: Kind
+    severity: Severity
+    title: str
+    """A few words."""
+    sentence: str
+    """What was found, with the numbers."""
+    advice: str
+    """What to do about it."""
+    split: str = "train"
+    lines: Int64[np.ndarray, " lines"] = field(default_factory=lambda: np.empty(0, np.int64))
+    """The numbers of the lines, rising; none where it is a fault of the whole."""
+    runs: tuple[Run, ...] = ()
+    """The lines in runs, where they come so."""
+    describe: Describe = say_nothing
+
+
+def numbers_where(is_so: Bool[np.ndarray, " lines"]) -> Int64[np.ndarray, " some"]:
+    """The numbers of the lines of which something is true; lines are counted from 1."""
+    return np.flatnonzero(is_so).astype(np.int64) + 1
+
+
+def runs_of(lines: Int64[np.ndarray, " lines"], *, shortest: int = 5) -> tuple[Run, ...]:
+    """The stretches of rising numbers without a gap, if they are not too short."""
+    if len(lines) == 0:
+        return ()
+    borders = np.flatnonzero(np.diff(lines) > 1) + 1
+    ends = zip([0, *borders], [*borders, len(lines)], strict=True)
+    return tuple(Run(int(lines[first]), int(lines[end - 1])) for first, end in ends if end - first >= shortest)
+
+
+def grade(count: int, total: int, *, mend: float, stop: float = 2.0) -> Severity:
+    """By the share of lines that it touches: above `stop` the data are useless, above `mend` to be mended."""
+    share = count / max(1, total)
+    return "stop" if share > stop else "mend" if share > mend else "note"
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """A number with its noun: "1 line", "1,200 lines"."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def percentage(count: int, total: int) -> str:
+    """A share in percent, with as many digits as it takes to be more than nothing."""
+    share = 100 * count / max(1, total)
+    if count and share < 0.01:
+        return "less than 0.01 %"
+    return f"{share:.2f} %" if share < 1 else f"{share:.1f} %"
+
+
+def touched(count: int, total: int, noun: str = "line") -> str:
+    """A number of lines with their share: "24 lines (0.08 %)"."""
+    return f"{counted(count, noun)} ({percentage(count, total)})"

@@ -1,0 +1,190 @@
+"""Languages: lines that look like the other side, pairs and files that are swapped, lines that look like nothing.
+
+d = (log p_own(x) − log p_other(x)) / |x|      nats a character by which a line looks like its own side
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32
+
+from seqloom.inspection.doctor.character_model import CharacterModel, encode
+from seqloom.inspection.doctor.faults import Fault, grade, numbers_where, runs_of, touched
+from seqloom.inspection.doctor.function_words import contradicts
+from seqloom.inspection.doctor.survey import Survey
+
+APART = 0.15
+"""Nats a character by which the two sides must differ in the middle, or their lines cannot be told apart."""
+
+MARGIN, TOTAL = 0.12, 6.0
+"""Nats a character, and in all, by which a line must look more like the other side."""
+
+STRANGE = 7.0
+"""Robust standard deviations below the usual fit of its side at which a line looks like nothing."""
+
+SHORTEST = 25
+"""Characters below which nothing is said about how well a line fits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Languages:
+    """How much each line looks like its own side, and how well it fits it, in nats a character."""
+
+    source_odds: Float32[np.ndarray, " lines"]
+    target_odds: Float32[np.ndarray, " lines"]
+    source_fit: Float32[np.ndarray, " lines"]
+    target_fit: Float32[np.ndarray, " lines"]
+
+    @staticmethod
+    def joined(parts: "list[Languages]") -> "Languages":
+        """Those of several pieces of a text, one after another."""
+        names = ("source_odds", "target_odds", "source_fit", "target_fit")
+        return Languages(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLanguages:
+    """A model for each side."""
+
+    source: CharacterModel
+    target: CharacterModel
+
+    def judge(self, sources: list[str], targets: list[str], *, is_learned: Bool[np.ndarray, " lines"]) -> Languages:
+        """How some lines look; `is_learned` marks those that the models were made from."""
+        source_odds, source_fit = _judge_side(sources, self.source, self.target, is_learned)
+        target_odds, target_fit = _judge_side(targets, self.target, self.source, is_learned)
+        return Languages(source_odds, target_odds, source_fit, target_fit)
+
+
+def _judge_side(
+    lines: list[str], own: CharacterModel, other: CharacterModel, is_learned: Bool[np.ndarray, " lines"]
+) -> tuple[Float32[np.ndarray, " lines"], Float32[np.ndarray, " lines"]]:
+    codes, starts = encode(lines)
+    lengths = np.diff(np.append(starts, len(codes)))
+    learned = np.repeat(is_learned.astype(np.int64), lengths)
+    mine = np.add.reduceat(own.log_probs(codes, own=learned), starts) / lengths
+    theirs = np.add.reduceat(other.log_probs(codes, own=np.zeros_like(learned)), starts) / lengths
+    return (mine - theirs).astype(np.float32), mine.astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """What the two models say of each line."""
+
+    is_swapped: Bool[np.ndarray, " lines"]
+    """Both sides look like the other one."""
+    is_other: Bool[np.ndarray, " lines"]
+    """One side looks like the other one."""
+    is_strange: Bool[np.ndarray, " lines"]
+    """One side looks like neither."""
+    are_apart: bool
+    """Whether the two languages can be told apart at all."""
+
+
+def decide(languages: Languages, survey: Survey, reference: Languages) -> Verdicts:
+    """What can be said of each line. Copies are left to the examination of copies, except that they are not strange."""
+    total = len(survey)
+    are_apart = min(_middle(reference.source_odds), _middle(reference.target_odds)) >= APART
+    none = np.zeros(total, bool)
+    is_full = (survey.blank == 0) & (survey.copies == 0)
+    wrong = []
+    for odds, side in ((languages.source_odds, survey.source), (languages.target_odds, survey.target)):
+        lengths = np.minimum(side.characters, 300)
+        wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL) & is_full)
+    swapped = wrong[0] & wrong[1] if are_apart else none
+    # A swapped pair with a name on one side is still swapped: the sum of both decides.
+    both = languages.source_odds + languages.target_odds
+    if are_apart:
+        swapped |= (wrong[0] | wrong[1]) & (both < -3 * MARGIN) & is_full
+    other = (wrong[0] | wrong[1]) & ~swapped if are_apart else none
+    strange = none.copy()
+    for fit, known, side in (
+        (languages.source_fit, reference.source_fit, survey.source),
+        (languages.target_fit, reference.target_fit, survey.target),
+    ):
+        usual = _middle(known)
+        spread = 1.4826 * _middle(np.abs(known - usual))
+        strange |= (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
+    return Verdicts(swapped, other, strange & is_full & ~swapped & ~other, are_apart)
+
+
+def _middle(values: Float32[np.ndarray, " lines"]) -> float:
+    return float(np.median(values)) if len(values) else 0.0
+
+
+def examine_languages(
+    verdicts: Verdicts, survey: Survey, *, has_wrong_script: Bool[np.ndarray, " lines"]
+) -> list[Fault]:
+    """Lines in the wrong language; what is in a wrong script was told already."""
+    faults, total = [], len(survey)
+    swapped = numbers_where(verdicts.is_swapped)
+    if len(swapped):
+        is_whole = len(swapped) > 0.6 * total
+        runs = () if is_whole else runs_of(swapped)
+        where = "".join(f"; lines {run.first:,} to {run.last:,} in a row" for run in runs[:3])
+        faults.append(
+            Fault(
+                "swapped",
+                "stop" if is_whole else grade(len(swapped), total, mend=0.0005, stop=0.3),
+                f"The sides of {survey.split} are swapped" if is_whole else "Source and target swapped",
+                f"{touched(len(swapped), total)} whose source looks like the target side and whose target looks like "
+                f"the source side{where}",
+                "give the files in the other order" if is_whole else "--fix swapped turns them round",
+                survey.split,
+                swapped,
+                runs,
+            )
+        )
+    other = numbers_where(verdicts.is_other & ~has_wrong_script)
+    if len(other):
+        faults.append(
+            Fault(
+                "language",
+                grade(len(other), total, mend=0.002, stop=0.5),
+                "Both sides in one language",
+                f"{touched(len(other), total)} of which one side looks like the language of the other",
+                "often left untranslated; --fix language drops them",
+                survey.split,
+                other,
+            )
+        )
+    strange = numbers_where(verdicts.is_strange & ~has_wrong_script)
+    if len(strange):
+        faults.append(
+            Fault(
+                "foreign",
+                grade(len(strange), total, mend=0.01),
+                "Lines unlike the rest of their side",
+                f"{touched(len(strange), total)} written in a way that fits neither "
+                "side: a third language, codes, or gibberish",
+                "look at them; --fix foreign drops them",
+                survey.split,
+                strange,
+            )
+        )
+    return faults
+
+
+def examine_names(
+    words: tuple[Mapping[str, int], Mapping[str, int]], declared: tuple[str, str] | None, *, split: str = "train"
+) -> list[Fault]:
+    """Whether the languages are those that the names of the files say, by their small words."""
+    if declared is None:
+        return []
+    found = [contradicts(side, code) for side, code in zip(words, declared, strict=True)]
+    if found[0] == declared[1] and found[1] == declared[0]:
+        sentence = (
+            f"by their names the files are {declared[0]} and {declared[1]}, by their words it is the other way round"
+        )
+        advice = "give the files in the other order, or mend their names"
+        return [Fault("names", "stop", "Swapped files", sentence, advice, split)]
+    parts = [
+        f"the {side} is named {code}, but its words look like {other}"
+        for side, code, other in zip(("source", "target"), declared, found, strict=True)
+        if other is not None
+    ]
+    if not parts:
+        return []
+    advice = "look at the files; if they are right, nothing need be done"
+    return [Fault("names", "mend", "Language and name disagree", "; ".join(parts), advice, split)]

@@ -1,0 +1,108 @@
+"""The first reading of a parallel text, pair by pair."""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Num
+
+from seqloom.data.corpus import Line
+from seqloom.inspection.doctor.characters import look_at_characters
+from seqloom.inspection.doctor.copies import is_copy
+from seqloom.inspection.doctor.survey import Side, Survey
+from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
+from seqloom.text.normalise import is_blank
+
+TOLD_EVERY = 2_000
+"""Lines between two reports of progress."""
+
+FEWEST_LETTERS = 3
+"""Letters below which a text is of no script."""
+
+Progress = Callable[[int], None]
+Keep = Callable[[Line, list[str], list[str]], None]
+
+
+@dataclass
+class _SideColumns:
+    characters: "array[int]" = field(default_factory=lambda: array("i"))
+    words: "array[int]" = field(default_factory=lambda: array("i"))
+    keys: "array[int]" = field(default_factory=lambda: array("Q"))
+    scripts: "array[int]" = field(default_factory=lambda: array("B"))
+    letters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, text: str, words: list[str], script_numbers: dict[str, int]) -> None:
+        self.characters.append(len(text))
+        self.words.append(len(words))
+        # A line of marks alone is known by them.
+        self.keys.append(key_of(" ".join(words) or text.strip()))
+        scripts = scripts_of(text)
+        self.letters.update(scripts)
+        self.scripts.append(_main_script(scripts, script_numbers))
+
+    def finished(self) -> Side:
+        return Side(
+            _column(self.characters, np.int32),
+            _column(self.words, np.int32),
+            _column(self.keys, np.uint64),
+            _column(self.scripts, np.uint8),
+            self.letters,
+        )
+
+
+def _column(values: "array[int]", kind: type) -> Num[np.ndarray, " lines"]:
+    return np.array(values, dtype=kind)
+
+
+def _main_script(scripts: Counter[str], numbers: dict[str, int]) -> int:
+    total = scripts.total()
+    if total < FEWEST_LETTERS:
+        return 0
+    name, count = scripts.most_common(1)[0]
+    return numbers.setdefault(name, min(len(numbers) + 1, 255)) if 2 * count > total else 0
+
+
+def _ignore(_done: int) -> None:
+    """The progress of those whom nobody watches."""
+
+
+def survey_lines(
+    lines: Iterable[Line],
+    *,
+    split: str = "train",
+    keep: Keep | None = None,
+    progress: Progress = _ignore,
+) -> Survey:
+    """Read a text once. `keep` is handed each line with its words."""
+    source, target = _SideColumns(), _SideColumns()
+    exact, odd, copies, blank = array("Q"), array("i"), array("B"), array("B")
+    numbers: dict[str, int] = {}
+    for line in lines:
+        words = words_of(line.source), words_of(line.target)
+        source.add(line.source, words[0], numbers)
+        target.add(line.target, words[1], numbers)
+        exact.append(key_of(f"{line.source}\t{line.target}"))
+        odd.append(look_at_characters(line.source, line.target))
+        copies.append(is_copy(line.source, line.target, words=words))
+        blank.append(_blank(line.source, words[0]) + 2 * _blank(line.target, words[1]))
+        if keep is not None:
+            keep(line, *words)
+        if len(exact) % TOLD_EVERY == 0:
+            progress(len(exact))
+    progress(len(exact))
+    return Survey(
+        split,
+        source.finished(),
+        target.finished(),
+        exact=_column(exact, np.uint64),
+        odd=_column(odd, np.int32),
+        copies=_column(copies, np.uint8),
+        blank=_column(blank, np.uint8),
+        script_names=("", *numbers),
+    )
+
+
+def _blank(text: str, words: list[str]) -> int:
+    return int(not words and is_blank(text))

@@ -1,0 +1,176 @@
+"""The second reading of a part of the data: every line judged by the models of the training text."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Bool, Float32
+
+from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.inspection.doctor.alignment import (
+    ALIGNED,
+    FARTHEST,
+    NOT_LOOKED_AT,
+    SHIFTS,
+    Judge,
+    Lexicon,
+    WordLines,
+    find_runs,
+    suspicious,
+)
+from seqloom.inspection.doctor.faults import Run
+from seqloom.inspection.doctor.language import Languages, Verdicts, decide
+from seqloom.inspection.doctor.models import PIECE, Models
+from seqloom.inspection.doctor.survey import Survey
+from seqloom.inspection.doctor.texts import words_of
+from seqloom.inspection.doctor.unknown import Counts
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A part of the data and what was seen of it."""
+
+    name: str
+    corpus: ParallelCorpus
+    survey: Survey
+    counts: tuple[Counts, Counts]
+    """Words and characters of the two sides; of the sample, for the training text."""
+    languages: Languages
+    verdicts: Verdicts
+    evidence: Float32[np.ndarray, " lines"]
+    """How much speaks for each pair, in nats; all 0 where there are too few lines to tell."""
+    runs: tuple[Run, ...]
+
+
+def look_again(
+    survey: Survey,
+    corpus: ParallelCorpus,
+    models: Models,
+    *,
+    counts: tuple[Counts, Counts],
+    reference: Languages | None,
+    progress: Progress,
+) -> Split:
+    """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
+    is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
+    languages = judge_languages(corpus, models, is_learned=is_learned, progress=progress)
+    verdicts = decide(languages, survey, reference or languages)
+    evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
+    if models.alignment is not None:
+        aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
+        evidence = aligner.evidence(lambda done: progress(len(corpus) + done))
+        runs = aligner.runs(evidence)
+    return Split(survey.split, corpus, survey, counts, languages, verdicts, evidence, tuple(runs))
+
+
+def judge_languages(
+    corpus: ParallelCorpus, models: Models, *, is_learned: Bool[np.ndarray, " lines"], progress: Progress
+) -> Languages:
+    """How much each line looks like its side."""
+    parts, done = [], 0
+    for lines in pieces(corpus):
+        learned = is_learned[done : done + len(lines)]
+        sources, targets = [line.source for line in lines], [line.target for line in lines]
+        parts.append(models.languages.judge(sources, targets, is_learned=learned))
+        done += len(lines)
+        progress(done)
+    return Languages.joined(parts)
+
+
+def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Lines in lists of up to PIECE."""
+    left = iter(lines)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+
+
+class Aligner:
+    """The evidence for each pair of a text, and for shifts where it looks bad."""
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        survey: Survey,
+        alignment: tuple[Lexicon, Judge],
+        *,
+        is_swapped: Bool[np.ndarray, " lines"],
+    ) -> None:
+        self._corpus, self._survey, self._is_swapped = corpus, survey, is_swapped
+        self._lexicon, self._judge = alignment
+
+    def evidence(self, progress: Progress) -> Float32[np.ndarray, " lines"]:
+        """L of every pair as it stands."""
+        parts, done = [], 0
+        for lines in pieces(self._corpus):
+            words = self._words(lines)
+            places = np.arange(len(lines))
+            parts.append(self._weigh(words, lines, places, places))
+            done += len(lines)
+            progress(done)
+        return np.concatenate(parts)
+
+    def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[Run]:
+        """The runs of lines that are not aligned."""
+        is_looked_at = suspicious(evidence)
+        if not is_looked_at.any():
+            return []
+        table = np.full((len(evidence), len(SHIFTS) + 1), NOT_LOOKED_AT, np.float32)
+        table[:, ALIGNED] = evidence
+        table[:, -1] = 0.0
+        # Blank lines say nothing about where the others belong.
+        for lines in self._stretches(is_looked_at):
+            self._look_around(lines, is_looked_at, table)
+        return find_runs(table)
+
+    def _stretches(self, is_looked_at: Bool[np.ndarray, " lines"]) -> Iterator[list[Line]]:
+        """The lines to look at with those around them, in stretches without a gap."""
+        wide = np.convolve(is_looked_at.astype(float), np.ones(2 * FARTHEST + 1), mode="same")
+        is_wanted = wide[: len(is_looked_at)] > 0.5
+        stretch: list[Line] = []
+        for line in self._corpus:
+            if is_wanted[line.number - 1]:
+                stretch.append(line)
+            elif stretch:
+                yield stretch
+                stretch = []
+            if len(stretch) == PIECE:
+                yield stretch
+                stretch = stretch[-2 * FARTHEST :]
+        if stretch:
+            yield stretch
+
+    def _look_around(
+        self, lines: list[Line], is_looked_at: Bool[np.ndarray, " lines"], table: Float32[np.ndarray, "lines states"]
+    ) -> None:
+        words = self._words(lines)
+        numbers = np.array([line.number for line in lines])
+        wanted = np.flatnonzero(is_looked_at[numbers - 1])
+        for state, shift in enumerate(SHIFTS):
+            places = wanted[(wanted + shift >= 0) & (wanted + shift < len(lines))]
+            if shift and len(places):
+                table[numbers[places] - 1, state] = self._weigh(words, lines, places, places + shift)
+
+    def _words(self, lines: list[Line]) -> WordLines:
+        sources, targets = [], []
+        for line in lines:
+            is_swapped = bool(self._is_swapped[line.number - 1])
+            sources.append(words_of(line.target if is_swapped else line.source))
+            targets.append(words_of(line.source if is_swapped else line.target))
+        return WordLines(self._lexicon, [line.number for line in lines], sources, targets)
+
+    def _weigh(
+        self, words: WordLines, lines: list[Line], places: np.ndarray, partners: np.ndarray
+    ) -> Float32[np.ndarray, " pairs"]:
+        """L of source lines with target lines, by their places among `lines`."""
+        numbers = np.array([line.number for line in lines])
+        sides = self._survey.source.characters, self._survey.target.characters
+        is_swapped = self._is_swapped[numbers - 1]
+        source = np.where(is_swapped, sides[1][numbers - 1], sides[0][numbers - 1])[places]
+        target = np.where(is_swapped, sides[0][numbers - 1], sides[1][numbers - 1])[partners]
+        known = words.words
+        fewer = np.minimum(known[0][places], known[1][partners])
+        ratios = np.log((target + 1.0) / (source + 1.0))
+        return self._judge.evidence(words.score(places, partners), fewer, ratios)

@@ -1,0 +1,66 @@
+"""How a single text is looked at: its words, its scripts, and the key by which it is known again."""
+
+import re
+import unicodedata
+from collections import Counter
+from hashlib import blake2b
+
+from seqloom.text.marks import UNSPACED
+
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
+)
+"""Vowel signs and accents, which stand inside words but are no letters to Python's expressions."""
+
+_ascii_words = re.compile(r"[a-z0-9]+").findall
+_words = re.compile(rf"(?=\w)[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{_MARKS}])+").findall
+_SPECIAL = {"FULLWIDTH": 1, "HALFWIDTH": 1}
+_JOINED = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "CJK": "HAN", "IDEOGRAPHIC": "HAN"}
+_NO_SCRIPT = frozenset(
+    {"MODIFIER", "FEMININE", "MASCULINE", "MICRO", "MATHEMATICAL", "SCRIPT", "DOUBLE-STRUCK", "ANGSTROM"}
+)
+
+
+def words_of(text: str) -> list[str]:
+    """Words in small letters without punctuation; each character is one in scripts that put no space between words."""
+    if text.isascii():
+        return _ascii_words(text.lower())
+    return _words(unicodedata.normalize("NFKC", text[:20_000]).casefold())
+
+
+def key_of(text: str) -> int:
+    """A number of 64 bits that equal texts share."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+class _Scripts(dict[str, str]):
+    """The script of each character met so far; "" for what belongs to none."""
+
+    def __missing__(self, character: str) -> str:
+        script = ""
+        if unicodedata.category(character)[0] == "L":
+            parts = unicodedata.name(character, "").split(" ")
+            name = parts[_SPECIAL.get(parts[0], 0)] if len(parts) > 1 else ""
+            script = "" if name in _NO_SCRIPT else _JOINED.get(name, name)
+        self[character] = script
+        return script
+
+
+_SCRIPTS = _Scripts()
+
+
+def scripts_of(text: str) -> Counter[str]:
+    """How many letters of each script a text has, by the Unicode names of the scripts: LATIN, CYRILLIC, HAN …"""
+    counts = Counter(map(_SCRIPTS.__getitem__, text))
+    del counts[""]
+    return counts
+
+
+def shorten(text: str, longest: int = 160) -> str:
+    """A text that fits on a line of a report."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def trigrams(text: str) -> set[str]:
+    """All runs of three characters."""
+    return {text[at : at + 3] for at in range(len(text) - 2)}

@@ -1,0 +1,172 @@
+"""The pictures of a data report, as SVG that takes its colours from the page: light or dark."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Float32, Int
+
+from seqloom.inspection.doctor.faults import Run
+
+WIDTH, HEIGHT = 460, 260
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
+CELLS = 44
+COLUMNS = 240
+STRIP_WIDTH, STRIP_HEIGHT = 960, 190
+
+_ROUND = (1, 2, 5)
+
+
+def draw_lengths(source: Int[np.ndarray, " lines"], target: Int[np.ndarray, " lines"]) -> str:
+    """How many characters the two sides of a pair have: darker where there are more pairs."""
+    longest = max(10.0, float(np.quantile(np.concatenate([source, target]), 0.995)))
+    counts, _, _ = np.histogram2d(
+        np.minimum(source, longest), np.minimum(target, longest), bins=CELLS, range=[[0, longest], [0, longest]]
+    )
+    wide, high = (WIDTH - LEFT - RIGHT) / CELLS, (HEIGHT - TOP - BOTTOM) / CELLS
+    top = math.log1p(float(counts.max()))
+    cells = [
+        f'<rect class="cell" x="{LEFT + x * wide:.1f}" y="{HEIGHT - BOTTOM - (y + 1) * high:.1f}" '
+        f'width="{wide + 0.3:.1f}" height="{high + 0.3:.1f}" '
+        f'opacity="{0.08 + 0.92 * math.log1p(counts[x, y]) / top:.2f}"/>'
+        for x, y in zip(*np.nonzero(counts), strict=True)
+    ]
+    ticks = _ticks(longest)
+    return _svg(
+        "Characters of the source and of the target",
+        [*_grid(ticks, longest), *cells, *_below(ticks, longest), _labels("characters of the source", "of the target")],
+    )
+
+
+def draw_ratios(ratios: Float[np.ndarray, " lines"], *, usual: float, border: float) -> str:
+    """How many times longer the target is than the source, with the borders beyond which a pair is told."""
+    reach = max(1.6 * border, math.log(4))
+    counts, _ = np.histogram(np.clip(ratios - usual, -reach, reach), bins=61, range=(-reach, reach))
+    top = float(counts.max()) or 1.0
+    wide = (WIDTH - LEFT - RIGHT) / len(counts)
+    # A single pair must still be seen beside ten thousand.
+    heights = [(HEIGHT - TOP - BOTTOM) * math.log1p(count) / math.log1p(top) for count in counts]
+    bars = [
+        f'<rect class="bar" x="{LEFT + at * wide:.1f}" y="{HEIGHT - BOTTOM - height:.1f}" width="{wide - 0.8:.1f}" '
+        f'height="{height:.1f}"><title>{count:,} pairs</title></rect>'
+        for at, (count, height) in enumerate(zip(counts, heights, strict=True))
+        if count
+    ]
+
+    def place(value: float | int) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (value + reach) / (2 * reach)
+
+    marks = [f'<path class="border" d="M{place(side):.1f} {TOP}V{HEIGHT - BOTTOM}"/>' for side in (-border, border)]
+    shown = [ratio for ratio in (0.1, 0.2, 0.5, 1, 2, 5, 10) if abs(math.log(ratio) - usual) < reach]
+    labels = [_text(place(math.log(ratio) - usual), HEIGHT - BOTTOM + 15, f"{ratio:g}", "middle") for ratio in shown]
+    pairs = [1, *(10**power for power in range(1, 8) if 10**power <= top)]
+    levels = [HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * math.log1p(count) / math.log1p(top) for count in pairs]
+    grid = [
+        f'<path class="grid" d="M{LEFT} {level:.1f}H{WIDTH - RIGHT}"/>'
+        + _text(LEFT - 6, level + 4, f"{count:,}", "end")
+        for count, level in zip(pairs, levels, strict=True)
+    ]
+    return _svg(
+        "Characters of the target for one of the source",
+        [*grid, *bars, *marks, *labels, _labels("characters of the target for one of the source", "pairs")],
+    )
+
+
+def draw_evidence(evidence: Float32[np.ndarray, " lines"], runs: Sequence[Run]) -> str:
+    """How much speaks for the pairs along the text, with the runs that are out of place."""
+    width, height = STRIP_WIDTH, STRIP_HEIGHT
+    inside = width - LEFT - RIGHT
+    borders = np.linspace(0, len(evidence), min(COLUMNS, max(1, len(evidence) // 4)) + 1).astype(np.int64)
+    means = [float(evidence[a:b].mean()) for a, b in pairwise(borders)]
+    low, high = min(-1.0, *means), max(1.0, *means)
+
+    def level(value: float | int) -> float:
+        return TOP + (height - TOP - BOTTOM) * (high - value) / (high - low)
+
+    def across(number: float | int) -> float:
+        return LEFT + inside * float(number) / len(evidence)
+
+    middles = (borders[:-1] + borders[1:]) / 2
+    points = " ".join(f"{across(at):.1f},{level(mean):.1f}" for at, mean in zip(middles, means, strict=True))
+    marked = [
+        f'<rect class="run" x="{across(run.first - 1):.1f}" y="{TOP}" '
+        f'width="{max(3.0, across(run.last) - across(run.first - 1)):.1f}" height="{height - TOP - BOTTOM}">'
+        f"<title>lines {run.first:,} to {run.last:,}"
+        f"{'' if run.shift is None else f', shifted by {run.shift:+d}'}</title></rect>"
+        for run in runs
+    ]
+    levels = [value for value in (high, 0.0, low) if value in (0.0, high) or value < -1.5]
+    grid = [
+        f'<path class="{"zero" if value == 0 else "grid"}" d="M{LEFT} {level(value):.1f}H{width - RIGHT}"/>'
+        + _text(LEFT - 6, level(value) + 4, f"{value:.0f}", "end")
+        for value in levels
+    ]
+    ticks = [
+        _text(across(tick), height - BOTTOM + 15, f"{tick:,.0f}", "middle") for tick in _ticks(float(len(evidence)))
+    ]
+    line = f'<polyline class="line" points="{points}"/>'
+    words = _labels("line", "evidence, nats", width=width, height=height)
+    return _svg("Evidence along the text", [*marked, *grid, line, *ticks, words], width=width, height=height)
+
+
+def draw_scripts(letters: Mapping[str, Mapping[str, int]]) -> str:
+    """The shares of the scripts on each side."""
+    names = list(dict.fromkeys(name for side in letters.values() for name in side))
+    height, inside = 34 * len(letters) + 8, WIDTH - LEFT - RIGHT - 12
+    parts = []
+    for row, (side, counts) in enumerate(letters.items()):
+        total, x = max(1, sum(counts.values())), float(LEFT + 12)
+        parts.append(_text(LEFT + 4, 34 * row + 24, side, "end"))
+        for name, count in sorted(counts.items(), key=lambda item: -item[1]):
+            wide = inside * count / total
+            share = f"{name.lower()} {100 * count / total:.2f} %"
+            colour = f"s{min(names.index(name), 5)}"
+            parts.append(
+                f'<rect class="{colour}" x="{x:.1f}" y="{34 * row + 8}" width="{max(wide, 0.5):.1f}" height="24">'
+                f"<title>{share}: {count:,} letters</title></rect>"
+            )
+            if wide > 90:
+                parts.append(f'<text class="on" x="{x + 8:.1f}" y="{34 * row + 24}">{share}</text>')
+            x += wide
+    return _svg("Scripts", parts, height=height)
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _svg(title: str, parts: Sequence[str], *, width: int = WIDTH, height: int = HEIGHT) -> str:
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
+
+
+def _text(x: float | int, y: float | int, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def _labels(below: str, beside: str, *, width: int = WIDTH, height: int = HEIGHT) -> str:
+    middle = (TOP + height - BOTTOM) / 2
+    return (
+        _text((LEFT + width - RIGHT) / 2, height - 6, below, "middle")
+        + f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">{beside}</text>'
+    )
+
+
+def _ticks(longest: float, *, count: int = 5) -> list[float]:
+    """Round numbers up to the longest."""
+    power = 10.0 ** math.floor(math.log10(longest / count))
+    step = next((power * digit for digit in _ROUND if power * digit * count >= longest), power * 10)
+    return [step * at for at in range(1, int(longest / step) + 1)]
+
+
+def _grid(ticks: Sequence[float], longest: float) -> list[str]:
+    levels = [HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * tick / longest for tick in ticks]
+    return [
+        f'<path class="grid" d="M{LEFT} {level:.1f}H{WIDTH - RIGHT}"/>'
+        + _text(LEFT - 6, level + 4, f"{tick:,.0f}", "end")
+        for tick, level in zip(ticks, levels, strict=True)
+    ]
+
+
+def _below(ticks: Sequence[float], longest: float) -> list[str]:
+    inside = WIDTH - LEFT - RIGHT
+    return [_text(LEFT + inside * tick / longest, HEIGHT - BOTTOM + 15, f"{tick:,.0f}", "middle") for tick in ticks]

@@ -1,0 +1,208 @@
+"""The doctor: look at a parallel corpus and its splits, and tell what is wrong before anybody trains."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.core.config import Config
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.data.corpus import Line, ParallelCorpus, languages_from, open_corpus
+from seqloom.inspection.doctor.alignment import examine_alignment, examine_whole
+from seqloom.inspection.doctor.characters import examine_characters
+from seqloom.inspection.doctor.copies import examine_copies
+from seqloom.inspection.doctor.duplicates import examine_duplicates
+from seqloom.inspection.doctor.faults import Fault
+from seqloom.inspection.doctor.language import examine_languages, examine_names
+from seqloom.inspection.doctor.leakage import examine_leakage
+from seqloom.inspection.doctor.lengths import examine_blanks, examine_long, examine_ratios
+from seqloom.inspection.doctor.models import Sample
+from seqloom.inspection.doctor.reading import survey_lines
+from seqloom.inspection.doctor.script import examine_scripts
+from seqloom.inspection.doctor.splits import Split, look_again
+from seqloom.inspection.doctor.unknown import Counts, Forecast, examine_unknown, forecast_side
+from seqloom.inspection.doctor.verdict import Verdict, in_order, judge
+from seqloom.inspection.doctor_page import Report, Shown, doctor_page
+from seqloom.recipes.sizing import Sizing, choose_sizes, facts_of
+
+
+class DoctorData(Config):
+    """How the text is read."""
+
+    encoding: str = "utf-8"
+    """The encoding of the files."""
+
+
+class DoctorConfig(Config):
+    """Settings of an examination."""
+
+    data: DoctorData = DoctorData()
+    """How the text is read."""
+
+
+IN_A_ROW = 3
+
+EXAMPLES = 6
+"""Lines of each fault that are shown with their text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """All that was found."""
+
+    splits: tuple[Split, ...]
+    """The training text first."""
+    faults: tuple[Fault, ...]
+    """The worst first."""
+    verdict: Verdict
+    forecasts: tuple[Forecast, ...]
+    sizing: Sizing
+    examples: Mapping[tuple[str, int], Line]
+    """The text of some lines of each fault, by split and number."""
+
+    @property
+    def train(self) -> Split:
+        """The training text."""
+        return self.splits[0]
+
+    @property
+    def sizes(self) -> list[str]:
+        """Sizes that suit this much text, each with its reason."""
+        return [self.sizing.summary, *(reason.text for reason in self.sizing.reasons)]
+
+    def shown(self, fault: Fault) -> list[Shown]:
+        """Some lines of a fault with their text."""
+        found = [(number, self.examples.get((fault.split, number))) for number in shown_lines(fault)]
+        return [Shown(self.place(fault.split, number), line) for number, line in found if line is not None]
+
+    def place(self, split: str, number: int) -> str:
+        """Where a line stands: `train.de:17`."""
+        return next(part for part in self.splits if part.name == split).corpus.place(number)
+
+
+def diagnose(
+    train: Sequence[Path],
+    *,
+    dev: Sequence[Path] = (),
+    test: Sequence[Path] = (),
+    encoding: str = "utf-8",
+    listener: Listener = ignore,
+) -> Diagnosis:
+    """Examine a training text, and a dev and a test set where there are any."""
+    if not train:
+        raise UsageError("name the text to look at: --train corpus.de --train corpus.en")
+    named = [(name, paths) for name, paths in (("train", train), ("dev", dev), ("test", test)) if paths]
+    corpora = {name: open_corpus(paths, encoding=encoding) for name, paths in named}
+    for corpus in corpora.values():
+        for sentence in corpus.notices:
+            notice(listener, sentence)
+    splits, sample = _look(corpora, listener)
+    forecasts = _forecasts(splits, sample)
+    faults = [
+        fault for split, (_, paths) in zip(splits, named, strict=True) for fault in _examine(split, splits[0], paths)
+    ]
+    faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
+    ordered = in_order(faults)
+    sizing = choose_sizes(facts_of(corpora["train"], languages_from(train) or (None, None)))
+    return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, _examples(ordered, corpora))
+
+
+def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], Sample]:
+    """Read every part twice: the first time to know its lines, the second time to judge them."""
+    train = corpora["train"]
+    sample = Sample(len(train))
+    tell = _teller(listener, "reading train", len(train))
+    survey = survey_lines(train, split="train", keep=sample.keep, progress=tell)
+    models = sample.learn(survey, tell=lambda what: listener(Event("phase", {"what": what})))
+    judging = _teller(listener, "judging train", 2 * len(train))
+    splits = [look_again(survey, train, models, counts=sample.counts, reference=None, progress=judging)]
+    for name, corpus in corpora.items():
+        if name == "train":
+            continue
+        counts = Counts.none(), Counts.none()
+        survey = survey_lines(corpus, split=name, keep=_counter(counts))
+        judging = _teller(listener, f"judging {name}", 2 * len(corpus))
+        reference = splits[0].languages
+        splits.append(look_again(survey, corpus, models, counts=counts, reference=reference, progress=judging))
+    return splits, sample
+
+
+def _counter(counts: tuple[Counts, Counts]) -> Callable[[Line, list[str], list[str]], None]:
+    def keep(line: Line, source: list[str], target: list[str]) -> None:
+        counts[0].add(line.source, source)
+        counts[1].add(line.target, target)
+
+    return keep
+
+
+def _teller(listener: Listener, what: str, everything: int) -> Callable[[int], None]:
+    def tell(done: int) -> None:
+        listener(Event("progress", {"what": what, "done": done, "all": everything}))
+
+    return tell
+
+
+def _examine(split: Split, train: Split, paths: Sequence[Path]) -> Iterator[Fault]:
+    """All examinations of a part of the data."""
+    survey, reference = split.survey, train.survey
+    scripts = examine_scripts(survey, reference)
+    has_wrong_script = np.zeros(len(survey), bool)
+    for fault in scripts:
+        has_wrong_script[fault.lines - 1] = True
+    words = split.counts[0].words, split.counts[1].words
+    yield from examine_names(words, languages_from(paths), split=split.name)
+    yield from examine_whole(survey)
+    yield from examine_alignment(split.runs, survey)
+    yield from scripts
+    yield from examine_languages(split.verdicts, survey, has_wrong_script=has_wrong_script)
+    yield from examine_copies(survey)
+    yield from examine_blanks(survey)
+    yield from examine_ratios(survey, reference)
+    yield from examine_long(survey)
+    yield from examine_duplicates(survey)
+    if split is not train:
+        yield from examine_leakage(reference, survey)
+    yield from examine_characters(survey)
+
+
+def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:
+    """For each part beside the training text, or for what was held out of it."""
+    known = sample.counts
+    others = [(split.name, split.counts) for split in splits[1:]] or [("held-out", sample.held_out)]
+    return tuple(
+        Forecast(name, forecast_side(known[0], counts[0]), forecast_side(known[1], counts[1]))
+        for name, counts in others
+    )
+
+
+def _examples(faults: Sequence[Fault], corpora: Mapping[str, ParallelCorpus]) -> dict[tuple[str, int], Line]:
+    wanted: dict[str, set[int]] = {}
+    for fault in faults:
+        wanted.setdefault(fault.split, set()).update(shown_lines(fault))
+    found = {}
+    for name, numbers in wanted.items():
+        last = max(numbers, default=0)
+        for line in corpora[name] if last else ():
+            if line.number in numbers:
+                found[name, line.number] = line
+            if line.number == last:
+                break
+    return found
+
+
+def shown_lines(fault: Fault) -> list[int]:
+    """The lines of a fault that are shown: the first ones of the runs, or some from all over the text."""
+    if fault.runs:
+        near = [number for run in fault.runs for number in range(run.first, min(run.first + IN_A_ROW, run.last + 1))]
+        return near[:EXAMPLES]
+    chosen = np.linspace(0, len(fault.lines) - 1, min(EXAMPLES, len(fault.lines))).astype(np.int64)
+    return [int(number) for number in fault.lines[chosen]] if len(fault.lines) else []
+
+
+def write_report(found: Diagnosis) -> str:
+    """The report as an HTML page that needs nothing else."""
+    names = [str(path) for part in found.train.corpus.parts for path in part]
+    faults = [(fault, found.shown(fault)) for fault in found.faults]
+    return doctor_page(Report(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))

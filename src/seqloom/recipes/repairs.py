@@ -1,0 +1,228 @@
+"""Repairs of a parallel text after a diagnosis: a mended copy in a folder of its own, with a log of every change."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.core.compressed import bare_name
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, ignore
+from seqloom.core.files import open_output
+from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.inspection.doctor.alignment import FARTHEST
+from seqloom.inspection.doctor.characters import mend_characters
+from seqloom.inspection.doctor.leakage import leaked_into
+from seqloom.recipes.doctor import Diagnosis
+
+DROPPED = {
+    "empty": "nothing on one side",
+    "leakage": "stands in another split too",
+    "copies": "the target is the source",
+    "script": "another script than its side",
+    "duplicates": "stood in the text before",
+    "near-duplicates": "stood in the text before but for capitals, spaces or punctuation",
+    "language": "both sides look like one language",
+    "foreign": "unlike the rest of its side",
+    "unrelated": "nothing to do with its partner",
+    "ratios": "one side much longer than the other",
+    "long": "very long",
+}
+"""Kinds of faults whose lines are dropped, in the order in which a reason is looked for."""
+
+MENDED = ("garbled", "invisible", "spelling")
+"""Kinds whose characters are mended in place."""
+
+REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
+SAFE: tuple[str, ...] = ("empty", "leakage", "copies", "script", "duplicates", *MENDED)
+"""What can hardly do harm: it takes out what teaches nothing good, and leaves judgements of meaning to people."""
+
+LOG = "repairs.tsv"
+TOLD_EVERY = 20_000
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was written."""
+
+    files: tuple[Path, ...]
+    log: Path
+    kept: int
+    dropped: int
+    changed: int
+    reasons: Mapping[str, int]
+    """How many lines were dropped or changed, by the kind of their fault."""
+
+
+def choose_repairs(words: str) -> tuple[str, ...]:
+    """The kinds that a command names: `safe`, `all`, or names with commas between them."""
+    chosen: list[str] = []
+    for name in filter(None, (word.strip() for word in words.split(","))):
+        if name not in ("safe", "all", *REPAIRS):
+            raise UsageError(f"--fix {name}: no such repair; choose safe, all, or among {', '.join(REPAIRS)}")
+        chosen += SAFE if name == "safe" else REPAIRS if name == "all" else [name]
+    if not chosen:
+        raise UsageError("--fix needs the names of repairs: safe, all, or such as copies,duplicates")
+    return tuple(dict.fromkeys(chosen))
+
+
+def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener: Listener = ignore) -> Repaired:
+    """Write a mended copy of the training text into a folder. The text itself is never touched."""
+    corpus = diagnosis.train.corpus
+    places = [_names(part, file, has_several=len(corpus.parts) > 1) for file, part in enumerate(corpus.parts)]
+    paths = [[folder / name for name in names] for names in places]
+    _refuse_inputs([path for part in paths for path in part], [path for part in corpus.parts for path in part])
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = make_plan(diagnosis, kinds)
+    reasons: Counter[str] = Counter()
+    kept = dropped = changed = before = file = 0
+    log = folder / LOG
+    with ExitStack() as stack:
+        streams = [[stack.enter_context(open_output(path)) for path in part] for part in paths]
+        journal = stack.enter_context(open_output(log))
+        journal.write("line\tfile\twhat\twhy\n")
+        for number, (line, mended, what, kind) in enumerate(plan.carry_out(corpus), start=1):
+            if line.file != file:
+                file, before = line.file, line.number - 1
+            if mended is not None:
+                _write(mended, streams[line.file])
+            kept, dropped = kept + (mended is not None), dropped + (mended is None)
+            if what:
+                changed += mended is not None
+                reasons[kind] += 1
+                place = f"{line.number - before}\t{corpus.parts[file][0]}"
+                journal.write(f"{place}\t{what}\t{kind}: {_reason(kind)}\n")
+            if number % TOLD_EVERY == 0 or number == len(corpus):
+                listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
+    files = tuple(path for part in paths for path in part)
+    return Repaired(files, log, kept, dropped, changed, dict(reasons))
+
+
+def _reason(kind: str) -> str:
+    if kind in DROPPED:
+        return DROPPED[kind]
+    others = {"swapped": "source and target were exchanged", "misaligned": "its translation stands in another line"}
+    return others.get(kind, "odd characters")
+
+
+def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
+    """The names of the mended files: as they were, not compressed; tables for what is not two plain files."""
+    before = f"{file + 1}-" if has_several else ""
+    if len(part) == 2:
+        return [before + bare_name(path) for path in part]
+    name = bare_name(part[0])
+    return [before + (name if name.endswith(".tsv") else f"{name}.tsv")]
+
+
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    if len(set(outputs)) < len(outputs):
+        raise UsageError(f"{outputs[0]} would be written twice: source and target have the same name; rename one")
+    for path in outputs:
+        if any(path.exists() and path.samefile(given) for given in inputs):
+            raise UsageError(f"{path} is the text itself, which is never touched; name another folder with --out")
+
+
+def _write(pair: tuple[str, str], streams: Sequence[TextIOWrapper]) -> None:
+    clean = [side.replace("\n", " ").replace("\r", " ") for side in pair]
+    if len(streams) == 2:
+        for text, stream in zip(clean, streams, strict=True):
+            stream.write(text + "\n")
+    else:
+        streams[0].write("\t".join(text.replace("\t", " ") for text in clean) + "\n")
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+Step = tuple[Line, tuple[str, str] | None, str, str]
+"""A line, what becomes of it (None: dropped), what was done, and for which kind of fault."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done with each line, by number."""
+
+    dropped: Mapping[int, str]
+    swapped: frozenset[int]
+    mended: frozenset[int]
+    partners: Mapping[int, int]
+    """The lines in which the translations of shifted lines stand."""
+
+    def carry_out(self, corpus: ParallelCorpus) -> Iterator[Step]:
+        """Each line and what becomes of it."""
+        for line, find in around(corpus):
+            yield self._carry_out(line, find)
+
+    def _carry_out(self, line: Line, find: "Callable[[int], Line | None]") -> Step:
+        number = line.number
+        if number in self.dropped:
+            return line, None, "dropped", self.dropped[number]
+        pair, what, kind = (line.source, line.target), "", ""
+        if number in self.partners:
+            partner = find(self.partners[number])
+            if partner is None or partner.file != line.file:
+                return line, None, "dropped", "misaligned"
+            pair, kind = (line.source, partner.target), "misaligned"
+            what = f"paired with the target {self.partners[number] - number:+d} lines on"
+        if number in self.swapped:
+            pair, what, kind = (pair[1], pair[0]), "turned round", "swapped"
+        if number in self.mended:
+            clean = mend_characters(pair[0]), mend_characters(pair[1])
+            if clean != pair:
+                pair, what, kind = clean, "; ".join(filter(None, [what, "characters mended"])), kind or "garbled"
+        return line, pair, what, kind
+
+
+def around(lines: Iterable[Line]) -> "Iterator[tuple[Line, Callable[[int], Line | None]]]":
+    """Each line with a way to the few before and after it."""
+    window: deque[Line] = deque(maxlen=2 * FARTHEST + 1)
+    waiting: deque[Line] = deque()
+
+    def find(number: int) -> Line | None:
+        return next((line for line in window if line.number == number), None)
+
+    for line in lines:
+        window.append(line)
+        waiting.append(line)
+        if len(waiting) > FARTHEST:
+            yield waiting.popleft(), find
+    while waiting:
+        yield waiting.popleft(), find
+
+
+def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
+    """Decide about every line; a line that is dropped for one reason is not looked at for another."""
+    by_kind: dict[str, set[int]] = {kind: set() for kind in kinds}
+    for fault in diagnosis.faults:
+        if fault.split == "train" and fault.kind in by_kind:
+            by_kind[fault.kind].update(fault.lines.tolist())
+    if "leakage" in by_kind:
+        is_leaked = leaked_into(diagnosis.train.survey, [split.survey for split in diagnosis.splits[1:]])
+        by_kind["leakage"] = set((np.flatnonzero(is_leaked) + 1).tolist())
+    partners = _find_partners(diagnosis) if "misaligned" in by_kind else {}
+    by_kind.get("ratios", set()).difference_update(partners)  # they were lengths of pairs that are none
+    dropped: dict[int, str] = {}
+    for kind in DROPPED:
+        for number in by_kind.get(kind, ()):
+            dropped.setdefault(number, kind)
+    for number in by_kind.get("misaligned", set()) | set(partners.values()):
+        if number not in partners:  # its translation is lost, or has found its own line
+            dropped.setdefault(number, "misaligned")
+    mended = frozenset(number for kind in MENDED for number in by_kind.get(kind, ()))
+    return Plan(dropped, frozenset(by_kind.get("swapped", ())), mended, partners)
+
+
+def _find_partners(diagnosis: Diagnosis) -> dict[int, int]:
+    """Of each shifted line, the line of its translation, unless that one is aligned where it stands."""
+    runs = diagnosis.train.runs
+    in_runs = {number for run in runs for number in range(run.first, run.last + 1)}
+    return {
+        number: number + run.shift
+        for run in runs
+        if run.shift is not None
+        for number in range(run.first, run.last + 1)
+        if number + run.shift in in_runs
+    }

@@ -1,0 +1,192 @@
+"""The examinations one by one, on texts small enough to be read."""
+
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, find_runs
+from seqloom.inspection.doctor.alignment_kernels import best_path
+from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
+from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters, mend_mojibake
+from seqloom.inspection.doctor.copies import is_copy
+from seqloom.inspection.doctor.duplicates import is_repeated
+from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
+from seqloom.inspection.doctor.function_words import contradicts, recognise
+from seqloom.inspection.doctor.script import main_scripts
+from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
+from seqloom.inspection.doctor.unknown import Counts, forecast_side
+from seqloom.inspection.doctor_page import visible
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The dog's ball, 2 of them!", ["the", "dog", "s", "ball", "2", "of", "them"]),
+        ("Größe—straße", ["grösse", "strasse"]),
+        ("我 喜欢。", ["我", "喜", "欢"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("…", []),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+def test_scripts_by_their_names() -> None:
+    assert scripts_of("Tokyo 東京 とうきょう トウ, 7!") == {"LATIN": 5, "HAN": 2, "KANA": 7}
+    assert scripts_of("Ａ") == {"LATIN": 1}
+    assert main_scripts({"HAN": 40, "KANA": 55, "LATIN": 5}) == ("KANA", "HAN")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "odd"),
+    [
+        ("plain", "schlicht", 0),
+        ("bell\x07", "x", Odd.CONTROL),
+        ("zero\u200bwidth", "x", Odd.ZERO_WIDTH),
+        ("می\u200cخواهم", "x", 0),
+        ("a\u202eb", "x", Odd.BIDI),
+        ("lost \ufffd", "x", Odd.REPLACEMENT),
+        ("x", "MÃ¤dchen", Odd.MOJIBAKE),
+        ("x", "Mädchen Ä", 0),
+        ("in\ufeffside", "x", Odd.MARK),
+        ("thin\u2009space", "x", Odd.SPACE),
+        ("Tom &amp; Jerry", "x", Odd.ENTITY),
+        ("R&D; AT&T", "x", 0),
+        ("cafe\u0301", "x", Odd.DECOMPOSED),
+        ("pаypal", "x", Odd.MIXED),
+        ("in 1984", "im Jahr 1948", Odd.NUMBERS),
+        ("1,000 men", "1.000 Männer", 0),
+        ("two", "2", 0),
+        ("(left open", "(zu)", Odd.BRACKETS),
+        ('he said "so', 'er sagte "so"', Odd.BRACKETS),
+    ],
+)
+def test_odd_characters(source: str, target: str, odd: int) -> None:
+    assert look_at_characters(source, target) == odd
+
+
+def test_what_is_odd_is_mended_and_the_rest_is_left() -> None:
+    assert mend_characters("Tom &amp; Jerry\u200b  MÃ¤dchen") == "Tom & Jerry  Mädchen"
+    assert mend_mojibake("naïve café") == "naïve café"
+    assert mend_mojibake("â€œSoâ€\u009d – MÃ¼ller") == "“So” – Müller"
+    assert mend_characters("a\x07b\ufeff\u202e") == "a b"
+
+
+@given(st.text(max_size=40))
+def test_mended_text_is_mended(text: str) -> None:
+    once = mend_characters(text)
+    assert "\n" not in once
+    assert not {"\u202e", "\ufeff", "\u200b"} & set(once)
+
+
+def test_numbered_points_and_faces_open_nothing() -> None:
+    assert not is_left_open("a) first :-)")
+    assert is_left_open("(a")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind"),
+    [
+        ("The dog sleeps well.", "The dog sleeps well!", 1),
+        ("Angela Merkel", "Angela Merkel", 0),
+        ("1 2 3 4 5 6 7 8 9 10 11", "1 2 3 4 5 6 7 8 9 10 11", 0),
+        ("The old dog sleeps in the garden today.", "The old dog sleeps in the gardens today.", 2),
+        ("The old dog sleeps in the garden.", "Der alte Hund schläft im Garten.", 0),
+    ],
+)
+def test_copies(source: str, target: str, kind: int) -> None:
+    assert is_copy(source, target, words=(words_of(source), words_of(target))) == kind
+
+
+def test_small_words_tell_the_language() -> None:
+    german = Counter(words_of("Der Hund ist in dem Haus und die Katze liegt auf dem Dach mit einem Ball"))
+    assert (recognise(german) or ("", 0.0))[0] == "de"
+    assert contradicts(german, "en") == "de"
+    assert contradicts(german, "de") is None
+    assert contradicts(german, "xx") is None
+    assert recognise(Counter(["zzz"])) is None
+
+
+def test_keys_and_repetitions() -> None:
+    keys = np.array([key_of(text) for text in ("a", "b", "a", "a")], np.uint64)
+    assert is_repeated(keys).tolist() == [False, False, True, True]
+
+
+def test_runs_and_grades() -> None:
+    assert runs_of(np.array([1, 2, 3, 9, 11, 12, 13, 14]), shortest=3) == (Run(1, 3), Run(11, 14))
+    assert [grade(count, 100, mend=0.05, stop=0.5) for count in (1, 6, 51)] == ["note", "mend", "stop"]
+    assert [percentage(*each) for each in ((1, 100_000), (5, 1000), (1, 4))] == ["less than 0.01 %", "0.50 %", "25.0 %"]
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_of_characters_add_up_to_one() -> None:
+    model = CharacterModel()
+    model.learn(["abab", "abba", "baab"] * 100)
+    signs = sorted({sign.lower() for sign in map(chr, [10, *range(32, 4127)]) if len(sign.lower()) == 1})
+    texts = [f"ab{sign}" for sign in signs]
+    codes, starts = encode(texts)
+    log_probs = model.log_probs(codes, own=np.zeros(len(codes), np.int64))
+    # Nearly: a few of the 4,096 signs that share what nobody has seen are capitals, which are never asked for.
+    assert np.exp(log_probs[starts + ORDER + 1]).sum() == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_line_does_not_vouch_for_itself() -> None:
+    model = CharacterModel()
+    model.learn(["the dog sleeps", "qxqxqxqx"])
+    codes, starts = encode(["qxqxqxqx"])
+    kept, out = (model.log_probs(codes, own=np.full(len(codes), own)).sum() for own in (0, 1))
+    assert out < kept - 5
+    assert starts.tolist() == [0]
+
+
+def test_evidence_is_the_logarithm_of_a_ratio() -> None:
+    generator = np.random.default_rng(0)
+    evidence = Evidence.between(generator.normal(2, 1, 20_000), generator.normal(0, 1, 20_000))
+    # log N(x; 2, 1) / N(x; 0, 1) = 2 x − 2
+    assert evidence.of(np.array([1.0, 2.0, 0.0])) == pytest.approx([0.0, 2.0, -2.0], abs=0.35)
+    assert evidence.of(np.array([np.nan])) == 0
+
+
+def test_the_best_path_is_that_of_brute_force() -> None:
+    generator = np.random.default_rng(1)
+    for _ in range(20):
+        table = generator.normal(0, 2, (6, 3))
+        found = np.empty(6, np.int64)
+        best_path(table, 1.5, found)
+
+        def worth(path: tuple[int, ...], table: np.ndarray = table) -> float:
+            changes = sum(one != other for one, other in pairwise(path))
+            return float(sum(table[line, state] for line, state in enumerate(path)) - 1.5 * changes)
+
+        assert worth(tuple(found.tolist())) == pytest.approx(max(map(worth, product(range(3), repeat=6))))
+
+
+def test_runs_have_their_shift() -> None:
+    table = np.full((40, len(SHIFTS) + 1), -4.0, np.float32)
+    table[:, ALIGNED], table[:, -1] = 4.0, 0.0
+    table[10:20, ALIGNED] = -4.0
+    table[10:20, ALIGNED + 2] = 4.0
+    assert find_runs(table) == [Run(11, 20, 2)]
+    table[10:12, ALIGNED] = 4.0 - SWITCH
+    assert find_runs(table[:12]) == [], "two lines are not worth a change of state"
+
+
+def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:
+    known, other = Counts.none(), Counts.none()
+    known.add("a a a b b c", ["a", "a", "a", "b", "b", "c"])
+    other.add("a b z ü", ["a", "b", "z", "ü"])
+    side = forecast_side(known, other)
+    assert side.words == ((3, 0.5),)
+    assert side.characters == pytest.approx(2 / 7)
+    assert set(side.new_characters) == {"z", "ü"}
+
+
+def test_nothing_of_a_text_reaches_the_page_unseen_or_unescaped() -> None:
+    assert visible("<b>\u202e&") == '&lt;b&gt;<span class="odd">U+202E</span>&amp;'

@@ -1,0 +1,213 @@
+"""The doctor finds what was planted into a text, and is silent about a sound one."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recipes.damage import Pairs, Planted, damage, read_pairs, write_pairs
+from seqloom.core.errors import UsageError
+from seqloom.data.phrasebook import sample_pairs
+from seqloom.recipes.doctor import Diagnosis, diagnose, write_report
+from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, repair
+
+LANGUAGES = ("en", "de")
+LARGEST_FALSE_ALARM = 0.01
+"""The share of a sound text's lines that one examination may name."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text as it was, damaged, and what the doctor says."""
+
+    pairs: Pairs
+    planted: Planted
+    files: list[Path]
+    found: Diagnosis
+
+    def lines(self, kind: str, split: str = "train") -> set[int]:
+        return {
+            int(number)
+            for fault in self.found.faults
+            if fault.kind == kind and fault.split == split
+            for number in fault.lines
+        }
+
+
+def phrases(split: str, count: int, seed: int) -> Pairs:
+    drawn = sample_pairs("en", "de", count=count, seed=seed, split=split)  # type: ignore[arg-type]
+    return [(pair.source, pair.target) for pair in drawn]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
+    folder = tmp_path_factory.mktemp("sound")
+    files = write_pairs(phrases("train", 1500, 1), folder, "train", LANGUAGES)
+    test = write_pairs(phrases("test", 100, 2), folder, "test", LANGUAGES)
+    return diagnose(files, test=test)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    folder = tmp_path_factory.mktemp("damaged")
+    pairs, leaked = phrases("train", 1500, 1), phrases("test", 100, 2)
+    long_enough = [pair for pair in leaked if len(pair[0].split()) >= 5]
+    planted = damage(pairs, long_enough, seed=3, shifted=60, swapped=40, copies=30, others=15)
+    files = write_pairs(planted.pairs, folder, "train", LANGUAGES)
+    test = write_pairs(leaked, folder, "test", LANGUAGES)
+    return Case(pairs, planted, files, diagnose(files, test=test))
+
+
+def test_a_sound_text_raises_no_alarm(sound: Diagnosis) -> None:
+    assert sound.verdict.is_fit
+    assert [fault.kind for fault in sound.faults if fault.severity != "note"] == []
+    for fault in sound.faults:
+        lines = len(sound.train.survey) if fault.split == "train" else 100
+        assert len(fault.lines) <= LARGEST_FALSE_ALARM * lines, fault.sentence
+
+
+def test_a_shifted_run_is_found_with_its_shift(damaged: Case) -> None:
+    (fault,) = (fault for fault in damaged.found.faults if fault.kind == "misaligned")
+    wanted = damaged.planted.lines["misaligned"]
+    (run,) = fault.runs
+    assert run.shift == 3
+    assert abs(run.first - min(wanted)) <= 1
+    # The three lines after it have lost their translations, and belong to nothing.
+    assert max(wanted) - 1 <= run.last <= max(wanted) + 3
+    assert f"lines {run.first:,} to {run.last:,} by +3" in fault.sentence
+    assert damaged.found.place("train", run.first) == f"{damaged.files[0]}:{run.first}"
+
+
+@pytest.mark.parametrize(("kind", "missed"), [("swapped", 0.05), ("copies", 0.0), ("script", 0.0), ("duplicates", 0.0)])
+def test_single_faults_are_found(damaged: Case, kind: str, missed: float) -> None:
+    wanted, found = damaged.planted.lines[kind], damaged.lines(kind)
+    if kind == "copies":  # two words are no copy: names and numbers are written so in both languages
+        wanted = {number for number in wanted if len(damaged.planted.pairs[number - 1][0].split()) > 2}
+    assert len(wanted - found) <= missed * len(wanted)
+    assert len(found - wanted) <= LARGEST_FALSE_ALARM * len(damaged.pairs)
+
+
+def test_leaked_lines_are_told_of_the_test_set(damaged: Case) -> None:
+    leaked = {damaged.planted.pairs[number - 1] for number in damaged.planted.lines["leaked"]}
+    test = [line for line in damaged.found.splits[1].corpus if (line.source, line.target) in leaked]
+    assert damaged.lines("leakage", "test") == {line.number for line in test} != set()
+
+
+def test_the_worst_comes_first_and_the_verdict_says_what_to_mend(damaged: Case) -> None:
+    assert damaged.found.verdict.severity == "mend"
+    assert damaged.found.verdict.first[0].startswith("Source and target swapped")
+    severities = [fault.severity for fault in damaged.found.faults]
+    assert severities == sorted(severities, key=["stop", "mend", "note"].index)
+
+
+def test_swapped_files_stop(tmp_path: Path) -> None:
+    pairs = phrases("train", 300, 1)
+    wrong = write_pairs([(target, source) for source, target in pairs], tmp_path, "train", LANGUAGES)
+    found = diagnose(wrong)
+    assert not found.verdict.is_fit
+    assert found.faults[0].kind == "names"
+    assert "by their names the files are en and de" in found.faults[0].sentence
+    right = diagnose(write_pairs(pairs, tmp_path, "right", LANGUAGES))
+    assert "names" not in {fault.kind for fault in right.faults}
+
+
+def test_a_swapped_test_set_stops(tmp_path: Path) -> None:
+    train = write_pairs(phrases("train", 600, 1), tmp_path, "train", ("a", "b"))
+    turned = [(target, source) for source, target in phrases("test", 60, 2)]
+    found = diagnose(train, test=write_pairs(turned, tmp_path, "test", ("a", "b")))
+    assert [(fault.kind, fault.split) for fault in found.faults if fault.severity == "stop"] == [("swapped", "test")]
+
+
+def test_a_text_that_is_shifted_as_a_whole_stops(tmp_path: Path) -> None:
+    pairs = phrases("train", 600, 1)
+    shifted = [(pair[0], pairs[at - 1][1]) for at, pair in enumerate(pairs)]
+    found = diagnose(write_pairs(shifted, tmp_path, "train", LANGUAGES))
+    assert found.faults[0].kind == "sides"
+    assert "+1" in found.faults[0].sentence
+
+
+@pytest.mark.parametrize("pairs", [[("a", "b")], [("", "")], [("", "x"), ("y", "")], [("Hello there.", "你好。")] * 3])
+def test_very_little_text_is_examined_too(tmp_path: Path, pairs: Pairs) -> None:
+    found = diagnose(write_pairs(pairs, tmp_path, "train", ("a", "b")))
+    assert found.verdict.is_fit == (pairs[0] != ("", "") and pairs[0] != ("", "x"))
+    assert "</html>" in write_report(found)
+
+
+# --- repairs ---------------------------------------------------------------------------------------------------------
+
+
+def test_repairs_write_a_copy_with_a_log_and_leave_the_text_alone(damaged: Case, tmp_path: Path) -> None:
+    before = [path.read_bytes() for path in damaged.files]
+    mended = repair(damaged.found, choose_repairs("all"), tmp_path / "mended")
+    assert [path.read_bytes() for path in damaged.files] == before
+    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in mended.files]
+    assert len(sides[0]) == len(sides[1]) == mended.kept
+    assert mended.kept + mended.dropped == len(damaged.pairs)
+    right = set(damaged.pairs)
+    wrong = [pair for pair in zip(*sides, strict=True) if pair not in right]
+    assert len(wrong) <= 3, "re-aligned, turned round and cleaned, all pairs are true pairs again"
+    head, *rows = (tmp_path / "mended" / "repairs.tsv").read_text(encoding="utf-8").split("\n")[:-1]
+    assert head == "line\tfile\twhat\twhy"
+    assert len(rows) == mended.dropped + mended.changed
+    number, file, what, why = next(row for row in rows if "paired" in row).split("\t")
+    assert (file, what) == (str(damaged.files[0]), "paired with the target +3 lines on")
+    assert int(number) in damaged.planted.lines["misaligned"]
+    assert why == "misaligned: its translation stands in another line"
+
+
+def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> None:
+    mended = repair(damaged.found, choose_repairs("safe"), tmp_path)
+    assert set(mended.reasons) <= set(SAFE)
+    assert mended.reasons["copies"] >= 20
+    again = diagnose(list(mended.files), test=list(damaged.found.splits[1].corpus.parts[0]))
+    assert {fault.kind for fault in again.faults} & {"copies", "script", "duplicates", "leakage"} == set()
+    assert "misaligned" in {fault.kind for fault in again.faults}, "what was not asked for stays"
+
+
+def test_repairs_have_names() -> None:
+    assert choose_repairs("copies, duplicates,copies") == ("copies", "duplicates")
+    assert set(choose_repairs("all")) == set(REPAIRS)
+    with pytest.raises(UsageError, match="--fix copys: no such repair"):
+        choose_repairs("copys")
+
+
+def test_the_text_itself_is_never_written(damaged: Case) -> None:
+    with pytest.raises(UsageError, match="is the text itself"):
+        repair(damaged.found, ("copies",), damaged.files[0].parent)
+
+
+# --- real data -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_multi30k_sound_and_damaged(real_data: Path, tmp_path: Path) -> None:
+    folder = real_data / "multi30k"
+    names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+    files = {split: [folder / f"{name}.{code}.gz" for code in LANGUAGES] for split, name in names.items()}
+    clean = diagnose(files["train"], dev=files["dev"], test=files["test"])
+    assert clean.verdict.severity == "note"
+    shares = {
+        (fault.split, fault.kind): len(fault.lines) / len(split.survey)
+        for fault in clean.faults
+        for split in clean.splits
+        if split.name == fault.split
+    }
+    assert max(shares.values()) < LARGEST_FALSE_ALARM, json.dumps({str(key): share for key, share in shares.items()})
+
+    pairs, leaked = read_pairs(*files["train"]), read_pairs(*files["test"])
+    planted = damage(pairs, leaked, seed=1, shifted=300, swapped=200, copies=200, others=100)
+    found = diagnose(write_pairs(planted.pairs, tmp_path, "train", LANGUAGES), test=files["test"])
+    case = Case(pairs, planted, [], found)
+    for kind in ("misaligned", "swapped", "copies", "script", "duplicates"):
+        wanted, told = planted.lines[kind], case.lines(kind)
+        assert wanted <= told, f"{kind}: {sorted(wanted - told)[:10]} were missed"
+        assert len(told - wanted) <= 10, f"{kind}: {sorted(told - wanted)[:20]} are false alarms"
+    assert len(case.lines("leakage", "test")) == 100
+    (fault,) = (fault for fault in found.faults if fault.kind == "misaligned")
+    assert [run.shift for run in fault.runs] == [planted.shift]
+    assert np.array_equal(fault.lines, sorted(planted.lines["misaligned"]))
+
+    turned = write_pairs([(target, source) for source, target in pairs[:5000]], tmp_path, "turned", LANGUAGES)
+    assert diagnose(turned).faults[0].title == "Swapped files"
