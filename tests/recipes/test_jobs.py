@@ -1,12 +1,15 @@
 """Several processes find what one finds, in the same order, and end together."""
 
 import multiprocessing
+import os
+import signal
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.recipes import jobs
 from seqloom.recipes.jobs import Workers, shares, translate_in_processes
 from seqloom.recipes.train import Trained
 from seqloom.recipes.translate import open_translator
@@ -44,10 +47,18 @@ def test_errors_come_through_and_no_process_stays(tiny: Trained, tmp_path: Path)
     assert not multiprocessing.active_children()
 
 
-def test_a_process_that_is_killed_is_missed(tiny: Trained) -> None:
+def test_a_process_that_hangs_or_is_killed_is_missed(tiny: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     with Workers(tiny.run, jobs=1) as workers:
         assert len(workers.search(LINES)) == 6
         (process,) = multiprocessing.active_children()
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs, "PATIENCE", 0.5)
+            with pytest.raises(
+                SeqloomError, match=r"none of 1 processes has done any work for 0\.5 seconds; something"
+            ):
+                workers.search(LINES)
         process.kill()
         process.join()
         with pytest.raises(SeqloomError, match="one of 1 processes was ended from outside"):

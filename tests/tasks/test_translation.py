@@ -72,7 +72,10 @@ def test_batches_by_length_hold_every_example_once_within_the_budget(store: Stor
 def test_a_batch_says_which_lines_it_holds(store: Store) -> None:
     task = task_of(store)
     batch = task.batch(0, 0)
-    assert task.describe(batch).startswith(f"{len(batch.lines)} pairs, lines {batch.lines[0]}")
+    longest = max(batch.source.ids.shape[1], batch.target.shape[1])
+    assert task.describe(batch).startswith(
+        f"{len(batch.lines)} pairs of up to {longest} tokens, lines {batch.lines[0]}"
+    )
 
 
 def test_the_dev_loss_is_the_mean_over_all_held_out_tokens(store: Store, model: torch.nn.Module) -> None:

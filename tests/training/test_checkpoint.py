@@ -14,7 +14,6 @@ from seqloom.core.events import Event, ignore
 from seqloom.training.checkpoint import (
     Checkpoint,
     NewerFormatError,
-    RealDisk,
     checkpoint_folder,
     checkpoint_steps,
     final_folders,
@@ -23,10 +22,11 @@ from seqloom.training.checkpoint import (
     pointed_step,
     prune,
     read_checkpoint,
-    remove_leftovers,
     repair_pointers,
     write_checkpoint,
 )
+from seqloom.training.disk import RealDisk
+from seqloom.training.leftovers import remove_leftovers
 from training.toy import make_trainer, same_bits, weights
 
 DISK = RealDisk()

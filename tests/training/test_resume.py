@@ -1,6 +1,8 @@
 """Stopping and going on equals not stopping, bit for bit; and what is refused or told when it cannot."""
 
 import random
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +112,7 @@ def test_leaving_out_any_part_of_the_state_is_noticed(
     monkeypatch.setattr(
         keeping.checkpoint,
         "newest_checkpoint",
-        lambda run, listener: LEFT_OUT[part](newest(run, listener=listener)),  # type: ignore[arg-type]
+        lambda run, listener, strict: LEFT_OUT[part](newest(run, listener=listener, strict=strict)),  # type: ignore[arg-type]
     )
     second, _ = make(tmp_path / "parts")
     second.train(resume=True)
@@ -149,6 +151,66 @@ def test_other_threads_are_told_of_and_refused_where_bits_must_be_the_same(tmp_p
         assert events[0]["message"] == "order kept, bits not: number of threads was 1 and is 2"
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "then", "label"),
+    [
+        ("ranks", 4, "number of ranks was 4 and is 1"),
+        ("torch", "1.0", f"version of torch was 1.0 and is {torch.__version__}"),
+        ("seqloom", "0.0", "version of seqloom was 0.0 and is"),
+        ("device", "cuda", "device was cuda and is cpu"),
+    ],
+)
+def test_other_circumstances_are_told_of_and_refused_where_bits_must_be_the_same(
+    tmp_path: Path, name: str, then: object, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_trainer(tmp_path, steps=2)[0].train()
+    newest = keeping.checkpoint.newest_checkpoint
+
+    def elsewhere(run: Path, **options: object) -> Checkpoint:
+        found = newest(run, **options)  # type: ignore[arg-type]
+        assert found is not None
+        before = found.state["circumstances"]
+        changed = {**before, "machine": {**before["machine"], name: then}}
+        return replace(found, state={**found.state, "circumstances": changed})
+
+    monkeypatch.setattr(keeping.checkpoint, "newest_checkpoint", elsewhere)
+    with pytest.raises(ConfigError, match=rf"{re.escape(label)}.*Leave out --exact to go on"):
+        make_trainer(tmp_path, steps=3)[0].train(resume=True, exact=True)
+    trainer, events = make_trainer(tmp_path, steps=3)
+    assert trainer.train(resume=True).step == 3
+    assert events[0]["message"].startswith(f"order kept, bits not: {label}")
+
+
+def test_clocks_that_jump_change_nothing_but_the_times_that_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steady, told = make(tmp_path / "steady")
+    steady.train()
+    jumps = random.Random(5)
+    for name in ("time", "monotonic", "perf_counter", "process_time"):
+        monkeypatch.setattr(time, name, lambda: jumps.uniform(-1e9, 1e9))
+    for name in ("time_ns", "monotonic_ns", "perf_counter_ns"):
+        monkeypatch.setattr(time, name, lambda: jumps.randrange(-(10**18), 10**18))
+    first, early = make(tmp_path / "jumping", steps=6)
+    first.train()
+    second, late = make(tmp_path / "jumping")
+    second.train(resume=True)
+    assert same_bits(weights(second), weights(steady))
+    assert [event for event in untimed([*early, *late]) if event[0] == "step"] == [
+        event for event in untimed(told) if event[0] == "step"
+    ]
+
+
+def test_no_source_asks_for_the_time_of_day() -> None:
+    # Only durations are measured, and only to be told: see the test above.
+    asks = re.compile(r"\btime\.time\b|\bdatetime\b|from time import .*\btime\b|\blocaltime\b|\bgmtime\b")
+    package = Path(keeping.__file__).parents[1]
+    layers = ("core", "text", "nn", "data", "models", "classical", "search", "training", "tasks")
+    sources = [path for layer in layers for path in (package / layer).glob("*.py")]
+    assert [path.name for path in sources if asks.search(path.read_text(encoding="utf-8"))] == []
+    assert asks.search("import time\nnow = time.time()")  # the pattern finds what it is for
 
 
 def test_another_seed_or_optimiser_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The loop: what is divided, skipped, reported, validated and kept."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from seqloom.core.errors import ConfigError, DataError, TrainingError, UsageErro
 from seqloom.core.events import Event
 from seqloom.training.checkpoint import checkpoint_folder, checkpoint_steps, pointed_step, read_checkpoint
 from seqloom.training.distributed import World
-from seqloom.training.reports import TIMING_KEYS
+from seqloom.training.reports import TIMING_KEYS, in_words, layer_norms
 from seqloom.training.task import Loss
 from seqloom.training.trainer import Trainer
 from training.toy import ToyBatch, ToyModel, ToyTask, make_trainer, same_bits, settings, weights
@@ -154,8 +155,104 @@ def test_three_bad_steps_in_a_row_end_the_run_with_step_batch_and_lines(tmp_path
     assert message.startswith("step 6: loss nan and gradient norm nan; with this one, 3 steps in a row were not finite")
     assert f"epoch 0, batch 5 ({lines})" in message
     assert "gradients that are not finite: first.weight" in message
+    assert "Before it came epoch 0, batch 3; epoch 0, batch 4." in message
+    assert "Norms of the gradient by layer: first nan, second nan, output nan." in message
     assert f"Saved is step 4; go on with: seqloom train --resume {tmp_path}" in message
-    assert [event["in_a_row"] for event in events if event.kind == "bad_step"] == [1, 2, 3]
+    bad = [event for event in events if event.kind == "bad_step"]
+    assert [(event["in_a_row"], event["batches"]) for event in bad] == [(1, [3]), (2, [4]), (3, [5])]
+    assert all(set(event["norms"]) == {"first", "second", "output"} for event in bad)
+
+
+def test_norms_are_given_layer_by_layer() -> None:
+    model = nn.Module()
+    model.layers = nn.ModuleList([nn.Linear(2, 1), nn.Linear(1, 1)])  # type: ignore[assignment]
+    model.output = nn.Linear(1, 1)  # type: ignore[assignment]
+    for parameter, value in zip(model.parameters(), (3.0, 4.0, float("inf"), 0.0, 2.0, 1.5), strict=True):
+        parameter.grad = torch.full_like(parameter, 0.0)
+        parameter.grad.flatten()[0] = value
+    norms = layer_norms(model)
+    assert norms == {"layers.0": 5.0, "layers.1": float("inf"), "output": 2.5}
+    assert in_words(norms) == "layers.0 5, layers.1 inf, output 2.5"
+    assert in_words({str(at): 1.0 for at in range(14)}).endswith("11 1 and 2 more")
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e38])
+def test_a_rate_that_ruins_the_model_is_never_written_as_best_and_the_last_good_stays(
+    tmp_path: Path, rate: float
+) -> None:
+    good, _ = make_trainer(tmp_path, steps=4, validate_every=2)
+    best = good.train().best_loss
+    assert best is not None
+    trainer, events = make_trainer(
+        tmp_path, steps=40, validate_every=2, learning_rate=rate, save_every=1, keep=2, optimiser="adamw"
+    )
+    with contextlib.suppress(TrainingError):  # with the lower rate the loss is large, but it is finite
+        trainer.train(resume=True)
+    assert pointed_step(tmp_path, "best") == good.progress.best.step
+    kept = [read_checkpoint(checkpoint_folder(tmp_path, step)) for step in checkpoint_steps(tmp_path)]
+    assert all(tensor.isfinite().all() for found in kept for tensor in found.weights.values())
+    losses = [event["loss"] for event in events if event.kind == "validation"]
+    assert not any(loss < best for loss in losses)
+
+
+def test_weights_that_are_not_finite_are_told_and_not_written(tmp_path: Path) -> None:
+    trainer, events = make_trainer(tmp_path, steps=4, save_every=1, validate_every=0, keep=2, bad_steps=2)
+
+    def ruin(event: Event) -> None:
+        events.append(event)
+        if event.kind == "saved" and event["step"] == 2:
+            trainer.model.get_parameter("output.bias").data.fill_(float("inf"))
+
+    trainer.listener = ruin
+    object.__setattr__(trainer.keeper, "listener", ruin)
+    with pytest.raises(TrainingError, match=r"2 steps in a row were not finite.*Saved is step 2"):
+        trainer.train()
+    (failed,) = [event for event in events if event.kind == "save_failed"]
+    assert failed["message"].startswith("step-3 is not written, since weights are not finite: output.bias")
+    assert checkpoint_steps(tmp_path) == [1, 2]
+
+
+def test_an_infinite_loss_is_skipped_and_counted(tmp_path: Path) -> None:
+    class Infinite(ToyTask):
+        def loss(self, model: nn.Module, batch: ToyBatch) -> Loss:
+            loss = super().loss(model, batch)
+            return replace(loss, total=loss.total / (0.0 if len(self.served) == 2 else 1.0))
+
+    trainer, events = make_trainer(tmp_path, task=Infinite(), steps=3)
+    assert trainer.train().skipped == 1
+    (event,) = [event for event in events if event.kind == "bad_step"]
+    assert (event["step"], event["loss"]) == (2, float("inf"))
+
+
+def test_a_batch_that_does_not_fit_into_memory_ends_the_run_with_what_it_holds(tmp_path: Path) -> None:
+    class Giant(ToyTask):
+        def loss(self, model: nn.Module, batch: ToyBatch) -> Loss:
+            if len(self.served) == 4:
+                torch.empty(1 << 60, dtype=torch.uint8)  # more than any machine can address
+            return super().loss(model, batch)
+
+    task = Giant()
+    trainer, _ = make_trainer(tmp_path, task=task, steps=9)
+    with pytest.raises(TrainingError) as caught:
+        trainer.train()
+    message = str(caught.value)
+    lines = task.describe(task.batch(0, 3))
+    assert message.startswith(
+        f"step 4: there is not enough memory for batch 3 of epoch 0 ({lines}). Begin a run with a"
+    )
+    assert "data.tokens_per_batch" in message
+    assert "data.longest" in message
+    assert f"Saved is step 3; go on with: seqloom train --resume {tmp_path}" in message
+    assert checkpoint_steps(tmp_path) == [2, 3]
+
+
+def test_another_error_in_a_batch_comes_through_as_it_is(tmp_path: Path) -> None:
+    class Wrong(ToyTask):
+        def loss(self, model: nn.Module, batch: ToyBatch) -> Loss:
+            raise RuntimeError("a mistake")
+
+    with pytest.raises(RuntimeError, match=r"^a mistake$"):
+        make_trainer(tmp_path, task=Wrong())[0].train()
 
 
 def test_a_loss_that_is_finite_with_a_gradient_that_is_not_is_skipped_too(tmp_path: Path) -> None:

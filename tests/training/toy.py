@@ -176,6 +176,11 @@ def main(run: Path, options: dict[str, object]) -> int:
     resume, kill_at = bool(options.pop("resume", False)), options.pop("kill_at", None)
     poisoned = frozenset(tuple(pair) for pair in options.pop("poisoned", []))  # type: ignore[attr-defined]
     hold_at, order_file = options.pop("hold_at", None), options.pop("order_file", None)
+    die_at, raise_at = options.pop("die_at", None), options.pop("raise_at", None)
+    # torchrun starts a program again with the same words: it goes on, and what went wrong does so only once.
+    is_restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if is_restarted:
+        resume, die_at, raise_at = True, None, None
     task = ToyTask(dtype=dtype, poisoned=poisoned)
 
     def listen(event: Event) -> None:
@@ -188,6 +193,10 @@ def main(run: Path, options: dict[str, object]) -> int:
         """Wait in the middle of a step until a file says to go on, so that a test can do something meanwhile."""
         while [epoch, index] == hold_at and not (run / "go").exists():
             time.sleep(0.02)
+        if [epoch, index] == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if [epoch, index] == raise_at:
+            raise SeqloomError(f"batch {index} of epoch {epoch} cannot be had")
 
     task.on_batch = hold
     with join(torch.device("cpu")) as world:

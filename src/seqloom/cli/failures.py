@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from seqloom.cli.output import Numbered, clean, json_line, let_go_of
-from seqloom.core.errors import DataError, SeqloomError, exit_code_of
+from seqloom.core.errors import DataError, SeqloomError, exit_code_of, is_out_of_memory
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""
@@ -62,7 +62,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or error}", 2 if error.errno in _USERS_OWN else 1
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"internal error: {what}\nThis is a mistake in Seqloom; please report it with what --debug shows.", 1

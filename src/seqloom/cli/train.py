@@ -63,6 +63,13 @@ AllowDataChange = Annotated[
     bool,
     typer.Option("--allow-data-change", rich_help_panel=GOING_ON, help="Go on though the text files have changed."),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", rich_help_panel=GOING_ON, help="Refuse to go back over a damaged checkpoint."),
+]
+StrictSave = Annotated[
+    bool, typer.Option("--strict-save", help="End the run when a checkpoint cannot be written; else it goes on.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")]
 
 
@@ -74,6 +81,8 @@ def train(
     resume: Resume = None,
     exact: Exact = False,
     allow_data_change: AllowDataChange = False,
+    strict: Strict = False,
+    strict_save: StrictSave = False,
     json: Json = False,
 ) -> None:
     """Train a model on your own text: a translator, a language model, word vectors.
@@ -93,8 +102,9 @@ def train(
         _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
         if exact and allow_data_change:
             raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")
-    elif exact or allow_data_change:
-        raise UsageError(f"{'--exact' if exact else '--allow-data-change'} belongs to --resume RUN")
+    elif exact or allow_data_change or strict:
+        flag = "--exact" if exact else "--allow-data-change" if allow_data_change else "--strict"
+        raise UsageError(f"{flag} belongs to --resume RUN")
     elif out is None:
         raise UsageError("name a folder for the run with --out, such as --out runs/first")
     else:
@@ -105,11 +115,19 @@ def train(
     with show_events(as_json=json) as listener:
         if resume is not None:
             trained = recipe.resume(
-                resume, overrides, exact=exact, allow_data_change=allow_data_change, listener=listener
+                resume,
+                overrides,
+                exact=exact,
+                allow_data_change=allow_data_change,
+                strict=strict,
+                strict_save=strict_save,
+                listener=listener,
             )
         else:
             assert out is not None
-            trained = recipe.train(config, overrides, out=out, train=names, dev=dev_names, listener=listener)
+            trained = recipe.train(
+                config, overrides, out=out, train=names, dev=dev_names, strict_save=strict_save, listener=listener
+            )
     if trained is not None:  # the other ranks of a distributed run have nothing to say
         print(json_line(trained) if json else "\n".join(_describe(trained)))
 

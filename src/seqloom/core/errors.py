@@ -77,3 +77,13 @@ class Stopped(SeqloomError):
 def exit_code_of(error: SeqloomError) -> int:
     """The exit status that the command line gives for this error."""
     return error.code if isinstance(error, Stopped) else error.exit_code
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error tells that memory ran out; torch has a class of its own for GPUs and none for the CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")

@@ -48,14 +48,15 @@ def to_json(event: Event) -> str:
 
 
 def read_events(path: Path) -> list[Event]:
-    """The events of a run so far; a last line cut short by a crash is left out."""
+    """The events of a run so far; lines cut short by a crash are left out."""
     events = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        events.append(Event(record.pop("event"), record))
+        if isinstance(record, dict) and "event" in record:
+            events.append(Event(str(record.pop("event")), record))
     return events
 
 

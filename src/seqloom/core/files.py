@@ -6,6 +6,7 @@ import difflib
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -63,7 +64,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             raise
         fsync_directory(path.parent)
     except OSError as error:
-        raise SeqloomError(f"cannot write {path}: {_reason(error, path.parent, need=len(content))}") from error
+        raise SeqloomError(f"cannot write {path}: {why_unwritten(error, path.parent, need=len(content))}") from error
 
 
 @contextlib.contextmanager
@@ -101,12 +102,22 @@ def fsync_directory(folder: Path) -> None:
         os.close(handle)
 
 
-def _reason(error: OSError, folder: Path, *, need: int) -> str:
-    if error.errno not in _FULL:
-        return error.strerror or str(error)
+def why_unwritten(error: Exception, folder: Path, *, need: int) -> str:
+    """Why something could not be written; where room is lacking, with what it needs and what is free."""
+    number, reason = _number_and_reason(error)
+    if number not in _FULL:
+        return reason
     with contextlib.suppress(OSError):
-        return f"{error.strerror}; it needs {need:,} bytes and {shutil.disk_usage(folder).free:,} bytes are free"
-    return f"{error.strerror}; it needs {need:,} bytes"
+        return f"{reason}; it needs {need:,} bytes and {shutil.disk_usage(folder).free:,} bytes are free"
+    return f"{reason}; it needs {need:,} bytes"
+
+
+def _number_and_reason(error: Exception) -> tuple[int | None, str]:
+    """The error number of the system and its words. Libraries in Rust give the number in their message only."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno, error.strerror or str(error)
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return (int(found.group(1)), os.strerror(int(found.group(1)))) if found else (None, str(error))
 
 
 def require_folders_above(path: Path) -> None:
@@ -140,15 +151,24 @@ def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
     Files that the manifest does not name are not looked at.
     """
-    found = (_difference(folder, name, record) for name, record in manifest.items())
+    found = (_difference_of(folder, name, record) for name, record in manifest.items())
     return [sentence for sentence in found if sentence is not None]
 
 
+def _difference_of(folder: Path, name: str, record: Any) -> str | None:
+    try:
+        return _difference(folder, name, record)
+    except OSError as error:
+        return f"{name}: {error.strerror or error}"
+
+
 def _difference(folder: Path, name: str, record: Any) -> str | None:
-    if not isinstance(record, Mapping) or not {"size", "sha256"} <= record.keys():
+    # A manifest may come from elsewhere: it may hold anything, and must not make us read outside its own folder.
+    if not isinstance(record, Mapping) or not isinstance(record.get("size"), int) or "sha256" not in record:
         return f"{name}: the manifest holds no size and hash for it"
     path = folder / name
-    # A manifest may come from elsewhere: it must not make us read outside its own folder.
+    if "\0" in name:
+        return f"{name!r}: no name of a file"
     if not path.resolve().is_relative_to(folder.resolve()):
         return f"{name}: lies outside {folder}"
     if not path.is_file():

@@ -20,6 +20,7 @@ from seqloom.recipes.text_sizing import choose_ngram, choose_vectors, text_facts
 from seqloom.recipes.work import Choice
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.leftovers import remove_leftovers
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
 
@@ -89,6 +90,7 @@ def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) 
     listener(Event("phase", {"what": f"fitting {settings.kind} to {prepared.train.tokens:,} tokens"}))
     began = monotonic()
     with locked(run):
+        remove_leftovers(run, listener=listener)
         model = settings.fit(text, seed=seed_for(config.seed, "weights"), listener=listener)
         seconds = monotonic() - began
         arrays = model.arrays()

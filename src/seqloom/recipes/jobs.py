@@ -10,10 +10,12 @@ shared. A program that starts processes must guard its beginning with `if __name
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +26,9 @@ from seqloom.recipes.translate import Translation, Translator, listed, open_tran
 
 SHARES = 4
 """Shares of the lines for each process, so that none waits long for the last one."""
+
+PATIENCE = 600.0
+"""Seconds without any work done after which the processes are taken to hang: none of them ends, nor computes."""
 
 LEAST = 64
 """Lines that are worth a share of their own: fewer do not fill a batch."""
@@ -79,9 +84,9 @@ class Workers:
     ) -> None:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
         if kind is not None:  # what they are at is wanted no more
-            while left := set(multiprocessing.active_children()) - self._before:  # one may have been starting
+            while left := self._processes():  # one may have been starting
                 for process in left:
-                    process.terminate()
+                    process.kill()  # one that something has stopped would not hear of anything less
                     process.join()
 
     def search(
@@ -92,7 +97,7 @@ class Workers:
         found: Found = [[] for _ in given]
         try:
             tasks = {self._send(given, places, first): places for places in shares(given, jobs=self._jobs)}
-            for task in as_completed(tasks):
+            for task in self._completed(set(tasks)):
                 results, places = task.result(), tasks[task]
                 if isinstance(results, _Failure):
                     raise results.kind(results.message)
@@ -106,12 +111,43 @@ class Workers:
             ) from error
         return found
 
+    def _completed(self, pending: "set[Future[Found | _Failure]]") -> "Iterator[Future[Found | _Failure]]":
+        """Tasks as they are done. Processes that do nothing at all for long are an error, not an endless wait."""
+        worked, since = 0.0, time.monotonic()
+        while pending:
+            done, pending = wait(pending, timeout=min(1.0, PATIENCE), return_when=FIRST_COMPLETED)
+            yield from done
+            seconds = sum(_processor_seconds(process.pid) for process in self._processes())
+            if done or abs(seconds - worked) > _WORK:
+                worked, since = seconds, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                raise SeqloomError(
+                    f"none of {self._jobs} processes has done any work for {PATIENCE:g} seconds; something has "
+                    "stopped them. Try again, or translate with one process"
+                )
+
+    def _processes(self) -> set[BaseProcess]:
+        return set(multiprocessing.active_children()) - self._before
+
     def _send(self, lines: Sequence[str], places: Sequence[int], first: int) -> "Future[Found | _Failure]":
         # Blank lines stand for those of others: where a line stands decides its random draws.
         sent = [""] * (max(places) + 1)
         for at in places:
             sent[at] = lines[at]
         return self._pool.submit(_work, sent, list(places), first)
+
+
+_WORK = 0.05
+"""Processor seconds that a process does not use by merely being there."""
+
+
+def _processor_seconds(pid: int | None) -> float:
+    """Processor time of a process so far. Without /proc it is that of the clock: no process can be seen to hang."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0 if Path("/proc/self").exists() else time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def shares(lines: Sequence[str], *, jobs: int) -> list[list[int]]:

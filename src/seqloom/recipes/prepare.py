@@ -142,7 +142,7 @@ def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
             tokenizers.save(run / "text")
             work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
             # Last, because it tells a resume that everything before it is whole.
-            write_atomically(run / "run.json", json.dumps(_record(config, text), indent=2) + "\n")
+            write_atomically(run / "run.json", json.dumps(_record(config, text, tokenizers), indent=2) + "\n")
         except BaseException:
             shutil.rmtree(run, ignore_errors=True)
             raise
@@ -215,6 +215,7 @@ def prepare_again(
     """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
     work: Work[Any, Any] = work_for(config)
     damage = _damage(work, run)
+    _require_same_tokenizers(run, record)
     names = [*config.data.train, *config.data.dev]
     missing = [name for name in names if not Path(name).exists()]
     if missing and damage:
@@ -250,6 +251,22 @@ def _damage(work: Work[Any, Any], run: Path) -> str | None:
     return None
 
 
+def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
+    """Refuse tokenisers of another run: its pieces would have other numbers than those that the model has learnt."""
+    found = _fingerprints(Tokenizers.load(run / "text"))
+    begun = record.get("tokenizers", found)
+    if begun != found:
+        raise ModelError(
+            f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
+            f"with ({', '.join(str(each)[:12] for each in begun)}); bring those back from a copy, or start a new run "
+            "with --out"
+        )
+
+
+def _fingerprints(tokenizers: Tokenizers) -> list[str]:
+    return [tokenizers.source.fingerprint, tokenizers.target.fingerprint]
+
+
 def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
@@ -257,7 +274,7 @@ def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener
     return work.learn_tokenizers(config, text, listener=listener)
 
 
-def _record(config: RunConfig, text: Text) -> dict[str, Any]:
+def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, Any]:
     return {
         "seqloom": __version__,
         "torch": torch.__version__,
@@ -266,5 +283,6 @@ def _record(config: RunConfig, text: Text) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "seed": config.seed,
         "data": dict(text.fingerprints),
+        "tokenizers": _fingerprints(tokenizers),
         **text.size,
     }

@@ -73,15 +73,19 @@ def train(
     out: Path | str,
     train: Sequence[str] = (),
     dev: Sequence[str] = (),
+    strict_save: bool = False,
     model: BuildsModel | None = None,
     listener: Listener = ignore,
 ) -> Trained | None:
     """Train a new model on `train` files and leave it in `out`/model.
 
     What `config` (a YAML file) and `overrides` ("model.width=128") leave open is chosen from the size of the data.
-    Under torchrun, ranks other than the first return None.
+    `strict_save` ends the run when a checkpoint cannot be written. Under torchrun, ranks other than the first return
+    None, and a run that torchrun starts again after a failure goes on.
     """
     run = Path(out)
+    if _is_restarted() and (run / "run.json").is_file():
+        return resume(run, strict_save=strict_save, model=model, listener=listener)
     if model is not None and not hasattr(model, "build"):
         raise UsageError(f"model={model!r} has no build(symbols, seed=…), which makes the model for a vocabulary")
     if _is_first():
@@ -90,7 +94,8 @@ def train(
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
-        return _go(run, chosen, world=world, listener=listener, outside=model)
+        flags = _Flags(strict_save=strict_save)
+        return _go(run, chosen, world=world, listener=listener, outside=model, flags=flags)
 
 
 def resume(
@@ -99,10 +104,16 @@ def resume(
     *,
     exact: bool = False,
     allow_data_change: bool = False,
+    strict: bool = False,
+    strict_save: bool = False,
     model: BuildsModel | None = None,
     listener: Listener = ignore,
 ) -> Trained | None:
-    """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so."""
+    """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so.
+
+    `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to go
+    back over a damaged checkpoint, `strict_save` ends the run when one cannot be written.
+    """
     run = Path(run)
     before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
@@ -118,8 +129,10 @@ def resume(
         world.first_does(ready, what="open the run")
         if world.is_first and config != before:
             listener = tell_all(_ConfigKeeper(run / "config.yaml", config), listener)
-        flags = {"resume": True, "exact": exact, "allow_data_change": allow_data_change}
-        return _go(run, config, world=world, listener=listener, outside=model, **flags)
+        flags = _Flags(
+            resume=True, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
+        )
+        return _go(run, config, world=world, listener=listener, outside=model, flags=flags)
 
 
 class _ConfigKeeper:
@@ -179,6 +192,22 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def _is_restarted() -> bool:
+    """Whether torchrun starts this process again, with the same words, after one of the ranks has failed."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+
+
+@dataclass(frozen=True)
+class _Flags:
+    """How a run is begun or goes on; the names are those of `Trainer.train`."""
+
+    resume: bool = False
+    exact: bool = False
+    allow_data_change: bool = False
+    strict: bool = False
+    strict_save: bool = False
+
+
 @dataclass(frozen=True)
 class _SetUp:
     """A run that is ready for its first step."""
@@ -198,20 +227,24 @@ def _go(
     world: World,
     listener: Listener,
     outside: BuildsModel | None,
-    resume: bool = False,
-    exact: bool = False,
-    allow_data_change: bool = False,
+    flags: _Flags,
 ) -> Trained | None:
     work = work_for(config)
     try:
         if isinstance(work, FittingWork):
             return _fit(run, config, work=work, world=world, listener=listener)
-        ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=resume)
+        ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=flags.resume)
     except BaseException:
-        if world.is_first and not resume:  # nothing was learnt yet, and the same --out should do for the next try
+        if world.is_first and not flags.resume:  # nothing was learnt yet, and the same --out should do for the next try
             shutil.rmtree(run, ignore_errors=True)
         raise
-    outcome = ready.trainer.train(resume, exact=exact, allow_data_change=allow_data_change)
+    outcome = ready.trainer.train(
+        flags.resume,
+        exact=flags.exact,
+        allow_data_change=flags.allow_data_change,
+        strict=flags.strict,
+        strict_save=flags.strict_save,
+    )
     if not world.is_first:
         return None
     weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
@@ -225,7 +258,7 @@ def _fit(run: Path, config: RunConfig, *, work: FittingWork, world: World, liste
     """Fit a model that has a loop of its own; one process does it."""
     if not world.is_first:
         return None
-    everyone = tell_all(Journal(run / "events.jsonl"), listener)
+    everyone = tell_all(Journal(run / "events.jsonl", warn=listener), listener)
     fitted = fit(run, config, work=work, listener=everyone)
     return Trained(run, fitted.folder, fitted.outcome, fitted.scores, use_of(config))
 
@@ -249,7 +282,7 @@ def _set_up(
     work.require_model(model)
     if config.training.start_from is not None and not resume:
         _start_from(model, Path(config.training.start_from))
-    journal = Journal(run / "events.jsonl") if world.is_first else ignore
+    journal = Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore
     everyone = tell_all(journal, listener)
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
@@ -270,8 +303,12 @@ def _set_up(
 def _start_from(model: nn.Module, folder: Path) -> None:
     folder = find_model(folder)
     weights: dict[str, Tensor] = average_weights([folder])
+    way_out = (
+        "Leave out the settings of model and text, which are then taken from there: "
+        f"seqloom train --train … --out … training.start_from={folder}"
+    )
     with torch.no_grad():
-        load_weights(model, weights, origin=str(folder))
+        load_weights(model, weights, origin=str(folder), way_out=way_out)
 
 
 def _choose_weights(
@@ -323,7 +360,7 @@ def _finish(
 def _draw(run: Path, *, listener: Listener) -> None:
     try:
         plot_learning_curve(run / "events.jsonl", run / "learning-curve.png")
-    except OSError as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:  # nor is a journal that something else has written
         notice(listener, f"the learning curve could not be drawn: {error}")
 
 

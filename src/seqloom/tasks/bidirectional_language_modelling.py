@@ -124,7 +124,7 @@ class BidirectionalTask:
     def describe(self, batch: SentenceBatch) -> str:
         lines = [str(line) for line in batch.lines[:5]]
         more = " …" if len(batch.lines) > len(lines) else ""
-        return f"{len(batch.lines)} sentences, lines {', '.join(lines)}{more}"
+        return f"{len(batch.lines)} sentences of up to {batch.ids.shape[1]} tokens, lines {', '.join(lines)}{more}"
 
     def fingerprint(self) -> str:
         return self.train.fingerprint()

@@ -139,7 +139,8 @@ class TranslationTask:
     def describe(self, batch: PairBatch) -> str:
         lines = [str(line) for line in batch.lines[:5]]
         more = " …" if len(batch.lines) > len(lines) else ""
-        return f"{len(batch.lines)} pairs, lines {', '.join(lines)}{more}"
+        longest = max(batch.source.ids.shape[1], batch.target.shape[1])
+        return f"{len(batch.lines)} pairs of up to {longest} tokens, lines {', '.join(lines)}{more}"
 
     def fingerprint(self) -> str:
         return self.train.fingerprint()

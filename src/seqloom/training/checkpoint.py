@@ -7,22 +7,22 @@ disk: what is then found is the old checkpoint or the new one, and leftovers tha
 """
 
 import json
-import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from seqloom.core.errors import ModelError, SeqloomError, TrainingError
 from seqloom.core.events import Listener, notice
-from seqloom.core.files import FileRecord, check_manifest, directory_manifest, fsync_directory, write_atomically
+from seqloom.core.files import FileRecord, check_manifest, directory_manifest, why_unwritten
+from seqloom.training.disk import Disk
 
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
@@ -51,62 +51,6 @@ class NewerFormatError(ModelError):
     """A checkpoint that a later version wrote: not damaged, and no reason to fall back to an older one."""
 
 
-# --- the disk --------------------------------------------------------------------------------------------------------
-
-
-class Disk(Protocol):
-    """The calls that change the disk. A test hands in one that fails, or dies, at the n-th of them."""
-
-    def free_bytes(self, folder: Path) -> int: ...
-
-    def make_folder(self, folder: Path) -> None: ...
-
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
-
-    def write_text(self, path: Path, text: str) -> None: ...
-
-    def sync_folder(self, folder: Path) -> None: ...
-
-    def rename(self, source: Path, target: Path) -> None: ...
-
-    def replace_text(self, path: Path, text: str) -> None: ...
-
-    def remove_folder(self, folder: Path) -> None: ...
-
-
-class RealDisk:
-    """The disk of this machine. What is written is on it when the call returns, not in a cache."""
-
-    def free_bytes(self, folder: Path) -> int:
-        return shutil.disk_usage(folder).free
-
-    def make_folder(self, folder: Path) -> None:
-        folder.mkdir()
-
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        save_file(dict(tensors), path)
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
-
-    def write_text(self, path: Path, text: str) -> None:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def sync_folder(self, folder: Path) -> None:
-        fsync_directory(folder)
-
-    def rename(self, source: Path, target: Path) -> None:
-        source.rename(target)
-
-    def replace_text(self, path: Path, text: str) -> None:
-        write_atomically(path, text)
-
-    def remove_folder(self, folder: Path) -> None:
-        shutil.rmtree(folder)
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
@@ -114,10 +58,11 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: 
     """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part."""
     folder = checkpoint_folder(run, checkpoint.step)
     partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    need = _bytes_needed(checkpoint)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         # 1. A folder under another name, on the same file system, if there is room for it.
-        _require_room(folder.parent, checkpoint, disk=disk)
+        _require_room(folder.parent, need, disk=disk)
         disk.make_folder(partial)
         # 2. The four files, or five.
         disk.write_tensors(partial / _MODEL, checkpoint.weights)
@@ -139,7 +84,8 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: 
             point(run, "best", checkpoint.step, disk=disk)
     except (OSError, SafetensorError, SeqloomError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise TrainingError(f"{folder.name} could not be written into {folder.parent}: {error}") from error
+        reason = why_unwritten(error, folder.parent, need=need)
+        raise TrainingError(f"{folder.name} could not be written into {folder.parent}: {reason}") from error
     except BaseException:  # a second SIGINT
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -174,22 +120,13 @@ def discard(folder: Path, *, disk: Disk) -> None:
         disk.remove_folder(aside)
 
 
-def remove_leftovers(run: Path, *, listener: Listener) -> None:
-    """Remove what a process that died has left half-written or half-removed. Call it only while holding the lock."""
-    leftovers = sorted((run / "checkpoints").glob(f"*{_PARTIAL}*"))
-    for path in leftovers:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    if leftovers:
-        names = ", ".join(path.name for path in leftovers)
-        notice(listener, f"removed what an interrupted run had left unfinished: {names}")
-
-
-def _require_room(folder: Path, checkpoint: Checkpoint, *, disk: Disk) -> None:
+def _bytes_needed(checkpoint: Checkpoint) -> int:
+    """Room for its tensors, and a fifth of it for all else."""
     parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
-    need = round(1.2 * sum(tensor.nbytes for part in parts for tensor in part.values()))
+    return round(1.2 * sum(tensor.nbytes for part in parts for tensor in part.values()))
+
+
+def _require_room(folder: Path, need: int, *, disk: Disk) -> None:
     free = disk.free_bytes(folder)
     if need > free:
         raise TrainingError(f"it needs {need:,} bytes and {free:,} bytes are free")
@@ -280,10 +217,11 @@ def _pointer(run: Path, name: str) -> Path:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def newest_checkpoint(run: Path, *, listener: Listener) -> Checkpoint | None:
+def newest_checkpoint(run: Path, *, listener: Listener, strict: bool = False) -> Checkpoint | None:
     """The newest checkpoint that is whole; None where there is none at all.
 
-    Damaged ones are named in one notice. If nothing else is left, that is an error, not a new beginning.
+    Damaged ones are named in one notice, or `strict` refuses to go back over them. If nothing else is left, that is an
+    error, not a new beginning.
     """
     damages = []
     for step in reversed(checkpoint_steps(run)):
@@ -294,6 +232,10 @@ def newest_checkpoint(run: Path, *, listener: Listener) -> Checkpoint | None:
         except ModelError as error:
             damages.append(str(error))
             continue
+        if damages and strict:
+            raise ModelError(
+                f"DAMAGED CHECKPOINT: {'; '.join(damages)}. Step {step} is whole: leave out --strict to go back to it"
+            )
         if damages:
             skipped = "; ".join(damages)
             notice(listener, f"DAMAGED CHECKPOINT: going back to step {step}, because {skipped}", step=step)
@@ -312,10 +254,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             weights=load_file(folder / _MODEL),
             optimiser=load_file(folder / _OPTIMISER),
             generators=load_file(folder / _GENERATORS),
-            state=json.loads((folder / _STATE).read_text(encoding="utf-8")),
+            state=dict(json.loads((folder / _STATE).read_text(encoding="utf-8"))),
             memory=load_file(folder / _MEMORY) if (folder / _MEMORY).exists() else {},
         )
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise ModelError(f"{folder} cannot be read: {error}") from error
 
 
@@ -324,7 +266,7 @@ def verify_checkpoint(folder: Path) -> int:
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         number, step, files = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ModelError(f"{folder} has no readable {_MANIFEST} ({error})") from error
     if number > FORMAT:
         raise NewerFormatError(
@@ -332,7 +274,9 @@ def verify_checkpoint(folder: Path) -> int:
         )
     if folder.name != f"step-{step}":
         raise ModelError(f"{folder} holds the manifest of step {step}")
-    missing = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} - files.keys()
+    # The fifth file is not always there, but where it is, somebody has to vouch for it.
+    wanted = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} | ({_MEMORY} if (folder / _MEMORY).exists() else set())
+    missing = wanted - files.keys()
     problems = [f"{name}: not in the manifest" for name in sorted(missing)] or check_manifest(folder, files)
     if problems:
         raise ModelError(f"{folder}: {'; '.join(problems)}")

@@ -12,8 +12,10 @@ from torch.optim import Optimizer
 from seqloom.core.errors import ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.training import checkpoint
-from seqloom.training.checkpoint import Checkpoint, Disk
+from seqloom.training.checkpoint import Checkpoint
+from seqloom.training.disk import Disk
 from seqloom.training.distributed import World
+from seqloom.training.leftovers import remove_leftovers
 from seqloom.training.optimisers import optimiser_tensors, restore_optimiser
 from seqloom.training.progress import Progress
 from seqloom.training.randomness import generator_states, restore_generators
@@ -46,16 +48,14 @@ class Keeper:
 
     def remove_leftovers(self) -> None:
         """Remove what a process that died has left unfinished."""
-        self.world.first_does(
-            lambda: checkpoint.remove_leftovers(self.run, listener=self.listener), what="tidy the run folder"
-        )
+        self.world.first_does(lambda: remove_leftovers(self.run, listener=self.listener), what="tidy the run folder")
 
-    def newest(self) -> Checkpoint | None:
+    def newest(self, *, strict: bool) -> Checkpoint | None:
         """The newest checkpoint that is whole. The first rank chooses it, the others read the same one."""
         found: list[Checkpoint | None] = [None]
 
         def choose() -> None:
-            found[0] = checkpoint.newest_checkpoint(self.run, listener=self.listener)
+            found[0] = checkpoint.newest_checkpoint(self.run, listener=self.listener, strict=strict)
 
         self.world.first_does(choose, what="read a checkpoint")
         (step,) = self.world.from_first(-1.0 if found[0] is None else float(found[0].step))
@@ -63,22 +63,28 @@ class Keeper:
             found[0] = checkpoint.read_checkpoint(checkpoint.checkpoint_folder(self.run, int(step)))
         return found[0]
 
-    def restore(self, found: Checkpoint) -> Progress:
-        """Put weights, optimiser, generators and pointers back; where the run stood."""
+    def restore(self, found: Checkpoint, config: TrainingConfig) -> Progress:
+        """Put weights, optimiser, generators and pointers back, and do what a kill after the save has left undone."""
         folder = checkpoint.checkpoint_folder(self.run, found.step)
-        load_weights(self.model, found.weights, origin=str(folder))
-        restore_optimiser(self.optimiser, self.model, found.optimiser)
-        if self.world.rank < len(found.generators["torch"]):
-            mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
-            restore_generators(mine, self.device)
-        try:
-            progress = Progress.from_json(found.state["progress"])
-        except (KeyError, TypeError) as error:
-            raise ModelError(f"{folder / 'state.json'} does not say where the run stood: {error}") from error
-        self.world.first_does(
-            lambda: checkpoint.repair_pointers(self.run, latest=found.step, best=progress.best.step, disk=self.disk),
-            what="write the pointers",
+        way_out = (
+            f"If it was copied here from another run, go on with that one: seqloom train --resume RUN. Remove {folder} "
+            "to go back to the checkpoint before it"
         )
+        load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
+        try:
+            restore_optimiser(self.optimiser, self.model, found.optimiser)
+            if self.world.rank < len(found.generators["torch"]):
+                mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
+                restore_generators(mine, self.device)
+            progress = Progress.from_json(found.state["progress"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{folder} does not say all that a run needs to go on ({error}). {way_out}") from error
+
+        def tidy() -> None:
+            checkpoint.repair_pointers(self.run, latest=found.step, best=progress.best.step, disk=self.disk)
+            self._prune(found.step, config)
+
+        self.world.first_does(tidy, what="write the pointers")
         return progress
 
     def save(

@@ -5,7 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seqloom.core.errors import UsageError
@@ -15,13 +15,22 @@ from seqloom.core.errors import UsageError
 def locked(run: Path) -> Iterator[None]:
     """Hold the lock of a run folder. The lock of a process that is gone from this host is taken over."""
     path = run / "lock"
-    run.mkdir(parents=True, exist_ok=True)
-    while not _create(path):
-        _remove_if_stale(path)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        while not _create(path):
+            _remove_if_stale(path)
+        _remove_attempts(run)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"{run} cannot be written: {reason}; a run keeps all it has there. Name another --out"
+        ) from error
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        # A folder that has become read-only keeps its lock; it will be seen to be of a process that is gone.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _create(path: Path) -> bool:
@@ -31,14 +40,23 @@ def _create(path: Path) -> bool:
     written.write_text(content, encoding="utf-8")
     try:
         os.link(written, path)
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):  # held, or taken for what a dead process has left: try again
         return False
     except OSError:  # a file system without hard links
         with path.open("x", encoding="utf-8") as file:
             file.write(content)
     finally:
-        written.unlink()
+        written.unlink(missing_ok=True)
     return True
+
+
+def _remove_attempts(run: Path) -> None:
+    """Remove what processes that died while they reached for the lock have left."""
+    for pattern in ("lock.new-*", "lock.stale-*"):
+        for attempt in run.glob(pattern):
+            with suppress(FileNotFoundError):
+                if not _is_held(attempt.read_text(encoding="utf-8")):
+                    attempt.unlink()
 
 
 def _remove_if_stale(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ TIMING_KEYS = frozenset({"seconds", "tokens_per_second", "eta"})
 """Values of events that depend on the clock. Without them, two runs with one seed emit the same events."""
 
 _SHOWN = 3
+_LAYERS_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,28 @@ def step_values(progress: Progress, measured: Measured) -> dict[str, Value]:
     }
 
 
-def describe_bad_step(
+@dataclass(frozen=True)
+class BadStep:
+    """A step whose loss or gradient was no finite number."""
+
+    epoch: int
+    batches: tuple[int, ...]
+    """The first batch with such a loss, or else all of the step."""
+    where: str
+    """The same in words, with what these batches hold and the gradients that were not finite."""
+    norms: Mapping[str, float]
+    """Length of the gradient of each layer."""
+
+    @property
+    def place(self) -> str:
+        """Its batches in a few words."""
+        return f"epoch {self.epoch}, batch {', '.join(map(str, self.batches[:_SHOWN]))}"
+
+
+def find_bad_step(
     model: nn.Module, task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
-) -> str:
-    """The first batch with a bad loss and what it holds, or else all of the step; and the first bad gradients.
+) -> BadStep:
+    """Look at a step that went wrong.
 
     All ranks must call it: the batch may be another one's. Each can look at every batch, since a batch is a function of
     its position.
@@ -86,15 +105,41 @@ def describe_bad_step(
     pairs = zip(share.mine, losses, strict=True)
     mine = [index for index, loss in pairs if index is not None and not math.isfinite(loss.item())]
     found = world.least(mine[0] if mine else share.last)
-    indices = [found] if found < share.last else list(range(share.first, share.last))
+    indices = (found,) if found < share.last else tuple(range(share.first, share.last))
     texts = [f"batch {index} ({task.describe(task.batch(share.epoch, index))})" for index in indices[:_SHOWN]]
     names = [
         name
         for name, parameter in trained(model).items()
         if (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
     ]
-    where = f"; gradients that are not finite: {_some(names)}" if names else ""
-    return f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{where}"
+    bad = f"; gradients that are not finite: {_some(names)}" if names else ""
+    where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{bad}"
+    return BadStep(share.epoch, indices, where, layer_norms(model))
+
+
+def layer_norms(model: nn.Module) -> dict[str, float]:
+    """The length of the gradient of each layer, which is what names have in common up to their first number."""
+    squares: dict[str, float] = {}
+    for name, parameter in trained(model).items():
+        values = gradient_values(parameter)
+        if values is not None:
+            layer = _layer(name)
+            squares[layer] = squares.get(layer, 0.0) + values.detach().double().square().sum().item()
+    return {layer: math.sqrt(square) for layer, square in squares.items()}
+
+
+def _layer(name: str) -> str:
+    """encoder.layers.0.attention.weight → encoder.layers.0; output.weight → output."""
+    parts = name.split(".")
+    numbers = [at for at, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
+
+
+def in_words(norms: Mapping[str, float]) -> str:
+    """Norms of layers in a sentence: "encoder.0 nan, encoder.1 0.31 …"."""
+    shown = [f"{layer} {norm:.3g}" for layer, norm in list(norms.items())[:_LAYERS_SHOWN]]
+    more = len(norms) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _some(names: list[str]) -> str:

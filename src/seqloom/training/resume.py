@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import torch
 
-from seqloom.core.errors import ConfigError, DataError
+from seqloom.core.errors import ConfigError, DataError, ModelError
 from seqloom.core.events import Listener, notice
 from seqloom.training.distributed import World
 from seqloom.training.settings import TrainingConfig
@@ -57,6 +57,18 @@ def check_circumstances(
     saved: Mapping[str, Any], now: Mapping[str, Any], *, exact: bool, allow_data_change: bool, listener: Listener
 ) -> None:
     """Refuse what cannot go on as one run, and tell of what goes on with other bits."""
+    try:
+        _check(saved, now, exact=exact, allow_data_change=allow_data_change, listener=listener)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"the checkpoint does not tell the circumstances of its run ({error}); remove it to go back to the one "
+            "before it"
+        ) from error
+
+
+def _check(
+    saved: Mapping[str, Any], now: Mapping[str, Any], *, exact: bool, allow_data_change: bool, listener: Listener
+) -> None:
     then, given = saved["training"]["optimiser"], now["training"]["optimiser"]
     if then != given:
         raise ConfigError(

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError
+from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.nn.dropout import reseed
 from seqloom.training import schedules
-from seqloom.training.checkpoint import Disk, RealDisk
 from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
+from seqloom.training.disk import Disk, RealDisk
 from seqloom.training.distributed import World, alone
 from seqloom.training.keeping import Keeper
 from seqloom.training.lock import locked
@@ -34,12 +34,13 @@ from seqloom.training.objective import Objective, share_gradients
 from seqloom.training.optimisers import make_optimiser, set_rate
 from seqloom.training.progress import Outcome, Progress, Share, deal
 from seqloom.training.randomness import generators_kept, seed_generators
-from seqloom.training.reports import Measured, Pace, describe_bad_step, step_values
+from seqloom.training.reports import BadStep, Measured, Pace, find_bad_step, in_words, step_values
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.signals import AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
 from seqloom.training.task import Batch, Prepares, Task, remembering
+from seqloom.training.weights import some, unusable_weights
 
 
 class Trainer(Generic[Batch]):
@@ -90,13 +91,25 @@ class Trainer(Generic[Batch]):
         self.progress = Progress()
         self.saved_step: int | None = None
         self._pace = Pace(self.progress)
+        self._bad_steps: list[BadStep] = []
+        self._must_save = False
 
-    def train(self, resume: bool = False, *, exact: bool = False, allow_data_change: bool = False) -> Outcome:
+    def train(
+        self,
+        resume: bool = False,
+        *,
+        exact: bool = False,
+        allow_data_change: bool = False,
+        strict: bool = False,
+        strict_save: bool = False,
+    ) -> Outcome:
         """Train to the last step, or until patience ends.
 
         A signal raises `Stopped` after the step at hand is done and saved; a second SIGINT does so at once. `exact`
-        refuses a resume that could not give the same bits, `allow_data_change` allows one on changed data.
+        refuses a resume that could not give the same bits, `allow_data_change` allows one on changed data, `strict`
+        refuses to go back over a damaged checkpoint, and `strict_save` ends the run when one cannot be written.
         """
+        self._must_save = strict_save
         keep_freed_memory()
         if self.config.threads:
             torch.set_num_threads(self.config.threads)
@@ -104,7 +117,7 @@ class Trainer(Generic[Batch]):
             self.world.first_does(lambda: stack.enter_context(locked(self.run)), what="lock the run folder")
             signals = stack.enter_context(Signals())
             try:
-                self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change)
+                self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change, strict=strict)
                 self.objective = share_gradients(Objective(self.model, self.task), self.world)
                 return self._loop(signals)
             except AtOnce:
@@ -172,10 +185,23 @@ class Trainer(Generic[Batch]):
             reseed(self.model, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
             is_last = position == len(batches) - 1
             with nullcontext() if is_last else self._unsent():
-                loss = self.objective(batch)
-                (loss * scale).backward()
+                try:
+                    loss = self.objective(batch)
+                    (loss * scale).backward()
+                except (MemoryError, RuntimeError) as error:
+                    if is_out_of_memory(error) and batch is not None:
+                        raise self._out_of_memory(f"batch {index} of epoch {share.epoch}", batch) from error
+                    raise
             losses.append(loss.detach())
         return losses
+
+    def _out_of_memory(self, place: str, batch: Batch) -> TrainingError:
+        """A batch that is too large is an error: to drop it would change what is learnt."""
+        return TrainingError(
+            f"step {self.progress.step + 1}: there is not enough memory for {place} ({self.task.describe(batch)}). "
+            "Begin a run with a smaller data.tokens_per_batch, or with a smaller data.longest, which leaves out the "
+            f"longest sentences; or go on with this one where there is more memory. {self._way_on()}"
+        )
 
     def _unsent(self) -> AbstractContextManager[None]:
         """Gradients inside are added up here; the last batch of the step sends the sums to the other ranks."""
@@ -248,15 +274,20 @@ class Trainer(Generic[Batch]):
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
         """Tell of a step that changed no weight, and end the run after too many in a row."""
         step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
-        where = describe_bad_step(self.model, self.task, share=share, losses=losses, world=self.world)
+        found = find_bad_step(self.model, self.task, share=share, losses=losses, world=self.world)
+        earlier = [bad.place for bad in self._bad_steps][-(in_a_row - 1) :] if in_a_row > 1 else []
+        self._bad_steps = [*self._bad_steps[-limit:], found]
         loss = measured.loss / max(1, measured.count)
         figures: dict[str, Value] = {"loss": loss, "norm": measured.norm, "in_a_row": in_a_row}
-        self._emit("bad_step", {"step": step, "epoch": share.epoch, **figures, "where": where})
+        place: dict[str, Value] = {"step": step, "epoch": share.epoch, "batches": list(found.batches)}
+        self._emit("bad_step", {**place, **figures, "norms": found.norms, "where": found.where})
         if in_a_row >= limit:
+            before = f" Before it came {'; '.join(earlier)}." if earlier else ""
             raise TrainingError(
                 f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
-                f"row were not finite (training.bad_steps={limit}). It was {where}. Try a lower "
-                f"training.learning_rate or a training.clip_norm, and look at these data. {self._way_on()}"
+                f"row were not finite (training.bad_steps={limit}). It was {found.where}.{before} Norms of the "
+                f"gradient by layer: {in_words(found.norms)}. Try a lower training.learning_rate or a "
+                f"training.clip_norm, and look at these data. {self._way_on()}"
             )
 
     # --- validation and the end --------------------------------------------------------------------------------------
@@ -331,22 +362,22 @@ class Trainer(Generic[Batch]):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
-    def _begin(self, *, resume: bool, exact: bool, allow_data_change: bool) -> None:
+    def _begin(self, *, resume: bool, exact: bool, allow_data_change: bool, strict: bool) -> None:
         """Start from the model as it is, or from the newest checkpoint that is whole."""
         if not resume:
             self.keeper.require_empty()
         self.keeper.remove_leftovers()
         seed_generators(self.seed, self.world.rank)
-        found = self.keeper.newest() if resume else None
+        found = self.keeper.newest(strict=strict) if resume else None
         if found is None:
             if resume:
                 notice(self.listener, f"{self.run} has no checkpoint yet; starting from the beginning")
             if isinstance(self.task, Prepares):
                 self.task.prepare(self.model)
             return
-        then, now = found.state["circumstances"], self._circumstances()
+        then, now = found.state.get("circumstances", {}), self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
-        self.progress = self.keeper.restore(found)
+        self.progress = self.keeper.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
         values: dict[str, Value] = {"step": found.step, "epoch": self.progress.epoch}
@@ -365,17 +396,27 @@ class Trainer(Generic[Batch]):
 
     def _save(self, *, is_best: bool, is_last_act: bool) -> None:
         """Write a checkpoint. If the disk refuses, the run goes on with a loud event, unless there is no going on."""
-        progress, task = self.progress, remembering(self.task)
-        failure = self.keeper.save(
-            progress,
+        failure = self._unusable() or self._write(is_best=is_best)
+        if failure is None:
+            self.saved_step = self.progress.step
+        elif is_last_act or self._must_save:
+            raise TrainingError(f"{failure}. {self._way_on()}")
+        else:
+            self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training goes on"})
+
+    def _write(self, *, is_best: bool) -> TrainingError | None:
+        task = remembering(self.task)
+        return self.keeper.save(
+            self.progress,
             self.config,
             circumstances=self._circumstances(),
             memory=task.memory() if task else {},
             is_best=is_best,
         )
-        if failure is None:
-            self.saved_step = progress.step
-        elif is_last_act:
-            raise TrainingError(f"{failure}. {self._way_on()}")
-        else:
-            self._emit("save_failed", {"step": progress.step, "message": f"{failure}. Training goes on"})
+
+    def _unusable(self) -> TrainingError | None:
+        """Weights that are not finite are never written: they would push out those from which a run can go on."""
+        names = unusable_weights(self.model)
+        if not self.world.count(len(names)):
+            return None
+        return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {some(names)}")

@@ -1,6 +1,6 @@
 """The weights of a model as named tensors: taken out, put back, compared. What two modules share is kept once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -33,17 +33,25 @@ def for_disk(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
+def load_weights(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    *,
+    origin: str,
+    way_out: str = "Use the config and the vocabulary that these weights were trained with",
+) -> None:
     """Copy weights into a model in place. Names and shapes must agree; `origin` says where they come from."""
     live = live_weights(model)
     differences = first_differences(live, weights)
     if differences:
-        raise ModelError(
-            f"the weights in {origin} do not fit this model: {differences}. "
-            "Use the config and the vocabulary that these weights were trained with"
-        )
+        raise ModelError(f"the weights in {origin} do not fit this model: {differences}. {way_out}")
     for name, tensor in live.items():
         tensor.copy_(weights[name])
+
+
+def unusable_weights(model: nn.Module) -> list[str]:
+    """Names of the parameters that hold a number which is not finite: nothing can be learnt from there."""
+    return [name for name, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
 
 
 def first_differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
@@ -56,12 +64,13 @@ def first_differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor])
         if name in found and wanted[name].shape != found[name].shape
     ]
     parts = [("missing", missing), ("unknown", unknown), ("of another shape", shapes)]
-    return "; ".join(f"{len(items)} {label} ({_some(items)})" for label, items in parts if items)
+    return "; ".join(f"{len(items)} {label} ({some(items)})" for label, items in parts if items)
 
 
 def _shape(tensor: Tensor) -> str:
     return " × ".join(map(str, tensor.shape)) or "a single number"
 
 
-def _some(items: list[str]) -> str:
+def some(items: Sequence[str]) -> str:
+    """The first few of some names."""
     return ", ".join(items[:_SHOWN]) + (", …" if len(items) > _SHOWN else "")
