@@ -1,4 +1,4 @@
-"""`seqloom translate`: lines in, as many lines out."""
+"""`seqloom translate`: lines in, as many lines out; or a catalogue, with what it lacked."""
 
 import os
 import sys
@@ -15,6 +15,7 @@ from seqloom.cli.console import show_events
 from seqloom.cli.lines import open_input, read_blocks
 from seqloom.cli.loading import opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
+from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, translate_catalogue
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
 from seqloom.cli.translate_notices import TRANSLATING, Tally, Telling
 from seqloom.cli.translate_wishes import Asked, read_asked
@@ -31,6 +32,7 @@ EXAMPLES = examples(
     "seqloom translate run/model news.de --out news.en search.beam=8",
     "seqloom translate run/model news.de --nbest 4",
     "seqloom translate run/model page.de --tags --glossary terms.tsv --align page.links",
+    "seqloom translate run/model messages.po --target fr --out messages.fr.po",
     "seqloom translate first/model --with second/model news.de",
     "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
@@ -51,7 +53,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE search.beam=8",
-        help="Text, a sentence per line, plain or .gz; standard input without it. Settings of the search.",
+        help="Text, a sentence per line; standard input without it. Or a catalogue, whose untranslated entries are "
+        "filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. May be compressed (.gz, .xz, .zst). Settings of the search.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
@@ -149,6 +152,18 @@ Engine = Annotated[
         "MODEL may then be a folder that seqloom export wrote. Settings that it cannot follow are refused.",
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="LANGUAGE",
+        help="The language of a catalogue's translations, such as fr or pt-BR; without it, that of the model.",
+    ),
+]
+Fuzzy = Annotated[
+    bool, typer.Option("--fuzzy", help="In a catalogue, translate those entries again that are marked fuzzy.")
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Write the filled catalogue over the one that was read.")]
 Jobs = Annotated[
     int,
     typer.Option(
@@ -177,16 +192,22 @@ def translate(
     dictionary: Dictionary = None,
     engine: Engine = "seqloom",
     jobs: Jobs = 1,
+    target: Target = None,
+    fuzzy: Fuzzy = False,
+    in_place: InPlace = False,
 ) -> None:
-    """Translate text, line by line.
+    """Translate text, line by line, or fill what a message catalogue or a translation memory lacks.
 
     N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. Text is UTF-8. A line that is longer
-    than the model takes is translated sentence by sentence.
+    than the model takes is translated sentence by sentence. Of a catalogue, all that had a translation stays as it was.
     """
     given = sort_words(words)
     if len(given.others) > 1:
         raise UsageError(f"one text file at most, but {len(given.others)} were given: {', '.join(given.others)}")
     path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
+    wanted = CatalogueJob(path, out, in_place, target, fuzzy, json, engine)
+    lines_only = {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
+    catalogue = catalogue_job(wanted, model, others=[flag for flag, value in lines_only.items() if value])
     require_search_settings(given.overrides)
     if scores and (json or nbest is not None):
         raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
@@ -209,11 +230,14 @@ def translate(
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
-        total = _check_file(path)
+        total = None if catalogue else _check_file(path)
         asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
         asked.require_lines(total)
         _require_room(nbest, model, overrides=given.overrides, engine=engine)
         several = opened_for_lines(model, overrides, companions=companions or (), engine=engine, jobs=jobs)
+        if catalogue is not None:
+            translate_catalogue(catalogue, model, given.overrides, opened=several, asked=asked, listener=listener)
+            return
         with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
             if path is None and sys.stdin.isatty():
                 print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)

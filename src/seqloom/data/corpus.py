@@ -1,23 +1,26 @@
-"""Parallel corpora: restartable readers over pairs of files or TSV files, checked before anything slow begins."""
+"""Parallel corpora: restartable readers over pairs of files, tables and translators' files, checked before all else."""
 
 import hashlib
 import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Num
 
+from seqloom.core.compressed import bare_name
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader, read_lines
+from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
+from seqloom.text.formats.catalogues import Languages, PairReader, format_of, languages_of
 
 Part = tuple[Path, ...]
-"""A source file and a target file, or one TSV file."""
+"""A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
 
 _BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\r")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -65,16 +68,25 @@ def hold_out(corpus: Lines, count: int, *, seed: int) -> tuple[Selection, Select
     return Selection(corpus, numbers, is_rest=True), Selection(corpus, numbers)
 
 
-def open_corpus(paths: Sequence[Path], *, encoding: str = "utf-8") -> "ParallelCorpus":
-    """The corpus of `[a.de, a.en]`, of several such pairs one after another, or of TSV files."""
-    tables = [path for path in paths if _bare_name(path).endswith(".tsv")]
+def open_corpus(
+    paths: Sequence[Path], *, encoding: str = "utf-8", languages: Languages = (None, None)
+) -> "ParallelCorpus":
+    """The corpus of `[a.de, a.en]`, of several such pairs one after another, or of files that hold both sides.
+
+    A name may stand for several files (`*.tmx`); of two such names, the files go together in their order. `languages`
+    choose among those of a translation memory.
+    """
+    paths = _expanded(paths)
+    tables = [path for path in paths if _is_table(path)]
     if paths and len(tables) == len(paths):
-        return ParallelCorpus([(path,) for path in paths], encoding=encoding)
+        return ParallelCorpus([(path,) for path in paths], encoding=encoding, languages=languages)
     if tables:
         raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
     if len(paths) == 0 or len(paths) % 2:
         names = ", ".join(map(str, paths)) or "nothing"
-        raise UsageError(f"a source file and a target file are needed, or one .tsv file with both; given: {names}")
+        raise UsageError(
+            f"a source file and a target file are needed, or one file with both (.tsv, .tmx …); given: {names}"
+        )
     pairs = list(zip(paths[::2], paths[1::2], strict=True))
     for source, target in pairs:
         if source.exists() and target.exists() and source.samefile(target):
@@ -82,17 +94,38 @@ def open_corpus(paths: Sequence[Path], *, encoding: str = "utf-8") -> "ParallelC
     return ParallelCorpus(pairs, encoding=encoding)
 
 
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    lists = [matching_files(path) for path in paths]
+    if len(lists) % 2 or all(len(each) == 1 for each in lists) or all(_is_table(path) for path in paths):
+        return list(chain.from_iterable(lists))
+    for at in range(0, len(lists), 2):
+        if len(lists[at]) != len(lists[at + 1]):
+            raise UsageError(
+                f"{paths[at]} stands for {len(lists[at])} files, but {paths[at + 1]} for {len(lists[at + 1])}; "
+                "each source file needs its target file"
+            )
+    pairs = (zip(one, other, strict=True) for one, other in zip(lists[::2], lists[1::2], strict=True))
+    return [path for some in pairs for pair in some for path in pair]
+
+
+def _is_table(path: Path) -> bool:
+    return bare_name(path).endswith(".tsv") or format_of(path) is not None
+
+
 def languages_from(paths: Sequence[Path]) -> tuple[str, str] | None:
     """Source and target language by the names of the files: `train.de.gz train.en.gz` or `train.de-en.tsv`.
 
-    None where a name has no such ending, or two parts disagree.
+    Translators' files say it themselves. None where nothing tells, or two parts disagree.
     """
-    names = [_bare_name(path).rsplit("/", 1)[-1] for path in paths]
+    paths = _expanded(paths)
+    names = [bare_name(path) for path in paths]
     found: set[tuple[str, str] | None] = set()
-    if all(name.endswith(".tsv") for name in names):
+    if paths and all(format_of(path) is not None for path in paths):
+        source, target = languages_of(paths[0])
+        found.add((source, target) if source and target else _two_languages(Path(names[0]).stem))
+    elif all(name.endswith(".tsv") for name in names):
         for name in names:
-            both = _TWO_LANGUAGES.fullmatch(name.removesuffix(".tsv").rpartition(".")[2])
-            found.add((both[1], both[2]) if both else None)
+            found.add(_two_languages(name.removesuffix(".tsv")))
     elif len(names) % 2 == 0:
         for source, target in zip(names[::2], names[1::2], strict=True):
             one, other = _language(source), _language(target)
@@ -100,8 +133,9 @@ def languages_from(paths: Sequence[Path]) -> tuple[str, str] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _bare_name(path: Path) -> str:
-    return path.name.removesuffix(".gz")
+def _two_languages(stem: str) -> tuple[str, str] | None:
+    both = _TWO_LANGUAGES.fullmatch(stem.rpartition(".")[2])
+    return (both[1], both[2]) if both else None
 
 
 def _language(name: str) -> str | None:
@@ -119,13 +153,13 @@ class ParallelCorpus:
     notices: tuple[str, ...]
     """What was tacitly put right while reading, a sentence each."""
 
-    def __init__(self, parts: Sequence[Part], *, encoding: str = "utf-8") -> None:
-        self.parts, self.encoding = tuple(parts), encoding
+    def __init__(self, parts: Sequence[Part], *, encoding: str = "utf-8", languages: Languages = (None, None)) -> None:
+        self.parts, self.encoding, self.languages = tuple(parts), encoding, languages
         checks: list[_Check] = []
         problems: list[Problem] = []
         for part in self.parts:
             try:
-                checks.append(_check(part, encoding))
+                checks.append(_check(part, encoding, languages))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
         if problems:
@@ -147,16 +181,16 @@ class ParallelCorpus:
         for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
             skipped = max(0, number - 1 - before)
             if skipped < count:
-                pairs = islice(_pairs(part, self.encoding), skipped, None)
+                pairs = islice(_pairs(part, self.encoding, self.languages), skipped, None)
                 for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
                     yield Line(at, file, source, target)
             before += count
 
     def place(self, number: int) -> str:
-        """Where a line stands, for messages: `train.de:17`."""
+        """Where a line stands, for messages: `train.de:17`, or `memory.tmx, pair 17`."""
         for part, count in zip(self.parts, self._counts, strict=True):
             if number <= count:
-                return f"{part[0]}:{number}"
+                return f"{part[0]}:{number}" if format_of(part[0]) is None else f"{part[0]}, pair {number}"
             number -= count
         raise IndexError(f"the corpus has {len(self)} lines; there is none beyond")
 
@@ -172,9 +206,12 @@ class _Check:
     notices: tuple[str, ...]
 
 
-def _pairs(part: Part, encoding: str) -> Iterator[tuple[str, str]]:
+def _pairs(part: Part, encoding: str, languages: Languages) -> Iterator[tuple[str, str]]:
     try:
-        if len(part) == 1:
+        if len(part) == 1 and format_of(part[0]) is not None:
+            for pair in PairReader(part[0], languages=languages, encoding=encoding):
+                yield pair.source, pair.target
+        elif len(part) == 1:
             for line in read_lines(part[0], encoding):
                 source, target = line.split("\t")
                 yield source, target
@@ -184,7 +221,9 @@ def _pairs(part: Part, encoding: str) -> Iterator[tuple[str, str]]:
         raise DataError(f"{' or '.join(map(str, part))} has changed since it was checked; start again") from error
 
 
-def _check(part: Part, encoding: str) -> _Check:
+def _check(part: Part, encoding: str, languages: Languages) -> _Check:
+    if len(part) == 1 and format_of(part[0]) is not None:
+        return _check_catalogue(PairReader(part[0], languages=languages, encoding=encoding))
     readers = [LineReader(path, encoding) for path in part]
     lines, digest = _check_table(readers[0], part[0]) if len(part) == 1 else _check_pair(readers, part, encoding)
     notices = []
@@ -194,6 +233,18 @@ def _check(part: Part, encoding: str) -> _Check:
         if reader.had_carriage_returns:
             notices.append(f"{path}: carriage returns at the ends of lines were left out")
     return _Check(lines, digest, tuple(notices))
+
+
+def _check_catalogue(reader: PairReader) -> _Check:
+    digest = hashlib.sha256()
+    for pair in reader:
+        digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
+    if reader.pairs == 0:
+        source, target = (language or "any" for language in reader.languages)
+        asked = f"; asked for: {source} and {target}, by data.source and data.target" if any(reader.languages) else ""
+        message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked}"
+        raise DataError(problems=[Problem(message, str(reader.path))])
+    return _Check(reader.pairs, digest.digest(), tuple(reader.notices()))
 
 
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:

@@ -72,8 +72,8 @@ class DataConfig(Config):
     """The text a model learns from."""
 
     train: tuple[str, ...] = ()
-    """Training files. Translation: source and target (several pairs one after another), or TSV files. Language models
-    and word vectors: texts. Plain or .gz."""
+    """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
+    JSONL, TMX, PO, XLIFF. Language models and word vectors: texts. Plain, .gz, .xz or .zst."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)

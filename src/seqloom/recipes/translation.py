@@ -15,7 +15,7 @@ from torch import nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.data.corpus import Lines, hold_out, languages_from, open_corpus
+from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, languages_from, open_corpus
 from seqloom.data.examples import Report, encode_corpus
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
@@ -61,7 +61,7 @@ class Prepared:
 class TranslationWork:
     """Models that translate. See `TrainedWork` for what each method is for."""
 
-    files: str = "--train SOURCE --train TARGET (or one .tsv)"
+    files: str = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
     fixed: tuple[str, ...] = ()
 
     # --- text ---------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class TranslationWork:
         found = languages_from(files)
         given = first.data.source, first.data.target
         languages = (given[0] or (found[0] if found else None), given[1] or (found[1] if found else None))
-        corpus = open_corpus(files, encoding=first.data.encoding)
+        corpus = open_corpus(files, encoding=first.data.encoding, languages=languages)
         _held_out(first, len(corpus))
         model = first.model
         sizing = choose_sizes(
@@ -87,12 +87,12 @@ class TranslationWork:
         return Choice(sizing, {name: language for name, language in named if language is not None})
 
     def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
-        train = open_corpus([Path(name) for name in config.data.train], encoding=config.data.encoding)
+        train = _open(config, config.data.train)
         for sentence in train.notices:
             notice(listener, sentence)
         fingerprints = {"train": train.fingerprint()}
         if config.data.dev:
-            dev = open_corpus([Path(name) for name in config.data.dev], encoding=config.data.encoding)
+            dev = _open(config, config.data.dev)
             fingerprints["dev"] = dev.fingerprint()
             return Corpora(train, dev, fingerprints)
         count = _held_out(config, len(train))
@@ -195,6 +195,11 @@ class TranslationWork:
 
     def scored_lines(self, prepared: Prepared) -> int:
         return min(SCORED_LINES, len(prepared.dev))
+
+
+def _open(config: RunConfig, names: Sequence[str]) -> ParallelCorpus:
+    languages = config.data.source, config.data.target
+    return open_corpus([Path(name) for name in names], encoding=config.data.encoding, languages=languages)
 
 
 def _held_out(config: RunConfig, pairs: int) -> int:

@@ -38,7 +38,7 @@ def content_of(text: str, element: Element, *, keeps_space: bool) -> Content:
         left.append((parent, number + 1, child.end))
         if child.name in _AROUND_TEXT and not child.is_empty and not _is_protected(child):
             kinds = ("border", "border") if _is_sentence(child) else ("open", "close")
-            name = f"<{child.start}"
+            name = f"<{child.start - element.start}"
             pieces.append(Code(text[child.start : child.inner_start], kinds[0], name))  # type: ignore[arg-type]
             left.append(Code(text[child.inner_end : child.end], kinds[1], name))  # type: ignore[arg-type]
             left.append((child, 0, child.inner_start))

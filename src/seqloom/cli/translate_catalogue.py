@@ -1,0 +1,160 @@
+"""`seqloom translate MODEL catalogue.po`: what has no translation gets one."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqloom.cli.output import json_line, require_open
+from seqloom.cli.translate_notices import TRANSLATING, Tally
+from seqloom.cli.translate_wishes import Asked
+from seqloom.core.compressed import is_compressed
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, notice
+from seqloom.core.files import write_atomically
+from seqloom.text.formats.catalogues import format_of
+
+if TYPE_CHECKING:
+    from seqloom.recipes.catalogues import Filled
+    from seqloom.recipes.engine import Translates
+
+
+@dataclass(frozen=True)
+class CatalogueJob:
+    """A catalogue, what to do with it, and where it goes."""
+
+    path: Path | None
+    out: Path | None
+    is_in_place: bool
+    target: str | None
+    with_fuzzy: bool
+    as_json: bool
+    engine: str
+
+    @property
+    def place(self) -> Path | None:
+        """The file to write; None for standard output."""
+        return self.path if self.is_in_place else self.out
+
+
+def catalogue_job(job: CatalogueJob, model: Path, *, others: Sequence[str]) -> CatalogueJob | None:
+    """The job if its file is a catalogue; `others` are flags given that are for lines. What does not fit is refused."""
+    if format_of(model) is not None and model.is_file():
+        raise UsageError(f"{model} is a catalogue; name the model before it: seqloom translate MODEL {model}")
+    if job.path is None or format_of(job.path) is None:
+        for flag, is_given in (("--target", job.target), ("--fuzzy", job.with_fuzzy), ("--in-place", job.is_in_place)):
+            if is_given:
+                raise UsageError(f"{flag} is for catalogues (.po, .mo, .xlf, .xliff, .tmx, .jsonl), not for plain text")
+        return None
+    if others:
+        raise UsageError(f"{others[0]} is for text with a sentence per line; {job.path} is a catalogue")
+    if job.is_in_place and job.out is not None:
+        raise UsageError("--in-place and --out both say where the catalogue goes; leave one out")
+    if job.is_in_place and is_compressed(job.path):
+        raise UsageError(f"{job.path} is compressed, so it cannot be filled in place; decompress it, or name --out")
+    if job.place is None:
+        require_open(sys.stdout, "standard output")
+        if job.as_json:
+            raise UsageError("--json writes a record of what was done; name a file for the catalogue with --out")
+        if format_of(job.path) == "mo" and sys.stdout.isatty():
+            raise UsageError("a compiled catalogue is nothing for a terminal; name a file with --out")
+    return job
+
+
+def translate_catalogue(
+    job: CatalogueJob,
+    model: Path,
+    overrides: Sequence[str],
+    *,
+    opened: "AbstractContextManager[Translates]",
+    asked: Asked,
+    listener: Listener,
+) -> None:
+    """Read, translate, write. What is wrong with the file is told before the model is read."""
+    from seqloom.recipes.catalogues import fill_catalogue, plan_work, require_languages
+    from seqloom.recipes.search_settings import resolved
+    from seqloom.text.formats.catalogues import open_catalogue
+
+    assert job.path is not None
+    config = resolved(model, overrides) if job.engine == "seqloom" else None
+    known = (config.data.source, config.data.target) if config else (None, None)
+    require_languages("the catalogue", (None, job.target), known)
+    wanted = known[0], job.target or known[1]
+    catalogue = open_catalogue(job.path, languages=wanted)
+    require_languages(str(job.path), catalogue.languages, wanted)
+    work = plan_work(catalogue, with_fuzzy=job.with_fuzzy)
+    align = config is not None and getattr(config.model, "attention", None) != "none"
+    with opened as translator:
+        watch = _Watch(listener, str(job.path), work.places, translator.longest)
+        if work.lines and translator.unknown_rate(work.lines) == 1:
+            notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
+        filled = fill_catalogue(
+            work,
+            translator,
+            target=wanted[1],
+            align=align,
+            wishes=asked.wishes(0, len(work.lines)),
+            glossary=asked.glossary,
+            dictionary=asked.dictionary,
+            progress=watch.lines_done,
+            watch=watch,
+        )
+        _write(job, filled.data)
+        _tell(job, filled, translator, listener)
+
+
+@dataclass
+class _Watch:
+    """How far a catalogue has got."""
+
+    listener: Listener
+    name: str
+    places: Sequence[int]
+    limit: int
+    done: int = 0
+
+    def cut(self, line: int, parts: int) -> None:
+        place = f"{self.name}:{self.places[line]}"
+        notice(self.listener, f"{place}: longer than {self.limit} tokens, translated in {parts} parts")
+
+    def parts_done(self, _done: int, _everything: int) -> None:
+        """Lines are told of, and are short."""
+
+    def lines_done(self, lines: int) -> None:
+        self.done += lines
+        self.listener(Event("progress", {"what": TRANSLATING, "done": self.done, "all": len(self.places)}))
+
+
+def _write(job: CatalogueJob, data: bytes) -> None:
+    place = job.place
+    if place is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    elif place.exists() and not place.is_file():
+        place.write_bytes(data)  # a pipe or a device stays what it is
+    else:
+        write_atomically(Path(os.path.realpath(place)), data)
+
+
+def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listener: Listener) -> None:
+    """What was done, as sentences and, if asked for, as a record."""
+    assert job.path is not None
+    tally = Tally()
+    for line in filled.lines:
+        tally.count([line.translation])
+        tally.look_at(line.text, line.place, translator.tokenizers.source)
+    said = [f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated"]
+    if filled.fuzzy:
+        kept = "left out, as a compiled catalogue holds none" if format_of(job.path) == "mo" else "marked fuzzy"
+        said.append(f"{filled.fuzzy:,} of them {kept}: look at their placeholders")
+    if filled.left:
+        said.append(f"{filled.left:,} left untranslated: their placeholders could not be kept apart from words")
+    for message in [*said, *tally.messages(str(job.path))]:
+        notice(listener, message)
+    if job.as_json:
+        counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
+        print(json_line({"catalogue": job.place, **counts, "fuzzy": filled.fuzzy, "left": filled.left}))

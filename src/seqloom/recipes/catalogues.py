@@ -1,0 +1,129 @@
+"""Catalogues translated: what has no translation gets one, and all else stays as it was, byte for byte."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seqloom.core.errors import UsageError
+from seqloom.recipes.engine import Translates
+from seqloom.recipes.translate import Translation, Watch
+from seqloom.recipes.wishes import Wish
+from seqloom.text.formats.carrying import Carrier, Rendering
+from seqloom.text.formats.segments import Catalogue, Filling, Segment
+from seqloom.text.formats.tmx import is_language
+from seqloom.text.glossary import Glossary
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a segment, as the model sees it, with its translation."""
+
+    text: str
+    place: int
+    """The line of the file in which its segment begins."""
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A catalogue with its translations, and what was done."""
+
+    data: bytes
+    segments: int
+    wanted: int
+    """Segments that were to be translated."""
+    fillings: Mapping[int, Filling]
+    lines: Sequence[Line] = field(default_factory=tuple)
+
+    @property
+    def fuzzy(self) -> int:
+        """Translations that somebody should look at."""
+        return sum(filling.is_fuzzy for filling in self.fillings.values())
+
+    @property
+    def left(self) -> int:
+        """Segments left as they were: the model said nothing, or placeholders could not be kept apart from words."""
+        return self.wanted - len(self.fillings)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The segments of a catalogue that are to be translated, and their lines."""
+
+    catalogue: Catalogue
+    carriers: Mapping[int, Carrier]
+    lines: tuple[str, ...]
+    places: tuple[int, ...]
+    """For each line, the line of the file in which its segment begins."""
+
+
+def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
+    """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
+    states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
+    wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
+    carriers = {number: Carrier(segment.source) for number, segment in wanted.items()}
+    lines = [(line, wanted[number].line) for number, carrier in carriers.items() for line in carrier.lines]
+    return Work(catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines))
+
+
+def has_text(segment: Segment) -> bool:
+    """Whether there is anything in a segment."""
+    return bool(segment.text.strip())
+
+
+def fill_catalogue(
+    work: Work,
+    translator: Translates,
+    *,
+    target: str | None = None,
+    align: bool = True,
+    wishes: Sequence[Wish | None] | None = None,
+    glossary: Glossary | None = None,
+    dictionary: Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda _lines: None,
+    watch: Watch | None = None,
+) -> Filled:
+    """Translate the segments of a catalogue. `target` is the language that is written down where the file needs one.
+
+    Without `align`, for engines and models that tell of no alignment, the places of placeholders are guessed, and
+    translations that have some are fuzzy.
+    """
+    found = translator.search(
+        work.lines,
+        align=align,
+        wishes=wishes,
+        glossary=glossary,
+        dictionary=dictionary,
+        progress=progress,
+        watch=watch,
+    )
+    best = [each[0] for each in found]
+    given = iter(best)
+    fillings: dict[int, Filling] = {}
+    for number, carrier in work.carriers.items():
+        renderings = [_rendering(next(given)) for _ in carrier.lines]
+        filling = carrier.filling(renderings, normalise=translator.tokenizers.source.normaliser)
+        if filling is not None:
+            fillings[number] = filling
+    lines = [Line(*each) for each in zip(work.lines, work.places, best, strict=True)]
+    data = work.catalogue.filled(fillings, target=target)
+    return Filled(data, len(work.catalogue.segments), len(work.carriers), fillings, lines)
+
+
+def _rendering(translation: Translation) -> Rendering:
+    is_whole = all(each.is_finished for each in translation.hypotheses)
+    known = translation.alignment
+    if known is None:
+        return Rendering(translation.text, is_whole=is_whole)
+    return Rendering(translation.text, known.target_spans, known.links, is_whole)
+
+
+def require_languages(
+    name: str, catalogue: tuple[str | None, str | None], model: tuple[str | None, str | None]
+) -> None:
+    """Refuse a catalogue whose languages are not those of the model, where both are known."""
+    for side, has, can in zip(("from", "into"), catalogue, model, strict=True):
+        if has and can and not is_language(has, can):
+            raise UsageError(
+                f"{name} is to be translated {side} {has!r}, but this model translates {side} {can!r}; take another "
+                "model, or correct what the file says of its language"
+            )
