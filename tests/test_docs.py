@@ -81,6 +81,13 @@ def _write_corpus(folder: Path) -> None:
             kept = "".join(text.splitlines(keepends=True)[:lines])
             (folder / f"{name}.{language}").write_text(kept, encoding="utf-8")
     (folder / "corpus.de-en.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{a}</seg></tuv><tuv xml:lang="en"><seg>{b}</seg></tuv></tu>' for a, b in pairs
+    )
+    memory = f'<tmx version="1.4"><header srclang="de"/><body>{units}</body></tmx>'
+    (folder / "memory.tmx").write_text(memory, encoding="utf-8")
+    catalogue = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "der Hund %s"\nmsgstr ""\n'
+    (folder / "messages.po").write_text(catalogue, encoding="utf-8")
     for name, lines in (("text", None), ("train", None), ("dev", 8), ("test", 8)):
         (folder / f"{name}.txt").write_text("".join(english.splitlines(keepends=True)[:lines]), encoding="utf-8")
     captions = folder / "data" / "multi30k"
