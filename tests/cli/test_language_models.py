@@ -5,13 +5,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from cli.calling import Called, call
 from cli.conftest import Tiny
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes.load import load, save_model
+from seqloom.recipes.load import load, load_fitted, save_model
 from seqloom.training.weights import weights_of
 
 WORDS = ("text.kind=word", "text.minimum_count=1", "text.size=1000")
@@ -76,6 +77,49 @@ def test_perplexity_is_told_in_three_units_with_signatures(models: Models) -> No
     assert record["lines"] == 12
 
 
+def test_unknown_tokens_are_left_out_of_one_figure_and_their_cost_is_told(models: Models, tmp_path: Path) -> None:
+    text = tmp_path / "odd.txt"
+    text.write_text("The dog qxqx.\n\nqxqx\n")
+    (record,) = call("perplexity", models.counted, text, "--json").records
+    token, known = record["perplexity"]["token"], record["perplexity"]["known"]
+    unknown = record["unknown"]
+    assert unknown == token["count"] - known["count"] >= 2
+    assert known["signature"].endswith("|unknown:skipped")
+    whole = known["bits"] * known["count"] + record["unknown_bits"] * unknown
+    assert whole == pytest.approx(token["bits"] * token["count"])
+    said = call("perplexity", models.counted, text).lines
+    assert f"{record['unknown_bits']:.2f} bits on average, the others {known['bits']:.2f}; compare" in said[-1]
+    # Where all is known, nothing of this is said.
+    assert len(call("perplexity", models.counted, models.text).lines) == 3
+
+
+def test_a_text_may_come_from_standard_input(models: Models) -> None:
+    (named,) = call("perplexity", models.counted, models.dev, "--json").records
+    (piped,) = call("perplexity", models.counted, "-", "--json", stdin=models.dev.read_bytes()).records
+    assert piped["perplexity"] == named["perplexity"]
+    empty = call("perplexity", models.counted, "-")
+    assert empty.code == 3
+    assert "standard input is empty" in empty.err
+
+
+def test_an_arpa_file_is_exported_measured_and_writes(models: Models, tmp_path: Path) -> None:
+    dev, out = tmp_path / "dev.txt", tmp_path / "new" / "model.arpa.gz"
+    dev.write_text("the dog qxqx sleeps\n")
+    words = ["text.kind=word", "text.segmentation=spaces", "--train", models.text, "--dev", models.dev]
+    assert call("train", "model.kind=ngram", "model.order=2", *words, "--out", tmp_path / "run").code == 0
+    exported = call("export", tmp_path / "run", "--to", "arpa", "--out", out)
+    assert (exported.code, f"Written  {out}" in exported.out) == (0, True), exported.err
+    (ours,), (theirs,) = (call("perplexity", model, dev, "--json").records for model in (tmp_path / "run", out))
+    assert theirs["perplexity"]["token"]["value"] == pytest.approx(ours["perplexity"]["token"]["value"], rel=1e-5)
+    assert theirs["unknown"] == ours["unknown"] > 0
+    written = call("generate", out, "--count", "2", "search.length_constant=5", "search.seed=2")
+    assert (written.code, len(written.lines)) == (0, 2), written.err
+    again = call("export", tmp_path / "run", "--to", "arpa", "--out", out)
+    assert (again.code, "is there already" in again.err) == (2, True)
+    wrong = call("export", models.recurrent, "--to", "arpa", "--out", tmp_path / "no.arpa")
+    assert (wrong.code, "which holds n-grams" in wrong.err) == (2, True)
+
+
 def test_scores_of_lines_add_up_to_the_perplexity(models: Models) -> None:
     (record,) = call("perplexity", models.recurrent, models.dev, "--json").records
     scores = [float(line) for line in call("perplexity", models.recurrent, models.dev, "--per-line").lines]
@@ -90,7 +134,11 @@ def test_models_are_mixed_with_given_or_tuned_weights(models: Models) -> None:
     assert [model["weight"] for model in given["models"]] == pytest.approx([0.7, 0.3])
     tuned = call("perplexity", *both, "--tune", models.dev, "--json").records[0]
     assert tuned["perplexity"]["token"]["value"] <= given["perplexity"]["token"]["value"] + 1e-6
-    assert "mixed:" in call("perplexity", *both, "--tune", models.dev).out
+    said = call("perplexity", *both, "--tune", models.dev)
+    assert "is measured too: the result is too good" in said.err
+    for model in (models.recurrent, models.counted):
+        (alone,) = call("perplexity", model, models.dev, "--json").records
+        assert f"{model} (alone {alone['perplexity']['token']['value']:.2f})" in said.lines[-1]
 
 
 def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
@@ -128,9 +176,8 @@ def test_a_token_without_probability_is_told_beside_the_infinite_perplexity(mode
     (tmp_path / "unheard.txt").write_text("qxqx\n")
     called = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt")
     assert called.code == 0, called.err
-    assert "perplexity/token      inf" in called.out
-    assert "of 2 tokens are impossible for the model" in called.out
-    assert "cheap" not in called.out
+    assert called.lines[0].split()[:2] == ["perplexity/token", "inf"]
+    assert "1 of 2 tokens are impossible for the model, the first is <unk> in line 1" in called.out
     (record,) = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt", "--json").records
     assert record["perplexity"]["token"]["value"] is None
     assert record["impossible"] >= 1
@@ -168,6 +215,12 @@ def test_info_describes_language_models(models: Models) -> None:
     assert "60 lines" in out
     assert "perplexity/token" in out
     assert "→" not in out
+    arrays = load_fitted(models.counted).model.arrays()
+    sizes = [f"{size:,} of length {length}" for length, size in enumerate(np.diff(arrays["borders"]).tolist(), start=1)]
+    assert f"N-grams  {', '.join(sizes)}\n" in out
+    assert f"Text     {arrays['borders'][1]:,} pieces; size 1000" in out
+    assert "alpha" not in out
+    assert "Search   method sample, length_factor 0.0, length_constant" in out
     assert call("info", models.recurrent, "--json").records[0]["config"]["task"]["kind"] == "language_modelling"
 
 
@@ -181,6 +234,12 @@ def test_what_only_translators_do_is_refused_with_what_these_models_do(name: str
         if words[0] != "export":
             assert "does not translate: it is a language model" in called.err
             assert "seqloom generate" in called.err
+
+
+def test_a_language_model_beside_a_translator_is_refused_with_the_way_to_fuse_it(tiny: Tiny, models: Models) -> None:
+    called = call("translate", tiny.run, models.dev, "--with", models.counted)
+    assert (called.code, called.out) == (2, "")
+    assert f"{models.counted} is a language model, which cannot translate along; Fusion joins" in called.err
 
 
 def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
@@ -202,6 +261,8 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
         (["perplexity", "MODEL", "TEXT", "--context", "text"], 2, ["each line by itself"]),
         (["generate", "MODEL", "Once"], 2, ["'Once'", "--prompt"]),
         (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed here"]),
+        (["generate", "MODEL", "temperature=0.8"], 2, ["did you mean search.temperature=0.8?"]),
+        (["perplexity", "no.arpa.gz", "TEXT"], 2, ["no.arpa.gz: no such file"]),
         (["generate", "MODEL", "--count", "0"], 2, ["count=0"]),
         (["generate", "MODEL", "--count", "1000000"], 2, ["count=1000000", "at most 100,000"]),
         (["generate", "MODEL", "--count", "1001", "search.method=beam"], 2, ["count=1001", "at most 1,000"]),

@@ -66,6 +66,10 @@ def require_search_settings(overrides: Sequence[str]) -> None:
     for override in overrides:
         path = override.partition("=")[0]
         if path != "device" and not path.startswith("search."):
+            from seqloom.search.settings import SearchConfig  # here, because it brings pydantic with it
+
+            if path in SearchConfig.model_fields:
+                raise UsageError(f"{override!r} is no setting; did you mean search.{override}?")
             raise UsageError(
                 f"{override!r} cannot be changed here: the model is trained already; "
                 "what can be set is search.… (such as search.beam=8) and device"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from seqloom.cli.output import clean, duration, let_go_of
+from seqloom.cli.output import clean, counted, duration, let_go_of
 from seqloom.core.events import Event, Listener, ignore, to_json
 
 PAUSE = 10.0
@@ -91,10 +91,11 @@ class Lines:
         if not is_step and done == everything and self._begun == event["what"]:
             is_due = True  # who was told of a part is told of the whole
         # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
-        if self._shows_progress and done and (is_due or (is_step and tenth > self._tenth)):
+        by_tenths = is_step or event.values.get("by_tenths", False)
+        if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenth)):
             self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
             self._begun = "" if is_step or done == everything else str(event["what"])
-        self._tenth = max(tenth, self._tenth) if is_step else self._tenth
+        self._tenth = max(tenth, self._tenth) if by_tenths else self._tenth
 
     def _print(self, line: str) -> None:
         self._last = self._clock()
@@ -213,7 +214,7 @@ def progress_text(event: Event) -> str:
 def _encoded(event: Event) -> str:
     if "lines" in event.values:  # a text that is no translation of another
         rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
-        return f"{event['name']}: {event['lines']:,} lines, {event['tokens']:,} tokens{rest}"
+        return f"{event['name']}: {counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}{rest}"
     unknown = max(event["source_unknown"], event["target_unknown"])
     rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
     tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"

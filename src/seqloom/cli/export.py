@@ -19,6 +19,7 @@ EXAMPLES = examples(
     "seqloom export run/model --to ctranslate2 --quantization int8 --out fast",
     "seqloom export run/model --to argos --out de-en.argosmodel",
     "seqloom export run/model --to onnx",
+    "seqloom export ngram/model --to arpa --out model.arpa.gz",
 )
 
 
@@ -32,7 +33,8 @@ def export(
             help="[bold]ctranslate2[/bold]: a folder that CTranslate2 loads, with the tokenisers. "
             "[bold]argos[/bold]: a package that Argos Translate and LibreTranslate install; it needs a model that "
             "was trained with text.kind=unigram. "
-            "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers.",
+            "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers. "
+            "[bold]arpa[/bold]: a file of n-grams for KenLM and others; .gz compresses it.",
         ),
     ],
     out: Annotated[
@@ -60,7 +62,8 @@ def export(
 ) -> None:
     """Write a model in the form that another program runs; its scores there are its scores here.
 
-    Transformers can be exported to all of them, recurrent models to onnx. Nothing that exists is replaced.
+    Transformers can be exported to all but arpa, recurrent translators to onnx, n-gram models to arpa. Nothing that
+    exists is replaced.
     """
     from seqloom.interop import ctranslate2
     from seqloom.recipes import export as recipe
@@ -84,5 +87,6 @@ def _one_of(flag: str, given: str, known: Sequence[Any]) -> str:
 
 
 def _describe(written: "Exported") -> list[str]:
-    lines = [f"Written  {written.path}  ({size(written.bytes)}, quantization {written.quantization})"]
+    stored = "" if written.kind == "arpa" else f", quantization {written.quantization}"
+    lines = [f"Written  {written.path}  ({size(written.bytes)}{stored})"]
     return [clean(line) for line in [*lines, *(f"Note     {note}" for note in written.notes)]]

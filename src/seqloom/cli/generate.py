@@ -20,7 +20,7 @@ EXAMPLES = examples(
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="path=value", help="Settings of the search, such as search.temperature=0.7."),
@@ -44,8 +44,8 @@ def generate(
 ) -> None:
     """Let a language model write: texts drawn at random, or the most probable ones.
 
-    Everything of the search can be set: temperature, top_k, top_p, min_p, seed, no_repeat, or method=beam. The same
-    seed gives the same texts.
+    Everything of the search can be set: search.temperature, search.top_k, search.top_p, search.min_p, search.seed,
+    search.no_repeat, or search.method=beam. The same seed gives the same texts.
     """
     given = sort_words(words)
     if given.others:

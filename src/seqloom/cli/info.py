@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.output import clean, duration, examples, interval_text, json_line, size
+from seqloom.cli.output import clean, counted, duration, examples, interval_text, json_line, size
 
 if TYPE_CHECKING:
     from seqloom.recipes.config import RunConfig
@@ -50,11 +50,12 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
     rows = [
         ("Model", str(folder)),
         ("Kind", f"{config.model.kind}, {card.parameters:,} parameters, {languages}"),
-        ("Sizes", _settings(config.model.model_dump(mode="json"))),
-        ("Text", _settings(config.text.model_dump(mode="json"))),
+        ("Sizes", _settings(_of_effect(config.model.model_dump(mode="json")))),
+        *([("N-grams", _ngrams(folder))] if config.model.kind == "ngram" else []),
+        ("Text", f"{_pieces(folder)}; {_settings(config.text.model_dump(mode='json'))}"),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
-        *([("Search", _settings(config.search.model_dump(mode="json")))] if use != "word vectors" else []),
+        *([("Search", _settings(_searched(config, is_source=use == "translator")))] if use != "word vectors" else []),
         ("Written", f"by Seqloom {card.version}, format {card.format}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
@@ -63,6 +64,42 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         lines.append(f"{label if label != last else '':8} {clean(text)}".rstrip())
         last = label
     return lines
+
+
+def _of_effect(model: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a model without those that its smoothing does not look at."""
+    idle = {"laplace": ("prune", "discount_fallback"), "mle": ("alpha", "prune", "discount_fallback")}
+    unused = idle.get(model.get("smoothing", ""), ("alpha",)) if "smoothing" in model else ()
+    return {name: value for name, value in model.items() if name not in unused}
+
+
+def _searched(config: "RunConfig", *, is_source: bool) -> dict[str, Any]:
+    """The settings of the search; of a language model those that are not at their defaults, and how it searches."""
+    values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
+    if is_source:
+        return values
+    return {name: value for name, value in values.items() if name == "method" or value != fields[name].default}
+
+
+def _pieces(folder: Path) -> str:
+    """How many pieces the tokenisers have, whatever was asked for."""
+    from seqloom.text.tokenizer import Tokenizers
+
+    found = Tokenizers.load(folder / "text")
+    if found.is_shared:
+        return f"{found.target.size:,} pieces"
+    return f"{found.source.size:,} source and {found.target.size:,} target pieces"
+
+
+def _ngrams(folder: Path) -> str:
+    """The number of n-grams of each length."""
+    from itertools import pairwise
+
+    from seqloom.core.arrays import map_safetensors
+
+    borders = map_safetensors(folder / "model.safetensors")["borders"].tolist()
+    sizes = (f"{end - begin:,} of length {length}" for length, (begin, end) in enumerate(pairwise(borders), start=1))
+    return ", ".join(sizes)
 
 
 def _settings(values: dict[str, Any]) -> str:
@@ -74,7 +111,7 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     if "pairs" in trained_on:
         rows.append(f"{trained_on['pairs']:,} pairs, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "lines" in trained_on:
-        size_of = f"{trained_on['lines']:,} lines, {trained_on.get('tokens', 0):,} tokens"
+        size_of = f"{counted(trained_on['lines'], 'line')}, {counted(trained_on.get('tokens', 0), 'token')}"
         rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "steps" not in trained_on and "seconds" in trained_on:
         rows.append(f"fitted in {duration(float(trained_on['seconds']))}")

@@ -52,6 +52,11 @@ def require_open(stream: object, name: str) -> None:
         raise UsageError(f"{name} is closed; leave out the >&- or <&- that closes it, or name a file")
 
 
+def counted(number: int, noun: str) -> str:
+    """1 line, 2 lines."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def let_go_of(stream: Numbered) -> None:
     """Send what is still to be written nowhere, or the interpreter would complain about it as it ends."""
     with suppress(OSError, ValueError):

@@ -7,25 +7,32 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.console import show_events
-from seqloom.cli.output import examples, json_line, table
-from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, Listener
+from seqloom.cli.lines import open_input, read_blocks
+from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
     from seqloom.metrics.perplexity import Perplexities
-    from seqloom.recipes.language_model import LanguageModel, Tell
+    from seqloom.recipes.language_model import LanguageModel, Measured, Tell
 
 EXAMPLES = examples(
     "seqloom perplexity run/model test.txt",
     "seqloom perplexity lstm/model test.txt --with ngram/model --weight 0.3",
     "seqloom perplexity lstm/model test.txt --with ngram/model --tune dev.txt --json",
     "seqloom perplexity run/model test.txt --per-line > scores",
+    "zcat news.gz | seqloom perplexity model.arpa.gz -",
 )
+
+STDIN = Path("-")
+
+MANY_UNKNOWN = 0.01
+"""The share of unknown tokens from which on a perplexity may hardly be set beside that of another vocabulary."""
 
 
 def perplexity(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text, plain or .gz.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text, plain or .gz; - is standard input.")],
     others: Annotated[
         list[Path] | None,
         typer.Option(
@@ -55,8 +62,9 @@ def perplexity(
 ) -> None:
     """Measure how well a language model expects a text: its perplexity per token, per word and per character.
 
-    Those per word and per character compare models of different vocabularies. The end of each line is counted; how,
-    and what became of unknown words, stands in the signature.
+    Those per word and per character compare models that cut text differently, if about as much is unknown to both.
+    Where words are unknown, perplexity/known leaves them out. The end of each line is counted; how, and what became of
+    unknown words, stands in the signature.
     """
     companions = others or []
     shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
@@ -67,6 +75,8 @@ def perplexity(
     lines = _read(file, opened)
     with show_events(as_json=json) as listener:
         if tune is not None:
+            if file != STDIN and tune.exists() and tune.samefile(file):
+                notice(listener, f"the shares are found on {tune}, which is measured too: the result is too good")
             tell = _teller(listener, f"finding weights on {tune}")
             opened = opened.tuned(_read(tune, opened), context=context, progress=tell)
         if per_line:
@@ -74,7 +84,7 @@ def perplexity(
                 record = {"line": number, "log_prob": score.log_prob, "tokens": score.tokens}
                 print(json_line(record) if json else f"{score.log_prob:.6f}")
             return
-        found = opened.perplexity(lines, context=context, progress=_teller(listener, f"reading {file}"))
+        found = opened.measure(lines, context=context, progress=_teller(listener, f"reading {file}"))
     names = [str(model), *map(str, companions)]
     if json:
         print(json_line(_record(found, file=file, lines=len(lines), names=names, weights=opened.weights)))
@@ -99,9 +109,16 @@ def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[fl
 
 
 def _read(file: Path, model: "LanguageModel") -> list[str]:
-    from seqloom.data.text import TextCorpus
+    from seqloom.data.text import TextCorpus, split_pieces
 
-    return [line.text for line in TextCorpus([file], unit=model.config.data.unit)]
+    unit = model.config.data.unit
+    if file == STDIN:
+        with open_input(None) as stream:
+            lines = [line for block in read_blocks(stream, "standard input") for line in block]
+        if not lines:
+            raise DataError("standard input is empty; expected at least one line of text")
+        return [text for _, text in split_pieces(iter(lines), unit)]
+    return [line.text for line in TextCorpus([file], unit=unit)]
 
 
 def _teller(listener: Listener, what: str) -> "Tell":
@@ -112,35 +129,58 @@ def _teller(listener: Listener, what: str) -> "Tell":
 
 
 def _record(
-    found: "Perplexities", *, file: Path, lines: int, names: Sequence[str], weights: Sequence[float]
+    measured: "Measured", *, file: Path, lines: int, names: Sequence[str], weights: Sequence[float]
 ) -> dict[str, object]:
+    found = measured.perplexities
+    known = [] if found.known is None else [("known", found.known)]
+    models = zip(names, weights, measured.alone, strict=True)
     return {
         "file": file,
         "lines": lines,
-        "models": [{"path": name, "weight": weight} for name, weight in zip(names, weights, strict=True)],
+        "models": [{"path": name, "weight": weight, "perplexity": alone} for name, weight, alone in models],
         "unknown": found.unknown,
+        "unknown_bits": found.unknown_bits,
         "impossible": found.impossible,
+        "first_impossible": measured.first_impossible,
         "perplexity": {
-            each.unit: {"value": each.value, "bits": each.bits, "count": each.count, "signature": each.signature}
-            for each in found.all
+            name: {"value": each.value, "bits": each.bits, "count": each.count, "signature": each.signature}
+            for name, each in [*((each.unit, each) for each in found.all), *known]
         },
     }
 
 
-def _describe(found: "Perplexities", *, names: Sequence[str], weights: Sequence[float]) -> list[str]:
-    rows = [
-        (f"perplexity/{each.unit}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for each in found.all
-    ]
-    lines = table(rows)
-    if found.impossible:
+def _describe(measured: "Measured", *, names: Sequence[str], weights: Sequence[float]) -> list[str]:
+    found = measured.perplexities
+    shown = [(str(each.unit), each) for each in found.all]
+    if found.known is not None:
+        shown.append(("known", found.known))
+    lines = table(
+        [(f"perplexity/{name}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for name, each in shown]
+    )
+    if found.unknown:
+        lines.append(_of_unknown(found))
+    if measured.first_impossible is not None:
+        first = measured.first_impossible
         lines.append(
-            f"{found.impossible:,} of {found.token.count:,} tokens are impossible for the model, so no perplexity is "
-            "high enough: smooth it (model.smoothing=kneser_ney), or mix in another with --with"
+            f"{found.impossible:,} of {found.token.count:,} tokens are impossible for the model, the first is "
+            f"{clean(first.token)} in line {first.line:,}, so no perplexity is high enough: smooth the model "
+            "(model.smoothing=kneser_ney), or mix in another with --with"
         )
-    elif found.unknown:
-        share = found.unknown / found.token.count
-        lines.append(f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol, which is cheap")
     if len(names) > 1:
-        shares = (f"{weight:.4f} {name}" for name, weight in zip(names, weights, strict=True))
+        parts = zip(weights, names, measured.alone, strict=True)
+        shares = (f"{weight:.4f} {name} (alone {alone:.2f})" for weight, name, alone in parts)
         lines.append(f"mixed: {' + '.join(shares)}")
     return lines
+
+
+def _of_unknown(found: "Perplexities") -> str:
+    """What the unknown tokens cost, and what that means for comparisons."""
+    share = found.unknown / found.token.count
+    beside = f", the others {found.known.bits:.2f}" if found.known is not None else ""
+    sentence = (
+        f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol, which costs "
+        f"{found.unknown_bits:.2f} bits on average{beside}"
+    )
+    if share > MANY_UNKNOWN:
+        sentence += "; compare these figures only with those of models to which as many are unknown"
+    return sentence

@@ -77,7 +77,7 @@ class TextCorpus:
     def __iter__(self) -> Iterator[TextLine]:
         before = 0
         for file, (path, check) in enumerate(zip(self.paths, self._checks, strict=True)):
-            for at, text in _pieces(read_lines(path, self.encoding), self.unit):
+            for at, text in split_pieces(read_lines(path, self.encoding), self.unit):
                 yield TextLine(before + at, file, text)
             before += check.lines
 
@@ -104,7 +104,7 @@ class TextCorpus:
         return self._digest
 
 
-def _pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
+def split_pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
     """Each piece with the number of its first line, from 1."""
     if unit == "line":
         yield from enumerate(lines, start=1)
@@ -124,7 +124,7 @@ def _pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
 def _check(path: Path, encoding: str, unit: Unit) -> _Check:
     reader = LineReader(path, encoding)
     digest, pieces, has_text = hashlib.sha256(), 0, False
-    for _, text in _pieces(iter(reader), unit):
+    for _, text in split_pieces(iter(reader), unit):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
         pieces += 1
         has_text = has_text or not is_blank(text)

@@ -22,7 +22,7 @@ class Perplexity:
     """A perplexity with what it was counted in: numbers of different units cannot be compared.
 
     `has_end` says whether the end of each sentence was predicted and counted; `unknown` says whether words outside
-    the vocabulary were predicted as one symbol (which makes them cheap), left out, or cannot occur.
+    the vocabulary were predicted as one symbol (which may make them cheap), left out, or cannot occur.
     """
 
     value: float
@@ -98,32 +98,57 @@ def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> 
 
 @dataclass(frozen=True)
 class Perplexities:
-    """The perplexity of one text in three units, of which the last two compare models of different vocabularies.
+    """The perplexity of one text in three units, of which the last two compare models that cut text differently.
 
-    A word is what stands between spaces; the end of a line counts as a word and as a character.
+    They compare only where about as much is unknown to both. A word is what stands between spaces; the end of a line
+    counts as a word and as a character.
     """
 
     token: Perplexity
     word: Perplexity
     character: Perplexity
     unknown: int
-    """Tokens that the vocabulary does not have; each counts as one symbol, which makes it cheap."""
+    """Tokens that the vocabulary does not have; each counts as one symbol."""
     impossible: int
     """Tokens to which the model gives no probability at all; one of them makes a perplexity infinite."""
+    known: Perplexity | None = None
+    """Per token of those that the vocabulary has, where there are others."""
+    unknown_bits: float | None = None
+    """What a token that is unknown costs on average."""
 
     @property
     def all(self) -> tuple[Perplexity, ...]:
         return self.token, self.word, self.character
 
 
-def perplexities(cross_entropy: float, size: TextSize, *, unknown: int = 0, impossible: int = 0) -> Perplexities:
+def perplexities(
+    cross_entropy: float,
+    size: TextSize,
+    *,
+    unknown: int = 0,
+    unknown_cross_entropy: float = 0.0,
+    impossible: int = 0,
+) -> Perplexities:
     """The perplexity of one text in every unit: exp(cross_entropy / units), each with how it was counted.
 
-    `cross_entropy` is −Σ log P in nats over all tokens, those of the ends of lines among them where `size.has_end`.
+    `cross_entropy` is −Σ log P in nats over the tokens that the vocabulary has, the ends of lines among them where
+    `size.has_end`, and `unknown_cross_entropy` that over the tokens which it does not have.
     """
+    whole, tokens = cross_entropy + unknown_cross_entropy, size.count("token")
 
     def among(unit: Unit) -> Perplexity:
         policy: Unknown = "counted" if unknown else "absent"
-        return perplexity(cross_entropy, size.count(unit), unit=unit, has_end=size.has_end, unknown=policy)
+        return perplexity(whole, size.count(unit), unit=unit, has_end=size.has_end, unknown=policy)
 
-    return Perplexities(among("token"), among("word"), among("character"), unknown=unknown, impossible=impossible)
+    known = None
+    if 0 < unknown < tokens:
+        known = perplexity(cross_entropy, tokens - unknown, has_end=size.has_end, unknown="skipped")
+    return Perplexities(
+        among("token"),
+        among("word"),
+        among("character"),
+        unknown=unknown,
+        impossible=impossible,
+        known=known,
+        unknown_bits=unknown_cross_entropy / unknown / math.log(2) if unknown else None,
+    )

@@ -3,6 +3,7 @@
 ctranslate2   a directory: the model, our tokenisers, and how they go together
 argos         a `.argosmodel` file for Argos Translate and LibreTranslate
 onnx          a directory: encoder and decoder step as ONNX graphs, with our tokenisers
+arpa          a file of n-grams for KenLM, SRILM and others
 """
 
 import os
@@ -39,13 +40,14 @@ from seqloom.interop.ctranslate2 import (
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
+from seqloom.recipes.arpa import write_model_as_arpa
 from seqloom.recipes.load import LoadedModel, load
 from seqloom.recipes.search_settings import resolved
 from seqloom.text.languages import language_name
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-ExportKind = Literal["ctranslate2", "argos", "onnx"]
+ExportKind = Literal["ctranslate2", "argos", "onnx", "arpa"]
 """What a model can be exported to. A new one is a function below and a case in `export`."""
 
 
@@ -74,8 +76,14 @@ def export(
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
     if out is not None:
         _require_new(out)
-    if to == "onnx" and quantization not in (None, "none"):
-        raise UsageError(f"--quantization {quantization} is not for ONNX graphs, whose weights stay as they are")
+    if to in ("onnx", "arpa") and quantization not in (None, "none"):
+        what = "ONNX graphs" if to == "onnx" else "ARPA files"
+        raise UsageError(f"--quantization {quantization} is not for {what}, whose weights stay as they are")
+    if to == "arpa":
+        file = out or beside(model, f"{_name_of(model)}.arpa")
+        _require_new(file)
+        write_model_as_arpa(model, file)
+        return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
     _require_library(model, to)
     loaded = load(model, device="cpu")
     match to:

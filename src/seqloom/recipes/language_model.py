@@ -24,8 +24,9 @@ from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import UNKNOWN
 from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
+from seqloom.recipes.arpa import is_arpa, load_language_model
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import Card, Loaded, load_any
+from seqloom.recipes.load import Card, Loaded
 from seqloom.recipes.prompting import Continuing, split_lines
 from seqloom.recipes.readers import reader_of
 from seqloom.recipes.reading import Context, TextIds
@@ -59,6 +60,25 @@ class LineScore:
 
     log_prob: float
     tokens: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A token of a text, and the number of its line, from 1."""
+
+    token: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Perplexities of a text, and what stands behind them."""
+
+    perplexities: Perplexities
+    alone: tuple[float, ...]
+    """The perplexity per token of each model by itself."""
+    first_impossible: Place | None
+    """Where the first token stands to which the mixture gives no probability."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +128,8 @@ class LanguageModel:
         weights: Sequence[float] | None = None,
         device: str | None = None,
     ) -> "LanguageModel":
-        """Read a model directory, or the model of a finished run, and others that are mixed with it."""
-        loaded = [load_any(each, device=device) for each in (folder, *others)]
+        """Read a model directory, the model of a finished run or an ARPA file, and others that are mixed with it."""
+        loaded = [load_language_model(each, device=device) for each in (folder, *others)]
         return LanguageModel(loaded[0], loaded[1:], weights=weights)
 
     @property
@@ -139,30 +159,48 @@ class LanguageModel:
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> Perplexities:
         """Perplexities of a text. A blank line counts: its end is told as any other, unless a model never saw one."""
+        return self.measure(lines, context=context, progress=progress).perplexities
+
+    def measure(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> "Measured":
+        """The same with what stands behind it: each model by itself, and the first token that is impossible."""
         given = listed(lines, "perplexity")
+        numbers: Sequence[int] = range(1, len(given) + 1)
         if not all(reader.has_blank_lines for reader in self._readers):
-            given = [line for line in given if not is_blank(line)]
+            numbers, given = _without_blank(given)
         text = self._encoded(given)
-        log_probs = self.mixed(self.log_probs(text, context=context, progress=progress))
+        each = self.log_probs(text, context=context, progress=progress)
+        log_probs = self.mixed(each)
         # Spaces are counted as they are set, not as they came, and the same for every model whatever it makes of them.
         size = measure_text(map(collapse_spaces, given), len(text.ids) - len(given))
-        return perplexities(
-            -float(log_probs.sum()) + 0.0,
+        is_unknown, is_impossible = text.ids == UNKNOWN, log_probs == -math.inf
+        found = perplexities(
+            -float(log_probs[~is_unknown].sum()) + 0.0,
             size,
-            unknown=int((text.ids == UNKNOWN).sum()),
-            impossible=int((log_probs == -math.inf).sum()),
+            unknown=int(is_unknown.sum()),
+            unknown_cross_entropy=-float(log_probs[is_unknown].sum()) + 0.0,
+            impossible=int(is_impossible.sum()),
         )
+        first = None
+        if found.impossible:
+            place = int(is_impossible.argmax())
+            line = int(np.searchsorted(text.offsets, place, side="right")) - 1
+            first = Place(self.tokenizer.piece(int(text.ids[place])), numbers[line])
+        with np.errstate(over="ignore"):
+            alone = tuple(float(value) for value in np.exp(-each.mean(axis=1)))
+        return Measured(found, alone, first)
 
     def log_probs(
         self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> Float64[np.ndarray, "models tokens"]:
         """log P of each token by each model."""
-        done, everything = 0, len(text.ids) * len(self._readers)
+        done = 0  # of all models; what is told counts each token once
 
         def tell(tokens: int) -> None:
             nonlocal done
             done += tokens
-            progress(done, everything)
+            progress(done // len(self._readers), len(text.ids))
 
         found = np.stack(
             [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
@@ -281,11 +319,20 @@ def open_language_model(
     """A model with other settings of the search or another device, and models that are mixed with it."""
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
     device = devices[-1] if devices else None
-    loaded = load_any(folder, device=device)
-    config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    loaded = load_language_model(folder, device=device)
+    if is_arpa(folder):
+        config = resolve(RunConfig, defaults=loaded.config.model_dump(mode="json"), overrides=overrides)
+    else:
+        config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
     _require_effect(config.search, overrides)
-    others = [load_any(other, device=device) for other in companions]
+    others = [load_language_model(other, device=device) for other in companions]
     return LanguageModel(replace(loaded, config=config), others, weights=weights)
+
+
+def _without_blank(lines: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The lines that are not blank, with their numbers."""
+    kept = [(number, line) for number, line in enumerate(lines, start=1) if not is_blank(line)]
+    return [number for number, _ in kept], [line for _, line in kept]
 
 
 def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:

@@ -17,9 +17,9 @@ from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
 from seqloom.recipes.lexicon import wished_symbols
-from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load
+from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load, use_of
 from seqloom.recipes.parts import Part, join, make_parts
-from seqloom.recipes.search_settings import settings_for
+from seqloom.recipes.search_settings import resolved, settings_for
 from seqloom.recipes.stepping import Steppers
 from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
@@ -426,6 +426,12 @@ def open_translator(folder: Path, overrides: Sequence[str] = (), *, companions: 
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
     device = devices[-1] if devices else None
     loaded = load(folder, device=device)
+    for other in companions:
+        if use_of(resolved(other, [])) == "language model":
+            raise UsageError(
+                f"{other} is a language model, which cannot translate along; Fusion joins one of the same target "
+                "vocabulary to a translator from Python: see docs/search/ensembles.md, Shallow fusion"
+            )
     return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
 
 
