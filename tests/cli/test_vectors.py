@@ -38,6 +38,13 @@ def test_nearest_lists_words_with_their_cosines(file: Path) -> None:
     assert records[0]["nearest"][0] == {"word": "queen", "score": pytest.approx(3 / 5 * (5 / 5.01) ** 0.5, abs=1e-3)}
 
 
+def test_known_words_are_answered_beside_unknown_ones(file: Path) -> None:
+    result = CliRunner().invoke(app, ["nearest", str(file), "king", "xqzzy", "man", "--count", "1"])
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["king", "queen", "man", "king"]
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == "'xqzzy' has no vector: it is not among the 5 words that were learned"
+
+
 def test_analogy_answers(file: Path) -> None:
     assert run("analogy", file, "man", "king", "woman").split()[0] == "queen"
     record = json.loads(run("analogy", file, "man", "king", "woman", "--method", "mul", "--json"))

@@ -85,6 +85,9 @@ class WordVectors:
                 f"{int((~is_finite).sum()) - 1} others; lower the learning rate, or get the file again"
             )
 
+    def __repr__(self) -> str:
+        return f"WordVectors({len(self):,} words of width {self.width})"
+
     def __len__(self) -> int:
         return len(self.words)
 
@@ -110,7 +113,7 @@ class WordVectors:
         """The row of a word; one that is unknown is an error that offers the nearest spelling."""
         row = self.rows.get(word)
         if row is None:
-            raise UsageError(f"{word!r} has no vector{self._hint(word)}")
+            raise UsageError(self._missing(word))
         return row
 
     def vector(self, word: str) -> Float32[np.ndarray, " width"]:
@@ -119,6 +122,12 @@ class WordVectors:
             return self.subwords.vector(word)
         vector: Float32[np.ndarray, " width"] = self.vectors[self.row(word)]
         return vector
+
+    def known(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Those of these words that have a vector, and a sentence for each of the others."""
+        has_vector = [self.subwords is not None or word in self.rows for word in words]
+        found = [word for word, has in zip(words, has_vector, strict=True) if has]
+        return found, [self._missing(word) for word, has in zip(words, has_vector, strict=True) if not has]
 
     def similarity(self, one: str, other: str) -> float:
         """The cosine of two words."""
@@ -194,6 +203,9 @@ class WordVectors:
             order = places[np.argsort(-row[places], kind="stable")]
             found.append([Neighbour(self.words[at], float(row[at])) for at in order if np.isfinite(row[at])])
         return found
+
+    def _missing(self, word: str) -> str:
+        return f"{word!r} has no vector{self._hint(word)}"
 
     def _hint(self, word: str) -> str:
         cased = {known.casefold(): known for known in reversed(self.words)}

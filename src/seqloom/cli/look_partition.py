@@ -55,7 +55,7 @@ def partition(
             Path(given.others[0]),
             config,
             progress=lambda done, parts: listener(
-                Event("progress", {"what": "looking at log Z", "done": done, "all": parts})
+                Event("progress", {"what": "looking at log Z, parts of the work", "done": done, "all": parts})
             ),
         )
     out.parent.mkdir(parents=True, exist_ok=True)

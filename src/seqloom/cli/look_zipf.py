@@ -21,6 +21,9 @@ EXAMPLES = examples(
     "seqloom look zipf corpus.en --pieces runs/demo --json",
 )
 
+FEWEST_RANKS = 20
+"""Ranks below which an exponent is not worth telling: it would change with every word."""
+
 
 def zipf(
     words: Annotated[
@@ -98,8 +101,9 @@ def _lines(found: "ZipfFindings") -> list[str]:
 
 def _row(order: "OrderStatistics") -> tuple[str, ...]:
     head = (f"{order.order}-grams", f"{order.tokens:,}", f"{order.types:,}", f"{order.singletons:,}")
-    if order.fits is None:
-        return (*head, "—", "—", "—", "too few frequent ones")
+    if order.fits is None or order.fits.zipf.ranks < FEWEST_RANKS:
+        ranks = 0 if order.fits is None else order.fits.zipf.ranks
+        return (*head, "—", "—", "—", f"{ranks}: too few" if ranks else "too few frequent ones")
     zipf, mandelbrot, line = order.fits.zipf, order.fits.mandelbrot, order.fits.line
     shifted = f"{mandelbrot.exponent:.3f}, {mandelbrot.shift:.1f}"
     return (*head, f"{zipf.exponent:.3f}", shifted, f"{line.exponent:.3f}", f"{zipf.ranks:,}")

@@ -34,6 +34,9 @@ EXPORT_EXAMPLES = examples(
     "seqloom vectors export runs/words vectors.bin",
 )
 
+FEW_PAIRS = 30
+"""Pairs below which a correlation is mostly chance: half of its interval of 95 % is 0.35 or more."""
+
 app = typer.Typer(help="Ask word vectors: neighbours, analogies, scores, a map.")
 
 Model = Annotated[
@@ -61,11 +64,15 @@ def nearest(
     """The words with the highest cosine to each word."""
     from seqloom.recipes.vectors import open_vectors
 
-    for word, found in zip(words, open_vectors(model).nearest(words, count=count), strict=True):
+    opened = open_vectors(model)
+    known, missing = opened.known(words)
+    for word, found in zip(known, opened.nearest(known, count=count), strict=True):
         if json:
             print(json_line({"word": word, "nearest": found}))
         else:
             print("\n".join([clean(word), *(f"  {line}" for line in _lines(found))]))
+    if missing:
+        raise UsageError("; ".join(missing))
 
 
 @app.command(epilog=ANALOGY_EXAMPLES)
@@ -127,11 +134,13 @@ def evaluate(
         print(json_line(as_record(found)))
         return
     if found.similarity is not None:
-        print(f"similarity: {found.similarity}")
+        few = f"; {found.similarity.pairs} pairs tell little" if found.similarity.pairs < FEW_PAIRS else ""
+        print(f"similarity: {found.similarity}{few}")
     if found.analogies is not None:
         rows = [
-            (clean(each.name), f"{each.accuracy:.2%}" if each.asked else "–", f"{each.right:,}", f"of {each.asked:,}")
+            (clean(each.name), f"{each.accuracy:.2%}", f"{each.right:,}", f"of {each.asked:,}")
             for each in found.analogies.sections
+            if each.asked
         ]
         print("\n".join([f"analogies: {found.analogies}", *(f"  {line}" for line in table(rows))]))
 

@@ -12,9 +12,12 @@ from seqloom.inspection.embedding_map import EmbeddingMap
 SIZE, DOTS, FONT = 10.0, 72.0, 7.0
 """Of the picture in inches; points in an inch; the height of a letter in points."""
 
+FEW = 30
+"""Words up to which each is named, even if names meet."""
+
 
 def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
-    """A dot per word, and the names of as many as have room, the first words first."""
+    """A dot per word, and the names of all if they are few, else of as many as have room, the first words first."""
     figure = Figure(figsize=(SIZE, SIZE * 0.8), layout="constrained")
     axes = figure.add_subplot()
     x, y = found.points.T
@@ -25,7 +28,9 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
     families = fonts()
     for word, right, up in zip(found.words, x.tolist(), y.tolist(), strict=True):
         box = (right, up - line / 2, right + letter * (len(word) + 1), up + line / 2)
-        if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+        if len(found.words) > FEW and any(
+            box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
+        ):
             continue
         taken.append(box)
         axes.annotate(
@@ -38,7 +43,8 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
     for spine in axes.spines.values():
         spine.set_color(QUIET)
         spine.set_linewidth(0.5)
-    axes.set_title(title or found.describe(), fontsize=10, color=INK, family=families)
+    named = "" if len(taken) == len(found.words) else f"; {len(taken):,} have room for their names"
+    axes.set_title(title or f"{found.describe()}{named}", fontsize=10, color=INK, family=families)
     return figure
 
 

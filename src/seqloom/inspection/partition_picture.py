@@ -13,11 +13,18 @@ def draw_log_partition(found: LogPartition) -> Figure:
     """How often each value of log Z comes up."""
     figure, axes = new_axes()
     axes.hist(found.values, bins=60, color=SERIES[0])
-    axes.axvline(0, color=INK, linewidth=1.0)
     axes.axvline(found.mean, color=SERIES[1], linewidth=1.2, linestyle="--", label=f"mean {found.mean:.2f}")
+    lowest, highest = float(found.values.min()), float(found.values.max())
+    spread = max(highest - lowest, 0.1)
+    # Where 0 is far away, an axis that reaches it would press all values into one bar.
+    if lowest - spread <= 0 <= highest + spread:
+        axes.axvline(0, color=INK, linewidth=1.0)
+    else:
+        axes.set_xlim(lowest - 0.05 * spread, highest + 0.05 * spread)
     axes.set_xlabel("log Z (0: scores are log-probabilities)")
     axes.set_ylabel("positions")
-    axes.legend(frameon=False)
+    axes.set_ylim(top=1.15 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(frameon=False, loc="upper right")
     return figure
 
 
