@@ -60,6 +60,7 @@ def log10_of(model: NGram, words: str) -> list[float]:
 def test_a_small_file_is_read_as_it_says(tmp_path: Path) -> None:
     model = read_arpa(written(tmp_path, SMALL))
     assert list(model.vocabulary) == [*RESERVED, "a", "b"]
+    assert repr(model) == "NGram(order 3, 6 symbols, 10 n-grams)"
     # <s> a: listed; <s> a b: listed; a b </s> backs off to b </s>
     assert log10_of(model, "a b") == pytest.approx([-0.2, -0.15, -0.25], abs=1e-6)
     # <s> b: back-off of <s>; b a: back-off of b; a unknown: back-off of a; then </s> alone

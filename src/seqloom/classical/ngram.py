@@ -137,6 +137,9 @@ class NGram:
         require_sound(trie, symbols=len(vocabulary))
         return NGram(trie, borders, vocabulary)
 
+    def __repr__(self) -> str:
+        return f"NGram(order {self.order}, {self.symbols:,} symbols, {int(self.borders[-1]):,} n-grams)"
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the model knows but its vocabulary, as arrays to be kept in a file."""
         nodes = self.trie.nodes.view(np.int32).reshape(-1, NODE.itemsize // 4)

@@ -21,7 +21,7 @@ from seqloom.classical.subword_vectors import SubwordConfig
 from seqloom.classical.vectors import Subwords, WordVectors
 from seqloom.core.config import Config
 from seqloom.core.errors import ModelError
-from seqloom.core.events import Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.text.encoded import EncodedText
 
 
@@ -94,6 +94,7 @@ class Word2VecConfig(Config):
             )
         if self.output == "negative" and self.negatives == 0:
             notice(listener, "without negatives nothing keeps words apart: all vectors become alike")
+        listener(Event("phase", {"what": "compiling the loops of word2vec, if this is their first use"}))
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
         learner.require_learned()
         return learner.vectors(losses)

@@ -119,7 +119,7 @@ class Learner:
                     for each in finished:
                         each.result()
                     values = {"done": epoch * tokens + done[0], "all": self.config.epochs * tokens}
-                    listener(Event("progress", {"what": "tokens", **values}))
+                    listener(Event("progress", {"what": "tokens learned from", "by_tenths": True, **values}))
             finally:
                 is_stopped.set()
         # In a fixed order, since sums of floats depend on it: one thread gives the same bytes.

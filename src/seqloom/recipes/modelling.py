@@ -52,9 +52,14 @@ class ModellingWork:
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         corpus = plain_text.open_corpus(first.data, tuple(map(str, files)))
-        plain_text.held_out(first.data, len(corpus))
-        facts = text_facts(corpus)
-        return Choice(choose_recurrent(facts, kind=first.text.kind, steps=steps, model=first.model.kind))
+        text, held_out = first.text, plain_text.held_out(first.data, len(corpus))
+        facts = text_facts(corpus, segmentation=text.segmentation)
+        dev_tokens = facts.tokens(text.kind) * held_out // max(1, len(corpus))
+        if first.data.dev:
+            dev = plain_text.open_corpus(first.data, first.data.dev)
+            dev_tokens = text_facts(dev, segmentation=text.segmentation).tokens(text.kind)
+        chosen = choose_recurrent(facts, kind=text.kind, steps=steps, model=first.model.kind, dev_tokens=dev_tokens)
+        return Choice(chosen)
 
     def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
         return plain_text.open_texts(config, listener=listener)

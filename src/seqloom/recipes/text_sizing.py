@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from seqloom.data.text import TextCorpus
 from seqloom.recipes.sizing import SAMPLE, Reason, Sizing, round_figure, training_reasons
-from seqloom.text.normalise import is_blank
+from seqloom.text.kinds import Segmentation, word_cutter
+from seqloom.text.normalise import collapse_spaces, is_blank
+from seqloom.text.training import ALL_CHARACTERS, ALL_WORDS
 
 Kind = Literal["word", "char", "bpe", "unigram"]
 
@@ -19,21 +21,22 @@ class TextFacts:
     characters: int
     """Of the whole text, by the lines that were looked at."""
     words: int
-    """Runs of characters between spaces, likewise."""
+    """Likewise, cut as they will be: marks are words of their own unless words are what stands between spaces."""
 
     def tokens(self, kind: Kind) -> int:
         """About how many tokens the text has if it is cut this way, the end of each line counted."""
-        # A piece is about four letters; punctuation makes a seventh more words than there are runs between spaces.
-        pieces = {"char": self.characters, "word": self.words * 8 // 7}
+        # A piece is about four letters.
+        pieces = {"char": self.characters, "word": self.words}
         return pieces.get(kind, self.characters // 4) + self.lines
 
 
-def text_facts(corpus: TextCorpus) -> TextFacts:
+def text_facts(corpus: TextCorpus, *, segmentation: Segmentation = "words") -> TextFacts:
     """Look at the first lines of a text."""
     characters = words = count = 0
+    cut = word_cutter(segmentation)
     for line in corpus:
         characters, count = characters + len(line.text), count + 1
-        words += 0 if is_blank(line.text) else len(line.text.split())
+        words += 0 if is_blank(line.text) else len(cut(collapse_spaces(line.text)))
         if count == SAMPLE:
             break
     share = len(corpus) / max(1, count)
@@ -48,8 +51,8 @@ def _text(facts: TextFacts, kind: Kind, *, most: int, minimum_count: int) -> tup
     section: dict[str, Any] = {"kind": kind, "shared": True}
     paths = ("text.kind", "text.size", "text.minimum_count")
     if kind == "char":
-        section |= {"size": 1_000, "minimum_count": 1}
-        return section, Reason(paths, "single characters as pieces, up to 1,000 different ones")
+        section |= {"size": ALL_CHARACTERS, "minimum_count": 1}
+        return section, Reason(paths, f"single characters as pieces, up to {ALL_CHARACTERS:,} different ones")
     if kind == "word":
         section |= {"size": most, "minimum_count": minimum_count}
         rare = "seen at least once" if minimum_count == 1 else f"seen at least {minimum_count} times"
@@ -101,8 +104,17 @@ GENERATED: dict[Kind, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 1
 """Tokens that are generated at most, unless asked otherwise."""
 
 
-def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: str = "rnn_lm") -> Sizing:
-    """Sizes of a recurrent language model of this text, cut into pieces of this kind."""
+VALIDATION_SHARE = 0.15
+"""Tokens read for validation at most, for each that is learned from."""
+
+FEWEST_VALIDATIONS = 4
+"""However large the dev text is: the best of fewer is no choice."""
+
+
+def choose_recurrent(
+    facts: TextFacts, *, kind: Kind, steps: int | None, model: str = "rnn_lm", dev_tokens: int = 0
+) -> Sizing:
+    """Sizes of a recurrent language model of this text, cut into pieces of this kind; `dev_tokens` are held out."""
     tokens = facts.tokens(kind)
     rung = next(rung for rung in TEXT_LADDER if tokens <= rung.tokens)
     length = LENGTHS[kind]
@@ -110,7 +122,9 @@ def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: 
     length = max(1, min(length, tokens // 4))
     if steps is None:
         steps = round_figure(max(200.0, rung.passes * tokens / (rows * length)))
-    every = max(1, min(1000, round_figure(steps / 40)))
+    often = max(1, min(1000, round_figure(steps / 40)))
+    affordable = round_figure(dev_tokens / (VALIDATION_SHARE * rows * length))
+    every = max(often, min(affordable, steps // FEWEST_VALIDATIONS))
     text, pieces = _text(facts, kind, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
     training = {
         "steps": steps,
@@ -148,9 +162,15 @@ def choose_recurrent(facts: TextFacts, *, kind: Kind, steps: int | None, model: 
             Reason(model_paths, f"{layers} of width {rung.width}: a larger model learns this text by heart"),
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
             batch,
+            *([_rare_validation(every)] if every > often else []),
             *training_reasons(training, passes=steps * rows * length / max(1, tokens), falling="as a cosine"),
         ),
     )
+
+
+def _rare_validation(every: int) -> Reason:
+    why = f"reading the dev text more often would take more than {VALIDATION_SHARE:.0%} of the tokens"
+    return Reason(("training.validate_every", "training.save_every"), f"a validation every {every:,} steps: {why}")
 
 
 def _search(kind: Kind) -> dict[str, Any]:
@@ -163,8 +183,8 @@ def _search(kind: Kind) -> dict[str, Any]:
 
 def choose_ngram(facts: TextFacts, *, kind: Kind) -> Sizing:
     """Pieces and order of an n-gram model."""
-    order = {"char": 8, "word": 5 if facts.words > 1_000_000 else 3}.get(kind, 5)
-    text, pieces = _text(facts, kind, most=1_000_000, minimum_count=1)
+    order = 8 if kind == "char" else 5
+    text, pieces = _text(facts, kind, most=ALL_WORDS, minimum_count=1)
     return Sizing(
         {"text": text, "model": {"kind": "ngram", "order": order}, "search": _search(kind)},
         _summary(facts, kind),
@@ -178,7 +198,7 @@ def choose_ngram(facts: TextFacts, *, kind: Kind) -> Sizing:
 def choose_vectors(facts: TextFacts, *, kind: Kind) -> Sizing:
     """Words and sizes of word vectors."""
     minimum = 5 if facts.words > 200_000 else 2 if facts.words > 20_000 else 1
-    text, pieces = _text(facts, kind, most=1_000_000, minimum_count=1)
+    text, pieces = _text(facts, kind, most=ALL_WORDS, minimum_count=1)
     width, epochs = (100, 5) if facts.words > 1_000_000 else (50, 20)
     times = "once" if minimum == 1 else f"{minimum} times"
     return Sizing(
