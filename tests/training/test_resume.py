@@ -45,8 +45,10 @@ def test_stopping_and_resuming_equals_not_stopping(
     second.train(resume=True)
     assert same_bits(weights(second), weights(whole))
     ends = [read_checkpoint(checkpoint_folder(tmp_path / name, STEPS)) for name in ("whole", "parts")]
+    # Python's own generator is drawn from by the type checks of this test run, as often as functions are called. It is
+    # compared in processes without them: `tests/system/test_distributed.py`, `benchmarks/kill_loop.py`.
     assert same_bits(ends[0].optimiser, ends[1].optimiser)
-    assert same_bits(ends[0].generators, ends[1].generators)
+    assert same_bits(*({name: end.generators[name] for name in ("torch", "numpy")} for end in ends))
     assert late_events[0].kind == "resumed"
     assert late_events[0]["changed_settings"] == {"steps": [stop, STEPS]}
 

@@ -50,7 +50,7 @@ class Keeper:
         """Remove what a process that died has left unfinished."""
         self.world.first_does(lambda: remove_leftovers(self.run, listener=self.listener), what="tidy the run folder")
 
-    def newest(self, *, strict: bool) -> Checkpoint | None:
+    def newest(self, *, strict: bool = False) -> Checkpoint | None:
         """The newest checkpoint that is whole. The first rank chooses it, the others read the same one."""
         found: list[Checkpoint | None] = [None]
 
@@ -73,9 +73,6 @@ class Keeper:
         load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
         try:
             restore_optimiser(self.optimiser, self.model, found.optimiser)
-            if self.world.rank < len(found.generators["torch"]):
-                mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
-                restore_generators(mine, self.device)
             progress = Progress.from_json(found.state["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelError(f"{folder} does not say all that a run needs to go on ({error}). {way_out}") from error
@@ -85,6 +82,13 @@ class Keeper:
             self._prune(found.step, config)
 
         self.world.first_does(tidy, what="write the pointers")
+        # Last of all, so that nothing done here can draw from them.
+        try:
+            if self.world.rank < len(found.generators["torch"]):
+                mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
+                restore_generators(mine, self.device)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{folder} does not hold the states of all generators ({error}). {way_out}") from error
         return progress
 
     def save(

@@ -40,7 +40,7 @@ from seqloom.training.settings import TrainingConfig
 from seqloom.training.signals import AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
 from seqloom.training.task import Batch, Prepares, Task, remembering
-from seqloom.training.weights import some, unusable_weights
+from seqloom.training.weights import unusable_weights
 
 
 class Trainer(Generic[Batch]):
@@ -417,6 +417,6 @@ class Trainer(Generic[Batch]):
     def _unusable(self) -> TrainingError | None:
         """Weights that are not finite are never written: they would push out those from which a run can go on."""
         names = unusable_weights(self.model)
-        if not self.world.count(len(names)):
+        if not self.world.count(int(names != "")):
             return None
-        return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {some(names)}")
+        return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {names}")

@@ -1,6 +1,6 @@
 """The weights of a model as named tensors: taken out, put back, compared. What two modules share is kept once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +49,11 @@ def load_weights(
         tensor.copy_(weights[name])
 
 
-def unusable_weights(model: nn.Module) -> list[str]:
-    """Names of the parameters that hold a number which is not finite: nothing can be learnt from there."""
-    return [name for name, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
+def unusable_weights(model: nn.Module) -> str:
+    """The first parameters that hold a number which is not finite, from which nothing can be learnt; "" for none."""
+    named = model.named_parameters()
+    names = [name for name, parameter in named if not bool(torch.isfinite(parameter).all())]
+    return _some(names) if names else ""
 
 
 def first_differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
@@ -64,13 +66,12 @@ def first_differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor])
         if name in found and wanted[name].shape != found[name].shape
     ]
     parts = [("missing", missing), ("unknown", unknown), ("of another shape", shapes)]
-    return "; ".join(f"{len(items)} {label} ({some(items)})" for label, items in parts if items)
+    return "; ".join(f"{len(items)} {label} ({_some(items)})" for label, items in parts if items)
 
 
 def _shape(tensor: Tensor) -> str:
     return " × ".join(map(str, tensor.shape)) or "a single number"
 
 
-def some(items: Sequence[str]) -> str:
-    """The first few of some names."""
+def _some(items: list[str]) -> str:
     return ", ".join(items[:_SHOWN]) + (", …" if len(items) > _SHOWN else "")
