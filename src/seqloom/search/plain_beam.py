@@ -198,14 +198,15 @@ class _Search:
         return whole
 
     def hypotheses(self, sentence: _Sentence) -> list[Hypothesis]:
-        """What was found for a sentence, best first."""
-        ledger = sentence.finished.ledger
+        """What was found for a sentence, best first: finished ones before cut ones."""
+        ledger, nbest = sentence.finished.ledger, self.settings.nbest
+        best = sentence.finished.best[:nbest]
         found = [
             ledger.hypothesis(self._whole(trail), is_finished=True, is_complete=sentence.is_unbeaten(value))
-            for value, trail in sentence.finished.best
+            for value, trail in best
         ]
-        found += [ledger.hypothesis(self._whole(trail), is_finished=False) for trail in sentence.cut]
-        return found[: self.settings.nbest]
+        cut = sentence.cut[: nbest - len(best)]
+        return found + [ledger.hypothesis(self._whole(trail), is_finished=False) for trail in cut]
 
 
 def _tensor(numbers: Array, like: Tensor) -> Tensor:
