@@ -15,6 +15,9 @@ import beartype
 import jaxtyping
 from jaxtyping import AbstractArray, jaxtyped
 
+_beartype: Any = beartype.beartype(conf=beartype.BeartypeConf(violation_type=TypeError))
+"""A wrong type is what Python calls one, so that code meets it as it would without the check."""
+
 
 def check_package(name: str) -> None:
     """Check a package from now on: the hook works on modules as they are imported, so call it before they are."""
@@ -59,7 +62,7 @@ def _check_function(function: Any) -> Any:
     known = {name: _resolved(annotation, function.__globals__) for name, annotation in written.items()}
     function.__annotations__ = known
     try:
-        checked = beartype.beartype(function)
+        checked = _beartype(function)
     finally:
         function.__annotations__ = written  # others read them too, the command line among them
     checked.__annotations__ = written

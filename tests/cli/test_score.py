@@ -104,7 +104,7 @@ def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
         (["a.de"], "a.de is one file; give SOURCE and TARGET"),
         (["a", "b", "c"], "3 files were named"),
         (["no.de", "no.en"], "no.de: no such file"),
-        (["a.tsv", "seed=3"], "'seed=3' cannot be changed here"),
+        (["a.tsv", "seed=3"], "'seed=3' is no setting; did you mean search.seed=3?"),
         (["a.tsv", "search.beam=8"], "search.beam=8 has no effect here: pairs are scored as they are"),
     ],
 )
