@@ -209,8 +209,6 @@ def translate(
     lines_only = {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
     catalogue = catalogue_job(wanted, model, others=[flag for flag, value in lines_only.items() if value])
     require_search_settings(given.overrides)
-    if scores and (json or nbest is not None):
-        raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
     flags: dict[str, object] = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop}
     flags |= {"--align": align, "--tags": tags, "--dictionary": dictionary}
     _require_engine(engine, [flag for flag, value in (flags | {"--jobs": jobs > 1}).items() if value])
@@ -218,13 +216,9 @@ def translate(
         raise UsageError(f"{'--with' if companions else '--prefix'} goes with one process; leave out --jobs")
     _require_places(out, align, inputs=[each for each in (path, glossary, prefix, dictionary) if each is not None])
     _refuse_same_stdout(path, out)
-    overrides = [
-        *(["search.unknown=copy"] if dictionary is not None else []),
-        *given.overrides,
-        *([f"search.nbest={nbest}"] if nbest is not None else []),
-    ]
-    write = as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
-
+    copied = ["search.unknown=copy"] if dictionary is not None else []
+    overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
+    write = _format(json=json, nbest=nbest, scores=scores)
     if path is None:
         require_open(sys.stdin, "standard input")
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
@@ -243,6 +237,13 @@ def translate(
                 print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
             job = Job(translator, asked, write=write, links=links, tags=tags)
             _go(job, path, stream=stream, listener=listener, total=total)
+
+
+def _format(*, json: bool, nbest: int | None, scores: bool) -> Format:
+    """How a line is written."""
+    if scores and (json or nbest is not None):
+        raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
+    return as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ The tree is drawn here, as SVG, and can be read without the script; the script (
 of a node and the keys. Whatever comes from a model is escaped where it enters the page.
 """
 
-import html
 import json
-from importlib.resources import files
 from typing import Any
 
 from seqloom.inspection.beam_tree import GAP, MARKER, BeamTree, Leaf, Place, cells, describe, number, percent
+from seqloom.inspection.pages import as_text, beside, fill_page
 
 CHARACTER, LINE, MARGIN, HEAD = 7.4, 22.0, 12.0, 30.0
 """Pixels: a character of the fixed-width font of 12 pixels, a line, the edge, and the row with the numbers of steps."""
@@ -28,34 +27,19 @@ DIGITS = 6
 def beam_page(tree: BeamTree, *, source: str, settings: str = "") -> str:
     """The page of a search for translations of `source`; `settings` say in a line how it was searched."""
     parts = {
-        "TITLE": _text(f"Beam search: {source}"),
-        "SOURCE": _text(source),
-        "SETTINGS": _text(settings),
-        "SENTENCE": _text(describe(tree)),
+        "TITLE": as_text(f"Beam search: {source}"),
+        "SOURCE": as_text(source),
+        "SETTINGS": as_text(settings),
+        "SENTENCE": as_text(describe(tree)),
         "STEPS": str(tree.steps),
         "LEGEND": _legend(tree),
         "TREE": _tree(tree),
         "LEAVES": _table(tree),
         "DATA": _data(tree),
-        "STYLE": _beside("beam_page.css"),
-        "SCRIPT": _beside("beam_page.js"),
+        "STYLE": beside("beam_page.css"),
+        "SCRIPT": beside("beam_page.js"),
     }
-    page = _beside("beam_page.html")
-    # Part by part and not by replacing: what a part holds is never taken for the place of another.
-    opening, *rest = page.split("{{")
-    pieces = [opening]
-    for section in rest:
-        name, _, after = section.partition("}}")
-        pieces += [parts[name], after]
-    return "".join(pieces)
-
-
-def _beside(name: str) -> str:
-    return (files("seqloom.inspection") / name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return html.escape(text, quote=True)
+    return fill_page("beam_page.html", parts)
 
 
 def _data(tree: BeamTree) -> str:
@@ -137,11 +121,11 @@ def _node(tree: BeamTree, place: Place) -> str:
     middle = float(y)
     return (
         f'<g class="{classes}" data-step="{place.node.step}" data-number="{place.node.number}" role="button" '
-        f'tabindex="-1" aria-label="{_text(told)}"><title>{_text(told)}</title>'
+        f'tabindex="-1" aria-label="{as_text(told)}"><title>{as_text(told)}</title>'
         f'<rect x="{_x(place.x - 0.4)}" y="{middle - LINE / 2:.1f}" width="{CHARACTER * (_width(place) + 0.6):.1f}" '
         f'height="{LINE:.0f}"/>{_mark(place.node.fate, float(x), middle)}'
-        f'<text x="{_x(place.x + MARKER)}" y="{middle + 4:.1f}">{_text(place.label)}'
-        f'<tspan x="{_x(place.x + MARKER + cells(place.label) + 1)}">{_text(place.note)}</tspan></text></g>'
+        f'<text x="{_x(place.x + MARKER)}" y="{middle + 4:.1f}">{as_text(place.label)}'
+        f'<tspan x="{_x(place.x + MARKER + cells(place.label) + 1)}">{as_text(place.note)}</tspan></text></g>'
     )
 
 
@@ -162,7 +146,7 @@ def _legend(tree: BeamTree) -> str:
     entries = ['<li><svg width="34" height="16" aria-hidden="true"><path class="band" d="M0 8H34"/></svg>the best</li>']
     entries += [
         f'<li><svg width="16" height="16" aria-hidden="true"><g class="node {fate}">{_mark(fate, 8.0, 8.0)}</g></svg>'
-        f"{_text(meaning)}</li>"
+        f"{as_text(meaning)}</li>"
         for fate, meaning in FATES.items()
         if fate in tree.fates
     ]
@@ -175,7 +159,7 @@ def _legend(tree: BeamTree) -> str:
 def _table(tree: BeamTree) -> str:
     names = list(dict.fromkeys(name for leaf in tree.leaves for name in leaf.node.terms))
     heads = ["", "hypothesis", "symbols", "score", *names, ""]
-    head = "".join(f'<th scope="col">{_text(name)}</th>' for name in heads)
+    head = "".join(f'<th scope="col">{as_text(name)}</th>' for name in heads)
     rows = [_row(place, leaf, names) for place, leaf in enumerate(tree.leaves, start=1)]
     return f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
 
@@ -190,9 +174,9 @@ def _row(place: int, leaf: Leaf, names: list[str]) -> str:
     ]
     cells_of_row = [
         f"<td>{place}</td>",
-        f'<td><button type="button" data-path="{leaf.node.number}">{_text(leaf.text) or "(empty)"}</button></td>',
+        f'<td><button type="button" data-path="{leaf.node.number}">{as_text(leaf.text) or "(empty)"}</button></td>',
         f"<td>{leaf.node.step}</td>",
         *(f"<td>{number(figure, DIGITS)}</td>" for figure in figures),
-        f"<td>{_text(', '.join(remark for remark in remarks if remark))}</td>",
+        f"<td>{as_text(', '.join(remark for remark in remarks if remark))}</td>",
     ]
     return f"<tr>{''.join(cells_of_row)}</tr>"

@@ -3,12 +3,10 @@
 Whatever comes from the data is escaped where it enters the page; what cannot be seen in a text is written out.
 """
 
-import html
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from seqloom.data.corpus import Line
 from seqloom.inspection.doctor.faults import Fault, Severity, counted
@@ -17,6 +15,7 @@ from seqloom.inspection.doctor.splits import Split
 from seqloom.inspection.doctor.unknown import Forecast
 from seqloom.inspection.doctor.verdict import Verdict
 from seqloom.inspection.doctor_pictures import draw_evidence, draw_lengths, draw_ratios, draw_scripts
+from seqloom.inspection.pages import as_text, beside, fill_page
 
 LONGEST = 240
 """Characters of an example that are shown."""
@@ -53,12 +52,12 @@ def doctor_page(report: Report) -> str:
     usual, spread = usual_ratio(survey)
     border = max(math.log(LARGEST_RATIO), DEVIATIONS * spread)
     parts = {
-        "TITLE": _text(f"Data report: {', '.join(map(_file, report.names))}"),
-        "NAMES": _text(", ".join(map(_file, report.names))),
-        "PATHS": _text(", ".join(report.names)),
-        "FACTS": _text(_facts(report.splits)),
+        "TITLE": as_text(f"Data report: {', '.join(map(_file, report.names))}"),
+        "NAMES": as_text(", ".join(map(_file, report.names))),
+        "PATHS": as_text(", ".join(report.names)),
+        "FACTS": as_text(_facts(report.splits)),
         "SEVERITY": report.verdict.severity or "fine",
-        "VERDICT": _text(report.verdict.sentence),
+        "VERDICT": as_text(report.verdict.sentence),
         "FIRST": _first(report.verdict),
         "FAULTS": _faults([each for each in report.faults if each[0].severity != "note"]),
         "NOTES": _faults([each for each in report.faults if each[0].severity == "note"]),
@@ -68,23 +67,9 @@ def doctor_page(report: Report) -> str:
         "SCRIPTS": draw_scripts({"source": survey.source.letters, "target": survey.target.letters}),
         "UNKNOWN": "".join(_forecast(forecast) for forecast in report.forecasts),
         "SIZES": _list("ul", report.sizes),
-        "STYLE": _beside("doctor_page.css"),
+        "STYLE": beside("doctor_page.css"),
     }
-    # Part by part and not by replacing: what a part holds is never taken for the place of another.
-    opening, *rest = _beside("doctor_page.html").split("{{")
-    pieces = [opening]
-    for section in rest:
-        name, _, after = section.partition("}}")
-        pieces += [parts[name], after]
-    return "".join(pieces)
-
-
-def _beside(name: str) -> str:
-    return (files("seqloom.inspection") / name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return html.escape(text, quote=True)
+    return fill_page("doctor_page.html", parts)
 
 
 def _file(path: str) -> str:
@@ -93,7 +78,7 @@ def _file(path: str) -> str:
 
 
 def _list(tag: str, items: Sequence[str]) -> str:
-    return f"<{tag}>{''.join(f'<li>{_text(item)}</li>' for item in items)}</{tag}>" if items else ""
+    return f"<{tag}>{''.join(f'<li>{as_text(item)}</li>' for item in items)}</{tag}>" if items else ""
 
 
 def _facts(splits: Sequence[Split]) -> str:
@@ -115,7 +100,7 @@ def visible(text: str) -> str:
     for character in text[:LONGEST]:
         is_hidden = unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
         is_hidden = is_hidden or (character.isspace() and character != " ") or character == "\ufffd"
-        pieces.append(f'<span class="odd">U+{ord(character):04X}</span>' if is_hidden else _text(character))
+        pieces.append(f'<span class="odd">U+{ord(character):04X}</span>' if is_hidden else as_text(character))
     return "".join(pieces) + ("…" if len(text) > LONGEST else "")
 
 
@@ -125,10 +110,10 @@ def _faults(faults: "Sequence[tuple[Fault, Sequence[Shown]]]") -> str:
 
 def _fault(fault: Fault, shown: Sequence[Shown]) -> str:
     head = (
-        f'<h3><span class="badge {fault.severity}">{_LABELS[fault.severity]}</span>{_text(fault.title)}'
-        f'<span class="split">{_text(fault.split)}</span></h3>'
+        f'<h3><span class="badge {fault.severity}">{_LABELS[fault.severity]}</span>{as_text(fault.title)}'
+        f'<span class="split">{as_text(fault.split)}</span></h3>'
     )
-    body = f"<p>{_text(_sentence(fault.sentence))}</p><p class='quiet'>{_text(_sentence(fault.advice))}</p>"
+    body = f"<p>{as_text(_sentence(fault.sentence))}</p><p class='quiet'>{as_text(_sentence(fault.advice))}</p>"
     return f'<section class="fault">{head}{body}{_runs(fault)}{_examples(fault, shown)}</section>'
 
 
@@ -154,10 +139,10 @@ def _examples(fault: Fault, shown: Sequence[Shown]) -> str:
     notes = [fault.describe(each.line.source, each.line.target) for each in shown]
     heads = ["line", "source", "target", *(["what"] if any(notes) else [])]
     rows = [
-        f'<tr><td class="place">{_text(_file(each.place))}</td>'
+        f'<tr><td class="place">{as_text(_file(each.place))}</td>'
         f'<td class="text"><bdi>{visible(each.line.source)}</bdi></td>'
         f'<td class="text"><bdi>{visible(each.line.target)}</bdi></td>'
-        + (f"<td>{_text(note)}</td>" if any(notes) else "")
+        + (f"<td>{as_text(note)}</td>" if any(notes) else "")
         + "</tr>"
         for each, note in zip(shown, notes, strict=True)
     ]
@@ -188,6 +173,6 @@ def _forecast(forecast: Forecast) -> str:
         shares = dict(side.words)
         cells = "".join(f"<td>{f'{shares[size]:.1%}' if size in shares else '–'}</td>" for size in sizes)
         rows.append(f"<tr><td>{name}</td>{cells}<td>{side.characters:.3%}</td></tr>")
-    first, last = f"{_text(forecast.split)}, words in the vocabulary", "new characters"
+    first, last = f"{as_text(forecast.split)}, words in the vocabulary", "new characters"
     heads = f'<thead><tr><th scope="col">{first}</th>{head}<th scope="col">{last}</th></tr></thead>'
     return f'<div class="scroll"><table class="figures">{heads}<tbody>{"".join(rows)}</tbody></table></div>'

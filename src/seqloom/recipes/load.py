@@ -333,7 +333,7 @@ def require_device(name: str) -> torch.device:
 def _put_in_place(partial: Path, folder: Path) -> None:
     old = None
     if folder.exists():
-        old = folder.with_name(f"{folder.name}.old-{secrets.token_hex(4)}")
+        old = folder.with_name(f"{folder.name}.before-{secrets.token_hex(4)}")  # `remove_leftovers` can put it back
         folder.replace(old)
     partial.replace(folder)
     fsync_directory(folder.parent)
