@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.core import files
+from seqloom.core import decoding, files
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import (
     LineReader,
@@ -91,7 +91,7 @@ def test_invalid_utf8_is_named_by_line_column_and_byte(
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
     assert str(caught.value) == (
-        f"{path}:3:5: invalid UTF-8 byte 0xE9; if the file is Latin-1, set data.encoding=latin-1"
+        f"{path}:3:5: invalid UTF-8 byte 0xE9; if it is Latin-1, convert it first: iconv -f latin-1 -t utf-8"
     )
 
 
@@ -122,13 +122,13 @@ def test_nul_is_binary_data(tmp_path: Path) -> None:
 )
 def test_wide_encodings_are_recognised_and_readable_as_hinted(tmp_path: Path, encoding: str, hint: str) -> None:
     path = written(tmp_path, "Zwei Männer\nein Hund\n".encode(encoding))
-    with pytest.raises(DataError, match=f"set data.encoding={hint}$"):
-        list(read_lines(path))
+    with pytest.raises(DataError, match=f"add --encoding {hint}$"):
+        list(read_lines(path, "utf-8"))
     assert list(read_lines(path, hint)) == ["Zwei Männer", "ein Hund"]
 
 
 def test_an_unknown_encoding_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"data\.encoding=utf-7\.5: no such encoding"):
+    with pytest.raises(UsageError, match=r"utf-7\.5 is no encoding that is known"):
         read_lines(written(tmp_path, b"a\n"), "utf-7.5")
 
 
@@ -157,7 +157,7 @@ def test_flipped_gzip_is_a_data_error(tmp_path: Path) -> None:
 
 def test_a_line_without_end_stops_before_the_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "CHUNK", 100)
-    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(decoding, "LONGEST_LINE", 1000)
     path = written(tmp_path, gzip.compress(b"ok\n" + b"a" * 10_000), "bomb.gz")
     with pytest.raises(DataError, match=r"bomb\.gz:2: the line is longer than 1,000 characters"):
         list(read_lines(path))

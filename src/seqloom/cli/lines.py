@@ -1,19 +1,45 @@
 """Lines of text as they arrive: split at LF only, so that as many go in as come out."""
 
-import codecs
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Literal, Protocol, cast
+
+import typer
 
 from seqloom.cli.output import require_open
 from seqloom.core.compressed import open_bytes
-from seqloom.core.errors import DataError, Problem
-from seqloom.core.files import LONGEST_LINE, require_file
+from seqloom.core.decoding import LineDecoder, OnBad
+from seqloom.core.files import LineReader, require_file
 
 CHUNK = 1 << 18
 """Bytes read at most before what is there is passed on; a pipe or a terminal passes on what it has."""
+
+
+Encoding = Annotated[
+    str,
+    typer.Option(
+        "--encoding", metavar="NAME", help="How the text is encoded: utf-8, latin-1, utf-16, cp1252, gb18030 …"
+    ),
+]
+OnBadUtf8 = Annotated[
+    Literal["error", "replace", "skip"],
+    typer.Option(
+        "--on-bad-utf8",
+        help="What becomes of bytes that are no text: an error, U+FFFD in place of each, or an empty line in place of "
+        "theirs.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How bytes become text."""
+
+    encoding: str = "utf-8"
+    on_bad: OnBad = "error"
 
 
 class Arriving(Protocol):
@@ -36,35 +62,39 @@ def open_input(path: Path | None) -> Iterator[Arriving]:
         yield stream
 
 
-def read_blocks(stream: Arriving, name: str, *, warn: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
+def read_blocks(
+    stream: Arriving,
+    name: str,
+    *,
+    decoding: Decoding = Decoding(),
+    warn: Callable[[str], None] = lambda _: None,
+    is_checked_whole: bool = False,
+) -> Iterator[list[str]]:
     """The lines that have arrived, block by block; a block is never empty, and waits for no line after it.
 
-    A CR before LF goes, and so does a byte-order mark at the start; NUL becomes a space, which is warned of once.
+    A CR before LF goes, and so does a byte-order mark at the start; NUL becomes a space, which is warned of once. A bad
+    byte is told at once, or (`is_checked_whole`) at the end, together with all others.
     """
-    pieces: list[bytes] = []  # of the line that has not ended yet
-    done, has_warned = 0, False
+    decoder = LineDecoder(name, decoding.encoding, on_bad=decoding.on_bad, nul_is_space=True)
+    has_warned = False
     for chunk in _chunks(stream):
-        head, line_end, tail = chunk.rpartition(b"\n")
-        is_last = not chunk
-        if not line_end and not is_last:
-            pieces.append(tail)
-            if sum(map(len, pieces)) > LONGEST_LINE:
-                message = f"the line is longer than {LONGEST_LINE:,} bytes; is this a text file?"
-                raise DataError(problems=[Problem(message, name, done + 1)])
-            continue
-        block = b"".join([*pieces, head])
-        if done == 0:
-            block = block.removeprefix(codecs.BOM_UTF8)
-        pieces = [tail]
-        if is_last and not block:
-            return
-        lines = _decode(block, name, first=done + 1)
-        if not has_warned and b"\0" in block:
-            number = done + 1 + block[: block.index(b"\0")].count(b"\n")
-            warn(f"{name}:{number}: NUL characters are read as spaces; is this binary data?")
+        lines = decoder.feed(chunk)
+        if not is_checked_whole or not chunk:
+            decoder.require_good()
+        if decoder.first_nul is not None and not has_warned:
+            warn(of_nul(name, decoder.first_nul))
             has_warned = True
-        done += len(lines)
-        yield lines
+        if lines and not chunk:
+            lines[-1] = lines[-1].removesuffix("\r")
+        if lines:
+            yield lines
+    for sentence in decoder.notices():
+        warn(sentence)
+
+
+def of_nul(name: str, line: int) -> str:
+    """That NULs were met, the first of them in a line."""
+    return f"{name}:{line}: NUL characters are read as spaces; is this binary data?"
 
 
 def _chunks(stream: Arriving) -> Iterator[bytes]:
@@ -74,13 +104,20 @@ def _chunks(stream: Arriving) -> Iterator[bytes]:
     yield b""
 
 
-def _decode(block: bytes, name: str, *, first: int) -> list[str]:
-    try:
-        text = block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = block[: error.start]
-        line = first + before.count(b"\n")
-        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
-        message = f"invalid UTF-8 byte 0x{block[error.start]:02X}; convert the text first, such as with: iconv -t utf-8"
-        raise DataError(problems=[Problem(message, name, line, column)]) from error
-    return [line.removesuffix("\r").replace("\0", " ") for line in text.split("\n")]
+@dataclass(frozen=True)
+class ReadText:
+    """The lines of a file, and the numbers (from 1) of those that were skipped because they are no text."""
+
+    lines: list[str]
+    skipped: frozenset[int]
+
+
+def read_text(path: Path, decoding: Decoding, *, warn: Callable[[str], None]) -> ReadText:
+    """All lines of a file for a model that is used: NUL becomes a space. What was put right is warned of."""
+    reader = LineReader(path, decoding.encoding, on_bad=decoding.on_bad, nul_is_space=True)
+    lines = list(reader)
+    for sentence in reader.notices():
+        warn(sentence)
+    if reader.first_nul is not None:
+        warn(of_nul(str(path), reader.first_nul))
+    return ReadText(lines, frozenset(reader.bad) if decoding.on_bad == "skip" else frozenset())

@@ -51,12 +51,14 @@ class DataError(SeqloomError):
     exit_code = 3
     shown: ClassVar[int] = 5
 
-    def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, message: str = "", *, problems: Sequence[Problem] = (), more: int = 0) -> None:
+        """`more` counts problems of the same kind that are not listed."""
+        self.problems, self.more = tuple(problems), more
         lines = [message] if message else []
         lines += [str(problem) for problem in self.problems[: self.shown]]
-        if len(self.problems) > self.shown:
-            lines.append(f"… and {len(self.problems) - self.shown} more problems like these")
+        rest = max(0, len(self.problems) - self.shown) + more
+        if rest:
+            lines.append(f"… and {rest:,} more problem{'s' if rest > 1 else ''} like {'these' if rest > 1 else 'this'}")
         super().__init__("\n".join(lines))
 
 

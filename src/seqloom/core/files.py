@@ -1,6 +1,5 @@
 """Files: whole or not at all when written, text split at LF only when read, known by their hashes."""
 
-import codecs
 import contextlib
 import difflib
 import errno
@@ -9,29 +8,23 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from seqloom.core.compressed import open_bytes
-from seqloom.core.errors import DataError, Problem, SeqloomError, UsageError
+from seqloom.core.decoding import LineDecoder, OnBad
+from seqloom.core.errors import SeqloomError, UsageError
+
+if TYPE_CHECKING:
+    from seqloom.core.oddities import Oddities
 
 CHUNK = 1 << 20
 """Bytes read at a time: large enough that decoding, not Python, takes the time."""
 
-LONGEST_LINE = 1 << 26
-"""Characters after which a line is taken for something that is no text, before it fills the memory."""
-
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-# The four-byte marks come first: one of them begins with a two-byte one.
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 class FileRecord(TypedDict):
@@ -209,82 +202,75 @@ def _similar(path: Path) -> str:
     return ""
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     """The lines of a text file (`.gz`, `.xz` and `.zst` are decompressed), without their ends.
 
     Only LF ends a line; a CR before it goes, and so does a byte-order mark at the start. All else stays in the line:
-    a lone CR, U+2028, U+0085, form feeds. A last line without LF counts.
+    a lone CR, U+2028, U+0085, form feeds. A last line without LF counts. Without an `encoding` it is UTF-8, and
+    messages offer no other.
     """
     return iter(LineReader(path, encoding))
 
 
 class LineReader:
-    """`read_lines` that also tells what it met: each iteration starts the file again and renews the three fields."""
+    """`read_lines` that also tells what it met: each iteration starts the file again and forgets what it knew."""
 
-    lines: int
-    """Lines read so far."""
-    had_mark: bool
-    """Whether the file began with a byte-order mark."""
-    had_carriage_returns: bool
-    """Whether some line ended with CR LF."""
-
-    def __init__(self, path: Path, encoding: str = "utf-8") -> None:
-        try:
-            self._codec = codecs.lookup(encoding)
-        except LookupError as error:
-            raise UsageError(f"data.encoding={encoding}: no such encoding; try utf-8, latin-1 or utf-16") from error
-        require_file(path)
+    def __init__(
+        self,
+        path: Path,
+        encoding: str | None = None,
+        *,
+        on_bad: OnBad = "error",
+        blank: str = "",
+        nul_is_space: bool = False,
+    ) -> None:
+        """For `on_bad`, `blank` and `nul_is_space` see LineDecoder."""
         self._path = path
-        self._forget()
+        self._start = partial(LineDecoder, str(path), encoding, on_bad=on_bad, blank=blank, nul_is_space=nul_is_space)
+        self._met = self._start()
+        self._odd: Oddities | None = None
+        require_file(path)
 
-    def _forget(self) -> None:
-        self.lines, self.had_mark, self.had_carriage_returns = 0, False, False
+    @property
+    def lines(self) -> int:
+        """Lines read so far."""
+        return self._met.lines
+
+    @property
+    def had_mark(self) -> bool:
+        """Whether the file began with a byte-order mark."""
+        return self._met.had_mark
+
+    @property
+    def had_carriage_returns(self) -> bool:
+        """Whether some line ended with CR LF."""
+        return self._met.had_carriage_returns
+
+    @property
+    def bad(self) -> Sequence[int]:
+        """The numbers of the lines that held bytes which are no text, and were mended or skipped."""
+        return self._met.bad
+
+    @property
+    def first_nul(self) -> int | None:
+        """The first line with a NUL that became a space."""
+        return self._met.first_nul
+
+    def notices(self) -> list[str]:
+        """What was put right, and what is there without being seen, a sentence each."""
+        return [*self._met.notices(), *(self._odd.sentences(str(self._path)) if self._odd is not None else ())]
 
     def __iter__(self) -> Iterator[str]:
-        self._forget()
-        pieces: list[str] = []  # of the line that the chunks so far have not ended
-        for text in self._texts(pieces):
-            cut = text.rfind("\n")
-            if cut < 0:
-                pieces.append(text)
-                if sum(map(len, pieces)) > LONGEST_LINE:
-                    raise self._error(f"the line is longer than {LONGEST_LINE:,} characters; is this a text file?")
-                continue
-            block = "".join([*pieces, text[:cut]])
-            pieces[:] = [text[cut + 1 :]]
-            if "\r" in block:
-                # The CR of the last line stands before the LF that was cut off.
-                without = block.removesuffix("\r").replace("\r\n", "\n")
-                self.had_carriage_returns |= len(without) < len(block)
-                block = without
-            for line in block.split("\n"):
-                self.lines += 1
-                yield line
-        last = "".join(pieces)
-        if last:
-            self.lines += 1
-            yield last
+        from seqloom.core.oddities import Oddities  # here, because it brings numpy with it
 
-    def _texts(self, pieces: list[str]) -> Iterator[str]:
-        """Decoded chunks; `pieces` are the beginning of the line that goes on in the next one."""
-        decoder = self._codec.incrementaldecoder("strict")
-        is_first = True
+        met, odd = self._start(), Oddities()
+        self._met, self._odd = met, odd
         for chunk in self._chunks():
-            if is_first:
-                self._refuse_wide(chunk)
-            try:
-                text = decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                raise self._undecodable(error, "".join(pieces)) from error
-            except UnicodeError as error:  # no byte is at fault: a mark is missing, or the codec takes no such text
-                raise self._error(f"this is not {self._codec.name.upper()} ({error}); set data.encoding") from error
-            if "\0" in text:
-                before = "".join(pieces) + text[: text.index("\0")]
-                raise self._error("NUL character; is this binary data?", before)
-            if is_first and text.startswith("\ufeff"):
-                self.had_mark, text = True, text[1:]
-            is_first = is_first and not text
-            yield text
+            before = met.lines
+            lines = met.feed(chunk)
+            odd.look(chunk if met.is_utf8 else "\n".join(lines).encode("utf-8", "surrogatepass"), lines=before)
+            yield from lines
+        met.require_good()
 
     def _chunks(self) -> Iterator[bytes]:
         """The decompressed bytes, with an empty chunk at the end."""
@@ -295,44 +281,3 @@ class LineReader:
         except OSError as error:
             raise UsageError(f"{self._path} cannot be read: {error.strerror or error}") from error
         yield b""
-
-    def _refuse_wide(self, chunk: bytes) -> None:
-        """UTF-16 and UTF-32 are known by their mark, or by NULs in every second or fourth byte."""
-        if self._codec.name.startswith(("utf-16", "utf-32")):
-            return
-        name = next((name for mark, name in _MARKS.items() if chunk.startswith(mark)), None) or _wide(chunk[:4096])
-        if name is not None:
-            hint = f"this is {name.upper()}, not {self._codec.name.upper()}; set data.encoding={name}"
-            raise DataError(problems=[Problem(hint, str(self._path))])
-
-    def _undecodable(self, error: UnicodeDecodeError, before: str) -> DataError:
-        # Only its own bytes are at fault: what the decoder held or was given before them is good.
-        with contextlib.suppress(UnicodeError):  # not every codec can replace; then the place is only near
-            before += error.object[: error.start].decode(self._codec.name, errors="replace")
-        byte = error.object[error.start] if error.start < len(error.object) else 0
-        hint = "; if the file is Latin-1, set data.encoding=latin-1" if self._codec.name == "utf-8" else ""
-        return self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}{hint}", before)
-
-    def _error(self, message: str, before: str | None = None) -> DataError:
-        """A problem after the text `before`, which begins where the lines read so far end."""
-        if before is None:
-            return DataError(problems=[Problem(message, str(self._path), self.lines + 1)])
-        line = self.lines + before.count("\n") + 1
-        column = len(before) - before.rfind("\n")
-        return DataError(problems=[Problem(message, str(self._path), line, column)])
-
-
-def _wide(sample: bytes) -> str | None:
-    """The encoding whose ASCII characters would leave NULs where this sample has them."""
-    if len(sample) < 4 or b"\0" not in sample:
-        return None
-    sample = sample[: len(sample) // 4 * 4]
-    columns = [sample[start::4].count(0) * 4 / len(sample) for start in range(4)]
-    is_empty = [share > 0.5 for share in columns]
-    shapes = {
-        (False, True, True, True): "utf-32-le",
-        (True, True, True, False): "utf-32-be",
-        (False, True, False, True): "utf-16-le",
-        (True, False, True, False): "utf-16-be",
-    }
-    return shapes.get((is_empty[0], is_empty[1], is_empty[2], is_empty[3]))

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
@@ -13,8 +14,9 @@ import numpy as np
 from jaxtyping import Num
 
 from seqloom.core.compressed import bare_name
+from seqloom.core.decoding import OnBad
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.files import LineReader, read_lines
+from seqloom.core.files import LineReader
 from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
 from seqloom.text.formats.catalogues import Languages, PairReader, format_of, languages_of
@@ -69,17 +71,22 @@ def hold_out(corpus: Lines, count: int, *, seed: int) -> tuple[Selection, Select
 
 
 def open_corpus(
-    paths: Sequence[Path], *, encoding: str = "utf-8", languages: Languages = (None, None)
+    paths: Sequence[Path],
+    *,
+    encoding: str = "utf-8",
+    languages: Languages = (None, None),
+    on_bad: OnBad = "error",
 ) -> "ParallelCorpus":
     """The corpus of `[a.de, a.en]`, of several such pairs one after another, or of files that hold both sides.
 
     A name may stand for several files (`*.tmx`); of two such names, the files go together in their order. `languages`
-    choose among those of a translation memory.
+    choose among those of a translation memory. `on_bad` says what becomes of lines that are no text: one that is
+    skipped is read as an empty one, whose pair is never learnt from.
     """
     paths = _expanded(paths)
     tables = [path for path in paths if _is_table(path)]
     if paths and len(tables) == len(paths):
-        return ParallelCorpus([(path,) for path in paths], encoding=encoding, languages=languages)
+        return ParallelCorpus([(path,) for path in paths], encoding=encoding, languages=languages, on_bad=on_bad)
     if tables:
         raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
     if len(paths) == 0 or len(paths) % 2:
@@ -91,7 +98,7 @@ def open_corpus(
     for source, target in pairs:
         if source.exists() and target.exists() and source.samefile(target):
             raise UsageError(f"{source} is given as source and as target; name the file of the other language")
-    return ParallelCorpus(pairs, encoding=encoding)
+    return ParallelCorpus(pairs, encoding=encoding, on_bad=on_bad)
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:
@@ -153,17 +160,26 @@ class ParallelCorpus:
     notices: tuple[str, ...]
     """What was tacitly put right while reading, a sentence each."""
 
-    def __init__(self, parts: Sequence[Part], *, encoding: str = "utf-8", languages: Languages = (None, None)) -> None:
-        self.parts, self.encoding, self.languages = tuple(parts), encoding, languages
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        *,
+        encoding: str = "utf-8",
+        languages: Languages = (None, None),
+        on_bad: OnBad = "error",
+    ) -> None:
+        self.parts, self.encoding, self.languages, self.on_bad = tuple(parts), encoding, languages, on_bad
         checks: list[_Check] = []
         problems: list[Problem] = []
+        more = 0
         for part in self.parts:
             try:
-                checks.append(_check(part, encoding, languages))
+                checks.append(_check(part, encoding, languages, on_bad))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
+                more += error.more
         if problems:
-            raise DataError(problems=problems)
+            raise DataError(problems=problems, more=more)
         self._counts = [check.lines for check in checks]
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
         self.notices = tuple(notice for check in checks for notice in check.notices)
@@ -181,7 +197,7 @@ class ParallelCorpus:
         for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
             skipped = max(0, number - 1 - before)
             if skipped < count:
-                pairs = islice(_pairs(part, self.encoding, self.languages), skipped, None)
+                pairs = islice(_pairs(part, self.encoding, self.languages, self.on_bad), skipped, None)
                 for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
                     yield Line(at, file, source, target)
             before += count
@@ -206,33 +222,32 @@ class _Check:
     notices: tuple[str, ...]
 
 
-def _pairs(part: Part, encoding: str, languages: Languages) -> Iterator[tuple[str, str]]:
+def _pairs(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> Iterator[tuple[str, str]]:
     try:
         if len(part) == 1 and format_of(part[0]) is not None:
             for pair in PairReader(part[0], languages=languages, encoding=encoding):
                 yield pair.source, pair.target
         elif len(part) == 1:
-            for line in read_lines(part[0], encoding):
+            for line in _readers(part, encoding, on_bad)[0]:
                 source, target = line.split("\t")
                 yield source, target
         else:
-            yield from zip(*(read_lines(path, encoding) for path in part), strict=True)
+            yield from zip(*_readers(part, encoding, on_bad), strict=True)
     except ValueError as error:
         raise DataError(f"{' or '.join(map(str, part))} has changed since it was checked; start again") from error
 
 
-def _check(part: Part, encoding: str, languages: Languages) -> _Check:
+def _readers(part: Part, encoding: str, on_bad: OnBad) -> list[LineReader]:
+    """The files of a part; a line that is skipped still has the tab of a table."""
+    return [LineReader(path, encoding, on_bad=on_bad, blank="\t" if len(part) == 1 else "") for path in part]
+
+
+def _check(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _Check:
     if len(part) == 1 and format_of(part[0]) is not None:
         return _check_catalogue(PairReader(part[0], languages=languages, encoding=encoding))
-    readers = [LineReader(path, encoding) for path in part]
+    readers = _readers(part, encoding, on_bad)
     lines, digest = _check_table(readers[0], part[0]) if len(part) == 1 else _check_pair(readers, part, encoding)
-    notices = []
-    for reader, path in zip(readers, part, strict=True):
-        if reader.had_mark:
-            notices.append(f"{path}: the byte-order mark at the start was left out")
-        if reader.had_carriage_returns:
-            notices.append(f"{path}: carriage returns at the ends of lines were left out")
-    return _Check(lines, digest, tuple(notices))
+    return _Check(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
 
 
 def _check_catalogue(reader: PairReader) -> _Check:
@@ -264,7 +279,7 @@ def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
 
 def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tuple[int, bytes]:
     digest, lengths = hashlib.sha256(), (array("l"), array("l"))
-    for source, target in zip_longest(*readers):
+    for source, target in _side_by_side(readers):
         if source is not None and target is not None:
             digest.update(f"{source}\t{target}\n".encode("utf-8", "surrogatepass"))
             lengths[0].append(len(source))
@@ -277,6 +292,23 @@ def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tup
         drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
         raise _unequal(part, (one, other), drift, encoding)
     return one, digest.digest()
+
+
+def _side_by_side(readers: Sequence[LineReader]) -> Iterator[tuple[str | None, str | None]]:
+    """The lines of two files; where one of them is bad, the problems of both are told at once."""
+    try:
+        yield from zip_longest(*readers)
+    except DataError as error:
+        problems, more = list(error.problems), error.more
+        for reader in readers:
+            try:
+                deque(reader, maxlen=0)
+            except DataError as other:
+                if other.problems != error.problems:
+                    problems, more = problems + list(other.problems), more + other.more
+        if len(problems) == len(error.problems):
+            raise
+        raise DataError(problems=problems, more=more) from error
 
 
 def _empty(path: Path) -> DataError:
@@ -293,7 +325,7 @@ def _unequal(part: Part, counts: tuple[int, int], drift: int | None, encoding: s
         longer = part[0] if counts[0] > counts[1] else part[1]
         sentences.append(f"the lengths match up to line {min(counts):,}: {longer} seems to go on after the end")
     for path in part:
-        breaks = sum(line.count(mark) for line in read_lines(path, encoding) for mark in _BREAKS)
+        breaks = sum(line.count(mark) for line in LineReader(path, encoding, on_bad="replace") for mark in _BREAKS)
         if breaks:
             sentences.append(
                 f"{path} holds {breaks:,} characters such as U+2028 that some tools take for line ends; only LF is one"

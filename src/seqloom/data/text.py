@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from seqloom.core.decoding import OnBad
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.files import LineReader, read_lines
+from seqloom.core.files import LineReader
 from seqloom.text.normalise import is_blank
 
 Unit = Literal["line", "paragraph"]
@@ -53,19 +54,23 @@ class TextCorpus:
     notices: tuple[str, ...]
     """What was tacitly put right while reading, a sentence each."""
 
-    def __init__(self, paths: Sequence[Path], *, encoding: str = "utf-8", unit: Unit = "line") -> None:
+    def __init__(
+        self, paths: Sequence[Path], *, encoding: str = "utf-8", unit: Unit = "line", on_bad: OnBad = "error"
+    ) -> None:
         if not paths:
             raise UsageError("a text file is needed, and none was given")
-        self.paths, self.encoding, self.unit = tuple(paths), encoding, unit
+        self.paths, self.encoding, self.unit, self.on_bad = tuple(paths), encoding, unit, on_bad
         checks: list[_Check] = []
         problems: list[Problem] = []
+        more = 0
         for path in self.paths:
             try:
-                checks.append(_check(path, encoding, unit))
+                checks.append(_check(path, encoding, unit, on_bad))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
+                more += error.more
         if problems:
-            raise DataError(problems=problems)
+            raise DataError(problems=problems, more=more)
         self._checks = checks
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
         self.notices = tuple(notice for check in checks for notice in check.notices)
@@ -77,7 +82,7 @@ class TextCorpus:
     def __iter__(self) -> Iterator[TextLine]:
         before = 0
         for file, (path, check) in enumerate(zip(self.paths, self._checks, strict=True)):
-            for at, text in split_pieces(read_lines(path, self.encoding), self.unit):
+            for at, text in split_pieces(iter(LineReader(path, self.encoding, on_bad=self.on_bad)), self.unit):
                 yield TextLine(before + at, file, text)
             before += check.lines
 
@@ -121,8 +126,8 @@ def split_pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
         yield first, " ".join(gathered)
 
 
-def _check(path: Path, encoding: str, unit: Unit) -> _Check:
-    reader = LineReader(path, encoding)
+def _check(path: Path, encoding: str, unit: Unit, on_bad: OnBad) -> _Check:
+    reader = LineReader(path, encoding, on_bad=on_bad)
     digest, pieces, has_text = hashlib.sha256(), 0, False
     for _, text in split_pieces(iter(reader), unit):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
@@ -131,12 +136,7 @@ def _check(path: Path, encoding: str, unit: Unit) -> _Check:
     if pieces == 0:
         what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])
-    notices = []
-    if reader.had_mark:
-        notices.append(f"{path}: the byte-order mark at the start was left out")
-    if reader.had_carriage_returns:
-        notices.append(f"{path}: carriage returns at the ends of lines were left out")
-    return _Check(pieces, reader.lines, has_text, digest.digest(), tuple(notices))
+    return _Check(pieces, reader.lines, has_text, digest.digest(), tuple(reader.notices()))
 
 
 def _count(lines: int) -> str:

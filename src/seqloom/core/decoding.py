@@ -1,0 +1,235 @@
+"""From the bytes of a text to its lines, chunk by chunk, with what was met on the way."""
+
+import codecs
+import contextlib
+import re
+from array import array
+from typing import Literal
+
+from seqloom.core.errors import DataError, Problem, UsageError
+
+OnBad = Literal["error", "replace", "skip"]
+"""What becomes of bytes that are no text: an error, U+FFFD for each, or an empty line in place of theirs."""
+
+LONGEST_LINE = 1 << 26
+"""Characters after which a line is taken for something that is no text, before it fills the memory."""
+
+LISTED = 1_000
+"""Bad lines that an error lists; more are counted."""
+
+NAMED = 5
+"""Lines that a notice names; more are counted."""
+
+# The four-byte marks come first: one of them begins with a two-byte one.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+# What stands for a byte that could not be decoded; UTF-8 can say which byte it was.
+_ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
+
+
+class LineDecoder:
+    """Takes the bytes of a text chunk by chunk and gives the lines that end in each, without their ends.
+
+    Only LF ends a line; a CR before it goes, and so does a byte-order mark at the start. All else stays in the line.
+    Without an `encoding` the text is UTF-8, and messages offer no other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoding: str | None = None,
+        *,
+        on_bad: OnBad = "error",
+        blank: str = "",
+        nul_is_space: bool = False,
+    ) -> None:
+        """`name` is for messages; `blank` stands for a line that is skipped."""
+        try:
+            self._codec = codecs.lookup(encoding or "utf-8")
+        except LookupError as error:
+            raise UsageError(f"{encoding} is no encoding that is known; try utf-8, latin-1 or utf-16") from error
+        self.name = name
+        self.lines = 0
+        """Lines given so far."""
+        self.had_mark = False
+        """Whether the text began with a byte-order mark."""
+        self.had_carriage_returns = False
+        """Whether some line ended with CR LF."""
+        self.bad = array("q")
+        """The numbers of the lines with bytes that are no text, counted from 1."""
+        self.first_nul: int | None = None
+        """The first line with a NUL that became a space."""
+        self._can_be_set = encoding is not None
+        self._on_bad, self._blank, self._nul_is_space = on_bad, blank, nul_is_space
+        self._sign = _ESCAPED if self.is_utf8 else _REPLACED
+        lenient = "surrogateescape" if self.is_utf8 else "replace"
+        self._decoder = self._codec.incrementaldecoder("strict" if on_bad == "error" else lenient)
+        self._is_first, self._is_lenient = True, on_bad != "error"
+        self._pieces: list[str] = []  # of the line that has not ended yet
+        self._held = 0
+        self._problems: list[Problem] = []
+
+    @property
+    def is_utf8(self) -> bool:
+        return self._codec.name == "utf-8"
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The lines that end in a chunk; an empty chunk ends the text, and gives its last line if that has no LF.
+
+        After the first bad byte of UTF-8, if that is an error, the rest is only looked through: see `require_good`.
+        """
+        if self._is_first:
+            self._refuse_wide(chunk)
+        text = self._decode(chunk)
+        if "\0" in text:
+            text = self._meet_nul(text)
+        if self._is_first and text.startswith("\ufeff"):
+            self.had_mark, text = True, text[1:]
+        self._is_first = self._is_first and not text
+        if not chunk:
+            last, self._pieces = "".join([*self._pieces, text]), []
+            return self._ended(last) if last else []
+        cut = text.rfind("\n")
+        if cut < 0:
+            self._hold(text)
+            return []
+        block = "".join([*self._pieces, text[:cut]])
+        self._pieces, self._held = [text[cut + 1 :]], len(text) - cut - 1
+        if "\r" in block:
+            # The CR of the last line stands before the LF that was cut off.
+            without = block.removesuffix("\r").replace("\r\n", "\n")
+            self.had_carriage_returns |= len(without) < len(block)
+            block = without
+        return self._ended(block)
+
+    def require_good(self) -> None:
+        """Raise a DataError with all lines that were found to be no text, if that is an error."""
+        if self._problems:
+            raise DataError(problems=self._problems, more=len(self.bad) - len(self._problems))
+
+    def notices(self) -> list[str]:
+        """What was tacitly put right, a sentence each."""
+        said = []
+        if self.had_mark:
+            said.append(f"{self.name}: the byte-order mark at the start was left out")
+        if self.had_carriage_returns:
+            said.append(f"{self.name}: carriage returns at the ends of lines were left out")
+        if self.bad:
+            shown = ", ".join(f"{number:,}" for number in self.bad[:NAMED])
+            lines = f"line{'s' if len(self.bad) > 1 else ''} {shown}{' …' if len(self.bad) > NAMED else ''}"
+            what = "are read as empty" if self._on_bad == "skip" else "have U+FFFD in place of each such byte"
+            said.append(
+                f"{self.name}: {len(self.bad):,} {'lines' if len(self.bad) > 1 else 'line'} with bytes that are not "
+                f"{self._codec.name.upper()} ({lines}) {what if len(self.bad) > 1 else _of_one(what)}"
+            )
+        return said
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _ended(self, block: str) -> list[str]:
+        lines = block.split("\n")
+        if self._is_lenient and self._sign.search(block):
+            self._mend(lines)
+        self.lines += len(lines)
+        return [] if self._problems else lines
+
+    def _mend(self, lines: list[str]) -> None:
+        for at, line in enumerate(lines):
+            found = self._sign.search(line)
+            if found is None:
+                continue
+            number = self.lines + at + 1
+            self.bad.append(number)
+            if self._on_bad == "error" and len(self._problems) < LISTED:
+                byte, column = ord(line[found.start()]) - 0xDC00, found.start() + 1
+                hint = "" if self._problems else self._hint()
+                self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}{hint}", self.name, number, column))
+            lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
+
+    def _hold(self, text: str) -> None:
+        self._pieces.append(text)
+        self._held += len(text)
+        if self._held > LONGEST_LINE:
+            message = f"the line is longer than {LONGEST_LINE:,} characters; is this a text file?"
+            raise DataError(problems=[Problem(message, self.name, self.lines + 1)])
+
+    def _decode(self, chunk: bytes) -> str:
+        try:
+            return self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            if not self.is_utf8:
+                raise self._undecodable(error) from error
+        except UnicodeError as error:  # no byte is at fault: a mark is missing, or the codec takes no such text
+            message = f"this is not {self._codec.name.upper()} ({error}); {self._offer('ENCODING')}"
+            raise DataError(problems=[Problem(message, self.name, self.lines + 1)]) from error
+        # The rest is looked through, so that all bad lines can be told at once.
+        state = self._decoder.getstate()
+        self._decoder, self._is_lenient = self._codec.incrementaldecoder("surrogateescape"), True
+        self._decoder.setstate(state)
+        return self._decoder.decode(chunk, final=not chunk)
+
+    def _undecodable(self, error: UnicodeDecodeError) -> DataError:
+        # Only its own bytes are at fault: what the decoder held or was given before them is good.
+        before = "".join(self._pieces)
+        with contextlib.suppress(UnicodeError):  # not every codec can replace; then the place is only near
+            before += error.object[: error.start].decode(self._codec.name, errors="replace")
+        byte = error.object[error.start] if error.start < len(error.object) else 0
+        return self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}", before)
+
+    def _meet_nul(self, text: str) -> str:
+        before = "".join(self._pieces) + text[: text.index("\0")]
+        if not self._nul_is_space:
+            raise self._error("NUL character; is this binary data?", before)
+        if self.first_nul is None:
+            self.first_nul = self.lines + before.count("\n") + 1
+        return text.replace("\0", " ")
+
+    def _error(self, message: str, before: str) -> DataError:
+        """A problem after the text `before`, which begins where the lines given so far end."""
+        line = self.lines + before.count("\n") + 1
+        column = len(before) - before.rfind("\n")
+        return DataError(problems=[Problem(message, self.name, line, column)])
+
+    def _refuse_wide(self, chunk: bytes) -> None:
+        """UTF-16 and UTF-32 are known by their mark, or by NULs in every second or fourth byte."""
+        if self._codec.name.startswith(("utf-16", "utf-32")):
+            return
+        name = next((name for mark, name in _MARKS.items() if chunk.startswith(mark)), None) or _wide(chunk[:4096])
+        if name is not None:
+            message = f"this is {name.upper()}, not {self._codec.name.upper()}; {self._offer(name)}"
+            raise DataError(problems=[Problem(message, self.name)])
+
+    def _hint(self) -> str:
+        if not self._can_be_set:
+            return f"; if it is Latin-1, {self._offer('latin-1')}"
+        return f"; if it is Latin-1, {self._offer('latin-1')}; --on-bad-utf8 skip leaves such lines out"
+
+    def _offer(self, encoding: str) -> str:
+        if self._can_be_set:
+            return f"add --encoding {encoding}"
+        return f"convert it first: iconv -f {encoding} -t utf-8"
+
+
+def _of_one(words: str) -> str:
+    return words.replace("are ", "is ", 1).replace("have ", "has ", 1)
+
+
+def _wide(sample: bytes) -> str | None:
+    """The encoding whose ASCII characters would leave NULs where this sample has them."""
+    if len(sample) < 4 or b"\0" not in sample:
+        return None
+    sample = sample[: len(sample) // 4 * 4]
+    columns = [sample[start::4].count(0) * 4 / len(sample) for start in range(4)]
+    is_empty = [share > 0.5 for share in columns]
+    shapes = {
+        (False, True, True, True): "utf-32-le",
+        (True, True, True, False): "utf-32-be",
+        (False, True, False, True): "utf-16-le",
+        (True, False, True, False): "utf-16-be",
+    }
+    return shapes.get((is_empty[0], is_empty[1], is_empty[2], is_empty[3]))
