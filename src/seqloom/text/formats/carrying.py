@@ -19,8 +19,9 @@ from seqloom.text.tags import Tagged, put_back, take_out
 from seqloom.text.words import Span, word_spans
 
 _PRIVATE = range(0xE000, 0xF900)
-_ONE_LINE = str.maketrans("\t\n\v\f\r", "     ")
-_ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?$|L[1-9]|[%({<]|[A-Z_]+%).*|\{\}")
+_ONE_LINE = dict.fromkeys((*range(0x20), 0x7F, 0xFFFE, 0xFFFF), " ")
+"""Line ends, and what XML cannot write: left out there, it would join what stands beside it to something new."""
+_ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?%?$|L[1-9]|[%({<]|[A-Z_]+%).*|\{\}")
 """Placeholders that take their values by their order: %s and {}, but not %1$s, %(name)s and {0}."""
 
 

@@ -1,7 +1,7 @@
 r"""Placeholders in text that programs show: what must come back exactly as it is written.
 
     <b> </b> <br/> <!-- … -->      HTML                 %s %-5.2lf %1$d %(name)s %%    printf
-    {0} {name} {n, number} {{x}}   formats, ICU         %1 %n %{name} %Y %HOME%        Qt, Ruby, dates, Windows
+    {0} {name} {n, number} {{x}}   formats, ICU         %1 %1% %{name} %Y %HOME%       Qt, Boost, Ruby, dates, Windows
     ${x} $name                     templates            \n \t \u00e9                   escapes that are text
     &amp; &#160;                   entities             https://… name@example.org     addresses
     --option                       command lines        a line end                     (real ones, not \n)
@@ -29,7 +29,8 @@ _FOUND = re.compile(
     | % \( [^()\n]{1,100} \) [-+\ 0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]
     | % (?: \{[^{}\n]{1,100}\} | <[^<>\n]{1,100}> [-+0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]? )
     | % [A-Z_]{2,40} %
-    | %L?[1-9]\d?+ (?![\d$.A-Za-z%]|\ ?%)
+    | %[1-9]\d?+% (?![\w(])
+    | %L?[1-9]\d?+ (?![\d$A-Za-z]|\.\d)
     | (?<!\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@]
     | (?<=\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@] (?![A-Za-z])
     | (?<!\d) %%

@@ -182,7 +182,8 @@ class TmxCatalogue:
         text = ""
         if target is not None:
             text = text_of(self._content(target))
-        state: State = "fuzzy" if target is not None and self._mark(target) is not None else "translated"
+        mark = None if target is None else _mark(target)
+        state: State = "fuzzy" if mark is not None and self._says_true(mark) else "translated"
         line = self.script.line(unit.start)
         return Segment(
             self._content(source), text, state if text.strip() else "untranslated", line, unit.get("tuid") or ""
@@ -193,13 +194,8 @@ class TmxCatalogue:
         assert segment is not None
         return content_of(self.script.text, segment, keeps_space=False)
 
-    def _mark(self, variant: Element) -> Element | None:
-        """The mark that says that somebody should look at it."""
-        for each in variant.children:
-            if each.name == "prop" and each.get("type") == FUZZY:
-                said = self.script.text[each.inner_start : each.inner_end]
-                return each if said.strip() == "true" else None
-        return None
+    def _says_true(self, mark: Element) -> bool:
+        return self.script.text[mark.inner_start : mark.inner_end].strip() == "true"
 
     def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:
         """The memory with these variants in the target language."""
@@ -216,15 +212,19 @@ class TmxCatalogue:
         return self.script.edited(edits, errors="xmlcharrefreplace")
 
     def _replaced(self, variant: Element, filling: Filling) -> Iterator[Edit]:
-        segment, mark = variant.child("seg"), self._mark(variant)
+        segment, mark = variant.child("seg"), _mark(variant)
         assert segment is not None
         inner = write_content(filling.content)
         if segment.is_empty:
             yield Edit(segment.start, segment.end, f"<{segment.tag}>{inner}</{segment.tag}>")
         else:
             yield Edit(segment.inner_start, segment.inner_end, inner)
-        if mark is not None and not filling.is_fuzzy:
-            yield Edit(mark.inner_start, mark.inner_end, "false")
+        if mark is not None and self._says_true(mark) != filling.is_fuzzy:
+            said = "true" if filling.is_fuzzy else "false"
+            if mark.is_empty:
+                yield Edit(mark.start, mark.end, f'<{mark.tag} type="{FUZZY}">{said}</{mark.tag}>')
+            else:
+                yield Edit(mark.inner_start, mark.inner_end, said)
         elif mark is None and filling.is_fuzzy:
             yield Edit(segment.start, segment.start, f"{_FUZZY_MARK}{space_before(self.script.text, segment)}")
 
@@ -245,6 +245,11 @@ class TmxCatalogue:
 
 
 _FUZZY_MARK = f'<prop type="{FUZZY}">true</prop>'
+
+
+def _mark(variant: Element) -> Element | None:
+    """What says whether somebody should look at it."""
+    return next((each for each in variant.children if each.name == "prop" and each.get("type") == FUZZY), None)
 
 
 def _code_of(variant: Element) -> str:

@@ -29,6 +29,7 @@ class _Place:
     """What a new target follows."""
     state: Element | None
     """The element that has the state, where it is not the target."""
+    unit: Element
     file: Element
 
 
@@ -68,7 +69,7 @@ class XliffCatalogue:
                 if source is not None:
                     cut = None if self.is_second else holder.child("seg-source")
                     place = _Place(
-                        source, holder.child("target"), cut or source, holder if self.is_second else None, file
+                        source, holder.child("target"), cut or source, holder if self.is_second else None, unit, file
                     )
                     keeps = keeps_space or "preserve" in (holder.get("xml:space"), source.get("xml:space"))
                     yield self._segment(place, unit, keeps_space=keeps), place
@@ -97,6 +98,7 @@ class XliffCatalogue:
             files.setdefault(place.file.start, place.file)
             edits += self._states(place, filling) if place.state is not None else ()
             edits += self._target(place, filling)
+            edits += _disapproved(place.unit) if filling.is_fuzzy else ()
         if target is not None and fillings:
             edits += self._languages(list(files.values()), target)
         return self.script.edited(edits, errors="xmlcharrefreplace")
@@ -133,6 +135,13 @@ class XliffCatalogue:
                 known = element.attributes.get(before)
                 at = known.end + 1 if known else element.start + 1 + len(element.tag)
                 yield Edit(at, at, f' {name}="{target}"')
+
+
+def _disapproved(unit: Element) -> Iterator[Edit]:
+    """Nobody has approved what somebody should look at."""
+    approved = unit.attributes.get("approved")
+    if approved is not None and approved.value == "yes":
+        yield Edit(approved.start, approved.end, "no")
 
 
 def _set_state(element: Element, state: str, *, is_needed: bool) -> Iterator[Edit]:
