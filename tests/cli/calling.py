@@ -38,7 +38,10 @@ class Called:
 
 def call(*words: object, stdin: bytes = b"") -> Called:
     """Carry out a command line in this process."""
-    streams = [io.TextIOWrapper(io.BytesIO(given), encoding="utf-8", newline="\n") for given in (stdin, b"", b"")]
+    streams = [
+        io.TextIOWrapper(io.BytesIO(given), encoding="utf-8", errors="backslashreplace", newline="\n")
+        for given in (stdin, b"", b"")
+    ]
     with (
         mock.patch.object(sys, "stdin", streams[0]),
         mock.patch.object(sys, "stdout", streams[1]),

@@ -1,6 +1,5 @@
 """Settings: what wins over what, and what a user reads when something is wrong."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -175,15 +174,16 @@ def test_yaml_traps_are_closed(write: Write) -> None:
             "run.yaml:2: not valid YAML: found character '\\t' that cannot start any token (indent with",
         ),
         ("seed: @x\n", "run.yaml:1: not valid YAML: found character '@' that cannot start any token (put the text in"),
-        ("a: &x 1\nb: *x\n", "run.yaml:2: not valid YAML: an alias (*x) is not supported"),
+        ("a: 1\nb: *x\n", "run.yaml:2: not valid YAML: an alias (*x) is not supported"),
+        ("a: 1\nb: &x 1\n", "run.yaml:2: not valid YAML: an anchor (&x) is not supported"),
         ("a: !!python/name:os.system\n", "cannot be read as 'python/name:os.system'; write the plain value"),
         ("a: !own [1]\n", "run.yaml:1: the tag '!own' is not supported"),
-        ("[" * 5000, "run.yaml:1: nested too deeply to be settings"),
+        ("a:\n  " + "[" * 5000, "run.yaml:2: not valid YAML: nested too deeply to be settings"),
         ("- seed\n", "run.yaml:1: settings are keys with values, such as `seed: 1`; found [seed]"),
         ("? [a]\n: 1\n", "run.yaml:1: a key must be a single word"),
         ("a: 1\n---\nb: 1\n", "run.yaml:2: not valid YAML: but found another document"),
         ("a: \x01\n", "run.yaml:1: not valid YAML: unacceptable character"),
-        (f"a: {'1' * 5000}\n", "cannot be read as 'int'"),
+        (f"a: {'1' * 5000}\n", "11… is too large a number; give at most 18 digits"),
     ],
 )
 def test_bad_yaml_is_named_with_its_line(write: Write, text: str, message: str) -> None:
@@ -314,26 +314,29 @@ def test_fields_are_described_by_their_docstrings() -> None:
 # --- there and back --------------------------------------------------------------------------------------------------
 
 TEXT = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["no", "1e3", "010", "~", "", "a: b", "# x"])
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    st.sampled_from(["no", "1e3", "010", "~", "", "a: b", "# x"]),
 )
+WHOLE = st.integers(1 - 10**18, 10**18 - 1)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 MODELS = st.one_of(
     st.builds(
         Transformer, width=st.sampled_from([8, 64]), heads=st.sampled_from([1, 8]), dropout_rate=st.floats(0, 0.9)
     ),
-    st.builds(Recurrent, cell=st.sampled_from(["lstm", "gru"]), sizes=st.lists(st.integers()).map(tuple)),
+    st.builds(Recurrent, cell=st.sampled_from(["lstm", "gru"]), sizes=st.lists(WHOLE).map(tuple)),
 )
 DATA = st.builds(
     Data,
     train=st.lists(TEXT.map(Path)).map(tuple),
     languages=st.one_of(st.none(), st.tuples(TEXT, TEXT)),
-    limit=st.one_of(st.just("auto"), st.floats(allow_nan=False)),
+    limit=st.one_of(st.just("auto"), NUMBERS),
 )
 RUNS = st.builds(
     Run,
-    seed=st.integers(),
+    seed=WHOLE,
     data=DATA,
     model=MODELS,
-    weights=st.dictionaries(TEXT, st.floats(allow_nan=False)),
+    weights=st.dictionaries(TEXT, NUMBERS),
     parts=st.lists(DATA, max_size=2).map(tuple),
 )
 
@@ -346,8 +349,8 @@ def test_a_written_file_reads_back_equal(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_comments_explain_each_field() -> None:
-    text = to_yaml(Run(weights={"x": math.inf}), comments=True)
+    text = to_yaml(Run(weights={"x": 0.5}), comments=True)
     assert "\n# The model.\nmodel:\n  # Which model.\n  kind: transformer\n  # Size of every vector" in text
-    assert "weights: {x: .inf}" in text
+    assert "weights: {x: 0.5}" in text
     assert max(map(len, text.split("\n"))) <= 100
     assert "#" not in to_yaml(Run(), comments=False)

@@ -1,6 +1,7 @@
 """From an exception to one message on stderr and an exit status."""
 
 import errno
+import os
 import select
 import sys
 import traceback
@@ -14,8 +15,14 @@ from seqloom.core.errors import DataError, SeqloomError, exit_code_of, is_out_of
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""
 
-_USERS_OWN = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS}
+_USERS_OWN = {
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
 """Reasons of the operating system that another path or permission would remove: usage, not failure."""
+
+
+_LONGEST_NAME = 200
 
 
 def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True) -> int:
@@ -60,12 +67,18 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, _BAD_COMMAND_LINE):
         return _of_command_line(error), 2
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
+        place = f"{shortened(error.filename)}: " if error.filename else ""
         return f"{place}{error.strerror or error}", 2 if error.errno in _USERS_OWN else 1
     if is_out_of_memory(error):
         return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"internal error: {what}\nThis is a mistake in Seqloom; please report it with what --debug shows.", 1
+
+
+def shortened(name: object) -> str:
+    """A file name as a message shows it: of one that fills a screen, both ends."""
+    text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+    return text if len(text) <= _LONGEST_NAME else f"{text[:60]}…{text[-60:]}"
 
 
 def _of_command_line(error: Any) -> str:

@@ -4,6 +4,7 @@ The order is: defaults of the classes, defaults chosen for the data, the file, t
 with its place, its full path and the nearest thing that would have been right.
 """
 
+import codecs
 import json
 import re
 import textwrap
@@ -26,15 +27,18 @@ C = TypeVar("C", bound="Config")
 _PATH = re.compile(r"[^\s.=]+(\.[^\s.=]+)*")
 _COMMENT_WIDTH = 100
 
+LARGEST = 1 << 20
+"""Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
+
 
 class Config(BaseModel):
     """The base of every settings class. A docstring after each field is its description.
 
-    Types are strict: a whole number may stand for a number, nothing else is converted.
+    Types are strict: a whole number may stand for a number, nothing else is converted. Numbers are finite.
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
     @classmethod
@@ -70,11 +74,11 @@ def resolve(
 def read_config_file(path: Path) -> Tree:
     """The settings written in a YAML file, with the line of each key."""
     require_file(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text ({error.reason})") from error
+    with path.open("rb") as stream:
+        written = stream.read(LARGEST + 1)
+    if len(written) > LARGEST:
+        raise ConfigError(f"{path} is larger than {LARGEST:,} bytes; is this a file of settings?")
+    text = _decoded(written, path)
     values, places = parse_yaml(text, lambda line: f"{path}:{line}")
     if values is None:
         return Tree()
@@ -83,6 +87,17 @@ def read_config_file(path: Path) -> Tree:
             f"{path}:1: settings are keys with values, such as `seed: 1`; found {write_value(values)[:60]}"
         )
     return Tree(values, places)
+
+
+def _decoded(written: bytes, path: Path) -> str:
+    if written.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError(f"{path}:1: settings must be UTF-8 text, and this is UTF-16; save it as UTF-8")
+    try:
+        return written.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = error.object[error.start]
+        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is none") from error
 
 
 def read_override(text: str) -> Tree:

@@ -1,6 +1,7 @@
 """What is wrong with settings, in sentences: where it was written, its full path, its value, and the way out."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
@@ -23,6 +24,8 @@ from seqloom.core.yaml_reader import Keys, Tree, write_value
 
 SHOWN = 5
 """Problems written out; the rest is counted."""
+
+_LIKE_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 _FALSE_FRIENDS = ("yes", "no", "on", "off", "y", "n")
 
@@ -74,7 +77,9 @@ class _Spot:
 
     @property
     def path(self) -> str:
-        return ".".join(self.keys)
+        path = ".".join(self.keys)
+        # A key with a line end in it must not look like a second message.
+        return path if path and path.isprintable() else write_value(path)
 
     def place(self, name: str) -> str:
         """Where the value, or else the section around it, was written."""
@@ -92,7 +97,7 @@ class _Spot:
             return self._about_kind(name, value)
         if kind == "value_error":
             problem = str(self.details.get("ctx", {}).get("error", self.details["msg"]))
-            where = f"{self.path}: " if self.path else ""
+            where = f"{self.path}: " if self.keys else ""
             return f"{self.place(name)}: {where}{problem}"
         return f"{self.place(name)}: {self.path} = {_short(value)}: expected {self._expected()}{self._hint(value)}"
 
@@ -113,8 +118,10 @@ class _Spot:
             return "; write true or false"
         if expected.startswith("int") and isinstance(value, float) and value.is_integer():
             return f"; write {int(value)}"
-        if expected.startswith(("int", "float")) and isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+        if expected.startswith(("int", "float")) and isinstance(value, str) and _LIKE_NUMBER.fullmatch(value):
             return "; write it without quotes and without leading zeros"
+        if expected == "finite_number":
+            return "; it must be finite"
         other = _OTHER_NAMES.get(str(value).lower())
         if other is not None and self.field is not None and other in get_args(self.field.annotation):
             return f"; {value} is {self.path}={other}"
@@ -142,6 +149,9 @@ class _Spot:
     def _suggestion(self) -> str:
         *before, wrong = self.keys
         own = list(self.parent.model_fields)
+        if "." in wrong and any(path == self.path for path, _ in _paths(self.root, self.tree.values)):
+            section, key = wrong.split(".", 1)
+            return f"; a dot is for the command line, in a file this is written {section}: {{{key}: …}}"
         others = [kind for path, kind in _paths(self.root, self.tree.values) if path == self.path and kind]
         if others:
             return f"; it is a setting of the kind {' and '.join(others)}"
