@@ -1,6 +1,7 @@
 """Texts of one language: lines and paragraphs, again and again, with the places they come from."""
 
 import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def test_paragraphs_are_the_lines_up_to_an_empty_one(files: list[Path]) -> None:
     ]
     assert len(corpus) == 3
     assert corpus.place(6) == f"{files[1]}:2"
+
+
+def test_names_with_stars_stand_for_files_of_every_kind(tmp_path: Path) -> None:
+    (tmp_path / "b.txt.xz").write_bytes(lzma.compress(b"zwei\n\ndrei\n"))
+    (tmp_path / "a.jsonl").write_text('{"text": "eins"}\n{"text": "noch eins"}\n')
+    (tmp_path / "c.tmx").write_text(
+        '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>four</seg></tuv>'
+        '<tuv xml:lang="de"><seg>vier</seg></tuv></tu></body></tmx>'
+    )
+    corpus = TextCorpus([tmp_path / "*"], language="de", unit="paragraph")
+    assert [line.text for line in corpus] == ["eins", "noch eins", "zwei", "drei", "vier"]
+    assert (corpus.place(2), corpus.place(5)) == (f"{tmp_path}/a.jsonl, text 2", f"{tmp_path}/b.txt.xz:3")
+    with pytest.raises(UsageError, match=r"\*\.gz: no file has such a name"):
+        TextCorpus([tmp_path / "*.gz"])
+    with pytest.raises(DataError, match=r"c\.tmx: no text in fr among 1 segments, expected at least one"):
+        TextCorpus([tmp_path / "c.tmx"], language="fr")
+    with pytest.raises(DataError, match=r"c\.tmx holds texts in en and de; say which"):
+        TextCorpus([tmp_path / "c.tmx"])
 
 
 def test_the_fingerprint_is_that_of_the_text(files: list[Path], tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Protocol
 
 from seqloom.core.decoding import OnBad
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader
+from seqloom.core.globs import matching_files
+from seqloom.text.formats.catalogues import format_of
+from seqloom.text.formats.sides import SideReader
 from seqloom.text.normalise import is_blank
 
 Unit = Literal["line", "paragraph"]
@@ -44,7 +48,9 @@ class _Check:
 class TextCorpus:
     """The lines of text files, one file after the other. Each iteration starts again at the first.
 
-    All files are read once when it is made: their lines are counted, their text hashed. Plain or .gz.
+    All files are read once when it is made: their lines are counted, their text hashed. Plain, .gz, .xz or .zst; a name
+    may stand for several files (`news/*.txt.gz`). Of translators' files and records (.tmx, .po, .xlf, .jsonl) the texts
+    in `language` are read, each as a line and a piece of its own.
 
     The end of a line is a symbol of its own (END), so a model that reads on over it reads line breaks as text, empty
     lines included: what it writes is set in lines, as verse, plays and programs are. Prose that was only broken to fit
@@ -55,17 +61,24 @@ class TextCorpus:
     """What was tacitly put right while reading, a sentence each."""
 
     def __init__(
-        self, paths: Sequence[Path], *, encoding: str = "utf-8", unit: Unit = "line", on_bad: OnBad = "error"
+        self,
+        paths: Sequence[Path],
+        *,
+        encoding: str = "utf-8",
+        unit: Unit = "line",
+        on_bad: OnBad = "error",
+        language: str | None = None,
     ) -> None:
         if not paths:
             raise UsageError("a text file is needed, and none was given")
-        self.paths, self.encoding, self.unit, self.on_bad = tuple(paths), encoding, unit, on_bad
+        self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
+        self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
         checks: list[_Check] = []
         problems: list[Problem] = []
         more = 0
         for path in self.paths:
             try:
-                checks.append(_check(path, encoding, unit, on_bad))
+                checks.append(_check(path, self._reader(path), self._unit(path)))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
@@ -82,9 +95,18 @@ class TextCorpus:
     def __iter__(self) -> Iterator[TextLine]:
         before = 0
         for file, (path, check) in enumerate(zip(self.paths, self._checks, strict=True)):
-            for at, text in split_pieces(iter(LineReader(path, self.encoding, on_bad=self.on_bad)), self.unit):
+            for at, text in split_pieces(iter(self._reader(path)), self._unit(path)):
                 yield TextLine(before + at, file, text)
             before += check.lines
+
+    def _reader(self, path: Path) -> LineReader | SideReader:
+        if format_of(path) is None:
+            return LineReader(path, self.encoding, on_bad=self.on_bad)
+        return SideReader(path, language=self.language, encoding=self.encoding)
+
+    def _unit(self, path: Path) -> Unit:
+        """No empty lines part the texts of a catalogue."""
+        return self.unit if format_of(path) is None else "line"
 
     def require_text(self) -> None:
         """Refuse files without any text: a model of them would know of nothing but the ends of lines."""
@@ -97,10 +119,10 @@ class TextCorpus:
             raise DataError(problems=problems)
 
     def place(self, number: int) -> str:
-        """Where a line stands, for messages: `train.txt:17`."""
+        """Where a line stands, for messages: `train.txt:17`, or `memory.tmx, text 17`."""
         for path, check in zip(self.paths, self._checks, strict=True):
             if number <= check.lines:
-                return f"{path}:{number}"
+                return f"{path}:{number}" if format_of(path) is None else f"{path}, text {number}"
             number -= check.lines
         raise IndexError("the corpus has no such line")
 
@@ -126,13 +148,16 @@ def split_pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
         yield first, " ".join(gathered)
 
 
-def _check(path: Path, encoding: str, unit: Unit, on_bad: OnBad) -> _Check:
-    reader = LineReader(path, encoding, on_bad=on_bad)
+def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _Check:
     digest, pieces, has_text = hashlib.sha256(), 0, False
     for _, text in split_pieces(iter(reader), unit):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
         pieces += 1
         has_text = has_text or not is_blank(text)
+    if pieces == 0 and isinstance(reader, SideReader):
+        asked = f" in {reader.language}" if reader.language else ""
+        message = f"no text{asked} among {reader.left_out:,} segments, expected at least one"
+        raise DataError(problems=[Problem(message, str(path))])
     if pieces == 0:
         what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])

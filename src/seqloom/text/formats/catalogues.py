@@ -26,7 +26,8 @@ _ENDINGS: dict[str, Format] = {
     ".xlf": "xliff",
     ".xliff": "xliff",
 }
-_BREAKS = str.maketrans("\t\n\v\f\r", "     ")
+BREAKS = str.maketrans("\t\n\v\f\r", "     ")
+"""Line ends and tabs inside a segment, which are spaces to a model."""
 
 
 def format_of(path: Path) -> Format | None:
@@ -91,7 +92,7 @@ class PairReader:
             if pair is None:
                 self.left_out += 1
                 continue
-            source, target = pair.source.translate(_BREAKS).strip(), pair.target.translate(_BREAKS).strip()
+            source, target = pair.source.translate(BREAKS).strip(), pair.target.translate(BREAKS).strip()
             self.broken += source != pair.source.strip() or target != pair.target.strip()
             self.pairs += 1
             yield Pair(source, target, pair.line)

@@ -53,10 +53,10 @@ def read_pairs(
         if not line.strip():
             continue
         try:
-            record = _record(line)
+            record = parse_record(line)
             known = names or names_in(record, languages)
             source, target, is_fuzzy = _sides(record, known)
-        except _Bad as error:
+        except BadRecord as error:
             problems.append(Problem(str(error), str(path), number, error.column))
             continue
         if not problems:
@@ -66,40 +66,47 @@ def read_pairs(
         raise DataError(problems=problems)
 
 
-class _Bad(Exception):
+class BadRecord(Exception):
+    """A line that is no record, or none with the text that is looked for."""
+
     def __init__(self, message: str, column: int = 1) -> None:
         super().__init__(message)
         self.column = column
 
 
-def _record(line: str) -> dict[str, Any]:
+def parse_record(line: str) -> dict[str, Any]:
+    """The object that a line holds."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
-        raise _Bad(f"not JSON: {error.msg}", error.colno) from error
+        raise BadRecord(f"not JSON: {error.msg}", error.colno) from error
     except (ValueError, RecursionError) as error:
-        raise _Bad(f"not JSON that can be read: {error}") from error
+        raise BadRecord(f"not JSON that can be read: {error}") from error
     if not isinstance(record, dict):
-        raise _Bad(f'a record such as {{"source": "…", "target": "…"}} is expected, not {line.strip()[:40]!r}')
+        raise BadRecord(f'a record such as {{"source": "…", "target": "…"}} is expected, not {line.strip()[:40]!r}')
     return record
 
 
 def _sides(record: Mapping[str, Any], names: Names | None) -> tuple[str, str, bool]:
     """Source, target, and whether the target is fuzzy."""
     if names is None:
-        raise _Bad(
+        raise BadRecord(
             f"neither a member source nor a translation in both languages: the members are {', '.join(record)[:80]}"
         )
     sides = record.get(names.inside, {}) if names.inside is not None else record
     if not isinstance(sides, Mapping) or names.source not in sides:
-        raise _Bad(f"no member {names.source!r}; there are {', '.join(map(str, sides))[:80] or 'none'}")
-    source, target = sides[names.source], sides.get(names.target)
-    for side in (source, target):
-        if side is not None and not isinstance(side, str):
-            raise _Bad(f"text is expected, not {json.dumps(side)[:40]}")
-        if side and any("\ud800" <= character <= "\udfff" for character in side):
-            raise _Bad("half of a character (a lone surrogate) in the text")
+        raise BadRecord(f"no member {names.source!r}; there are {', '.join(map(str, sides))[:80] or 'none'}")
+    source, target = require_text(sides[names.source]), require_text(sides.get(names.target))
     return source or "", target or "", record.get("fuzzy") is True
+
+
+def require_text(value: Any) -> str | None:
+    """A member that is text or null."""
+    if value is not None and not isinstance(value, str):
+        raise BadRecord(f"text is expected, not {json.dumps(value)[:40]}")
+    if value and any("\ud800" <= character <= "\udfff" for character in value):
+        raise BadRecord("half of a character (a lone surrogate) in the text")
+    return value
 
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -143,7 +150,7 @@ class JsonlCatalogue:
             if line.strip():
                 try:
                     self._take_in(line, at, number, languages, names)
-                except _Bad as error:
+                except BadRecord as error:
                     problems.append(Problem(str(error), str(script.path), number, error.column))
             at += len(line) + 1
         if problems:
@@ -152,7 +159,7 @@ class JsonlCatalogue:
     def _take_in(
         self, line: str, start: int, number: int, languages: tuple[str | None, str | None], names: Names | None
     ) -> None:
-        record = _record(line)
+        record = parse_record(line)
         names = names or names_in(record, languages)
         source, target, is_fuzzy = _sides(record, names)
         assert names is not None

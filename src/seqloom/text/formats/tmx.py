@@ -58,6 +58,8 @@ class _Units:
     _text: list[str] | None = None
     _hidden: int = 0
     """Elements open inside a segment whose content is no text."""
+    _mark: list[str] | None = None
+    _is_fuzzy: bool = False
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
         name = name.rpartition("}")[2]
@@ -66,7 +68,10 @@ class _Units:
             self._hidden += bool(self._hidden or name in _NOT_TEXT)
         elif name == "tu":
             self._line, self._variants = line, []
+        elif name == "prop" and attributes.get("type") == FUZZY:
+            self._mark = []
         elif name == "tuv":
+            self._is_fuzzy = False
             self._code = attributes.get(_LANGUAGE) or attributes.get("lang") or ""
         elif name == "seg":
             self._text = []
@@ -74,7 +79,9 @@ class _Units:
             self.header = attributes.get("srclang")
 
     def data(self, text: str) -> None:
-        if self._text is not None and not self._hidden:
+        if self._mark is not None:
+            self._mark.append(text)
+        elif self._text is not None and not self._hidden:
             self._text.append(text)
 
     def end(self, name: str) -> None:
@@ -82,8 +89,12 @@ class _Units:
         if self._hidden:
             self._hidden -= 1
         elif name == "seg" and self._text is not None:
-            self._variants.append((self._code, "".join(self._text)))
+            # What somebody has yet to look at is no example to follow.
+            self._variants.append((self._code, "" if self._is_fuzzy else "".join(self._text)))
             self._text = None
+        elif name == "prop" and self._mark is not None:
+            self._is_fuzzy = "".join(self._mark).strip() == "true"
+            self._mark = None
         elif name == "tu":
             source, target = choose_pair(self._variants, self.languages, self.header)
             self.done.append((source, target, self._line))
@@ -113,6 +124,17 @@ def read_pairs(path: Path, *, languages: tuple[str | None, str | None] = (None, 
         for source, target, line in units.done:
             is_whole = source is not None and target is not None and source.strip() and target.strip()
             yield Pair(source or "", target or "", line) if is_whole else None
+        units.done.clear()
+        units.codes.clear()
+    if not units.is_memory:
+        raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+
+
+def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
+    """The texts of a memory in one language, or in that of its header; None for a unit that has none."""
+    units = _Units((language, None))
+    for _ in parse_xml(path, units):
+        yield from (source for source, _, _ in units.done)
         units.done.clear()
         units.codes.clear()
     if not units.is_memory:
