@@ -259,3 +259,16 @@ def test_a_manifest_cannot_point_outside_its_folder(tmp_path: Path) -> None:
     (sentence,) = check_manifest(inside, {"../secret": record})
     assert sentence == f"../secret: lies outside {inside}"
     assert check_manifest(inside, {"a": 3}) == ["a: the manifest holds no size and hash for it"]
+
+
+def test_a_pipe_is_written_into_and_never_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(pipe, "grün")
+        assert os.read(reading, 100) == "grün".encode()
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -40,9 +40,17 @@ class FileRecord(TypedDict):
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a file so that a crash at any moment leaves the old content or the new one, never a part.
 
-    Text is written as UTF-8. Write under another name, fsync, replace, fsync the folder.
+    Text is written as UTF-8. Write under another name, fsync, replace, fsync the folder. A pipe or a device (/dev/null)
+    is written into as it stands: a file in its place would take it from everybody else, which root could do.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
+    if path.exists() and not path.is_file() and not path.is_dir():
+        try:
+            with path.open("wb") as stream:
+                stream.write(content)
+        except OSError as error:
+            raise SeqloomError(f"cannot write {path}: {error.strerror}") from error
+        return
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         try:
