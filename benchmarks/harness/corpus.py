@@ -15,7 +15,7 @@ import numpy as np
 from harness.progress import say
 from seqloom.core.errors import UsageError
 from seqloom.data.corpus import open_corpus
-from seqloom.data.examples import encode_corpus
+from seqloom.data.examples import Encoder, encode_corpus
 from seqloom.data.store import Side, Store
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.training import train_tokenizers
@@ -66,11 +66,9 @@ def _make(folder: Path) -> None:
         for split, corpus in corpora.items():
             encode_corpus(
                 corpus,
-                tokenizers.source.encode_many,
-                tokenizers.target.encode_many,
+                Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, LONGEST),
                 partial / split,
                 symbols=tokenizers.target.size,
-                longest=LONGEST,
             )
         _write_arrays(partial, tokenizers.target.size)
         partial.rename(folder)

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data import examples
-from seqloom.data.corpus import Line, languages_from, open_corpus
-from seqloom.data.examples import encode_corpus
+from seqloom.data import blocks
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import languages_from, open_corpus
+from seqloom.data.examples import Encoder, encode_corpus
 from seqloom.data.store import Store
+from seqloom.text.kinds import FlatIds
 from seqloom.text.normalise import is_blank
 
 Write = Callable[..., list[Path]]
@@ -175,28 +177,28 @@ def test_languages_are_read_from_names(names: list[str], languages: tuple[str, s
 # --- examples --------------------------------------------------------------------------------------------------------
 
 
-def letters(sentences: list[str]) -> list[list[int]]:
+def letters(sentences: list[str]) -> FlatIds:
     """A tokenizer for tests: an id per lower-case letter, spaces vanish, all else is unknown."""
-    return [
-        [ord(letter) - 87 if "a" <= letter <= "z" else UNKNOWN for letter in text if letter != " "]
-        for text in sentences
-    ]
+    return FlatIds.of(
+        [
+            [ord(letter) - 87 if "a" <= letter <= "z" else UNKNOWN for letter in text if letter != " "]
+            for text in sentences
+        ]
+    )
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 100])
+@pytest.mark.parametrize("size", [1, 2, 100])
 def test_pairs_are_encoded_dropped_and_counted(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(examples, "CHUNK", chunk)
+    monkeypatch.setattr(blocks, "BLOCK", size)
     corpus = open_corpus(write(a_de="ab\n\nc\nabcd\nab\n\u200b\u00ad\na\n", a_en="c?\nx\n \t\nd\nabcd\nb\nabc\n"))
     told: list[tuple[int, int]] = []
     report = encode_corpus(
         corpus,
-        letters,
-        letters,
+        Encoder(letters, letters, longest=4),
         tmp_path / "ids",
         symbols=50,
-        longest=4,
         progress=lambda done, total: told.append((done, total)),
     )
     store = Store.open(tmp_path / "ids", verify=True)
@@ -221,11 +223,9 @@ def test_a_sentence_that_the_tokenizer_empties_is_dropped(write: Write, tmp_path
     corpus = open_corpus(write(a_de="a\nb\n", a_en="x\ny\n"))
     report = encode_corpus(
         corpus,
-        letters,
-        lambda texts: [[7] if text == "x" else [] for text in texts],
+        Encoder(letters, lambda texts: FlatIds.of([[7] if text == "x" else [] for text in texts]), longest=4),
         tmp_path / "s",
         symbols=50,
-        longest=4,
     )
     assert (report.kept, report.empty.lines) == (1, (2,))
 
@@ -233,7 +233,7 @@ def test_a_sentence_that_the_tokenizer_empties_is_dropped(write: Write, tmp_path
 def test_a_corpus_of_which_nothing_is_left_is_an_error(write: Write, tmp_path: Path) -> None:
     corpus = open_corpus(write(a_de="abcdef\n" * 7, a_en="x\n" * 7))
     with pytest.raises(DataError) as caught:
-        encode_corpus(corpus, letters, letters, tmp_path / "ids", symbols=50, longest=3)
+        encode_corpus(corpus, Encoder(letters, letters, longest=3), tmp_path / "ids", symbols=50)
     assert str(caught.value) == (
         "no pair is left to train on: 7 of 7 pairs dropped for a side that is too long (lines 1, 2, 3, 4, 5 …); "
         "at most 3 tokens are allowed on a side"

@@ -57,8 +57,11 @@ class FolderWriter:
             raise SeqloomError(f"cannot write {self._partial}: {error.strerror or error}") from error
 
     def ids(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-        """The ids of sentences, one after the other, once it is sure that the vocabulary has them."""
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int64)
+        """The ids of sentences, one after the other."""
+        return self.known(np.fromiter(chain.from_iterable(sentences), dtype=np.int64))
+
+    def known(self, ids: np.ndarray) -> np.ndarray:
+        """Ids, once it is sure that the vocabulary has them."""
         if len(ids) and not 0 <= ids.min() <= ids.max() < self._symbols:
             wrong = ids[(ids < 0) | (ids >= self._symbols)][0]
             raise ModelError(f"id {wrong} lies outside the vocabulary of {self._symbols} symbols; wrong tokenizer?")

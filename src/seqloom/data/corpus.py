@@ -19,6 +19,7 @@ from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader
 from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
+from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
 from seqloom.text.formats.catalogues import Languages, PairReader, format_of, languages_of
 
 Part = tuple[Path, ...]
@@ -30,22 +31,16 @@ _TWO_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg", "tgt", "ref", "hyp", "out"})
 
 
-@dataclass(frozen=True)
-class Line:
-    """A sentence pair; `number` counts from 1 over the whole corpus, `file` is the part it stands in."""
-
-    number: int
-    file: int
-    source: str
-    target: str
-
-
 class Lines(Protocol):
     """Sentence pairs that can be gone through again and again."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Line]: ...
+
+    def blocks(self) -> Iterator[Block]:
+        """The same lines in blocks, which can be read elsewhere, or not at all."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,9 @@ class Selection:
 
     def __iter__(self) -> Iterator[Line]:
         return (line for line in self.corpus if (line.number in self.numbers) != self.is_rest)
+
+    def blocks(self) -> Iterator[Block]:
+        return (FilteredBlock(block, self.numbers, self.is_rest) for block in self.corpus.blocks())
 
 
 def hold_out(corpus: Lines, count: int, *, seed: int) -> tuple[Selection, Selection]:
@@ -194,12 +192,27 @@ class ParallelCorpus:
     def seek(self, number: int) -> Iterator[Line]:
         """The lines from this number on."""
         before = 0
-        for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
+        for file, count in enumerate(self._counts):
             skipped = max(0, number - 1 - before)
             if skipped < count:
-                pairs = islice(_pairs(part, self.encoding, self.languages, self.on_bad), skipped, None)
-                for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
-                    yield Line(at, file, source, target)
+                yield from self._lines_of(file, before=before, skipped=skipped)
+            before += count
+
+    def _lines_of(self, file: int, *, before: int, skipped: int = 0) -> Iterator[Line]:
+        """The lines of a part but for those skipped; `before` lines stand in the parts before it."""
+        pairs = islice(_pairs(self.parts[file], self.encoding, self.languages, self.on_bad), skipped, None)
+        for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
+            yield Line(at, file, source, target)
+
+    def blocks(self) -> Iterator[Block]:
+        """All lines in blocks: where two plain files are read, none of their text is read here."""
+        before = 0
+        for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
+            if len(part) == 2 and self.on_bad == "error" and all(has_ranges(path, self.encoding) for path in part):
+                both = part[0], part[1]
+                yield from range_blocks(both, count=count, before=before, file=file, encoding=self.encoding)
+            else:
+                yield from text_blocks(self._lines_of(file, before=before))
             before += count
 
     def place(self, number: int) -> str:
@@ -234,7 +247,7 @@ def _pairs(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> It
         else:
             yield from zip(*_readers(part, encoding, on_bad), strict=True)
     except ValueError as error:
-        raise DataError(f"{' or '.join(map(str, part))} has changed since it was checked; start again") from error
+        raise changed(part) from error
 
 
 def _readers(part: Part, encoding: str, on_bad: OnBad) -> list[LineReader]:
@@ -278,7 +291,7 @@ def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
 
 
 def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tuple[int, bytes]:
-    digest, lengths = hashlib.sha256(), (array("l"), array("l"))
+    digest, lengths = hashlib.sha256(), (array("I"), array("I"))
     for source, target in _side_by_side(readers):
         if source is not None and target is not None:
             digest.update(f"{source}\t{target}\n".encode("utf-8", "surrogatepass"))
@@ -290,7 +303,7 @@ def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tup
     one, other = (reader.lines for reader in readers)
     if one != other:
         drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
-        raise _unequal(part, (one, other), drift, encoding)
+        raise _unequal(part, (one, other), drift, [_breaks(path, encoding) for path in part])
     return one, digest.digest()
 
 
@@ -315,7 +328,20 @@ def _empty(path: Path) -> DataError:
     return DataError(problems=[Problem("empty, expected at least one line", str(path))])
 
 
-def _unequal(part: Part, counts: tuple[int, int], drift: int | None, encoding: str) -> DataError:
+def unequal(part: tuple[Path, Path], source: Sequence[str], target: Sequence[str]) -> DataError:
+    """The error for two files that should have as many lines, and where they part."""
+    count = min(len(source), len(target))
+    lengths = (np.array([len(line) for line in side[:count]], dtype=float) for side in (source, target))
+    breaks = [sum(line.count(mark) for line in side for mark in _BREAKS) for side in (source, target)]
+    return _unequal(part, (len(source), len(target)), _drift(*lengths), breaks)
+
+
+def _breaks(path: Path, encoding: str) -> int:
+    lines = LineReader(path, encoding, on_bad="replace")
+    return sum(line.count(mark) for line in lines for mark in _BREAKS)
+
+
+def _unequal(part: Part, counts: tuple[int, int], drift: int | None, breaks: Sequence[int]) -> DataError:
     sentences = [
         f"{part[0]} has {counts[0]:,} lines, but {part[1]} has {counts[1]:,}; line n of one must translate line n"
     ]
@@ -324,11 +350,10 @@ def _unequal(part: Part, counts: tuple[int, int], drift: int | None, encoding: s
     else:
         longer = part[0] if counts[0] > counts[1] else part[1]
         sentences.append(f"the lengths match up to line {min(counts):,}: {longer} seems to go on after the end")
-    for path in part:
-        breaks = sum(line.count(mark) for line in LineReader(path, encoding, on_bad="replace") for mark in _BREAKS)
-        if breaks:
+    for path, count in zip(part, breaks, strict=True):
+        if count:
             sentences.append(
-                f"{path} holds {breaks:,} characters such as U+2028 that some tools take for line ends; only LF is one"
+                f"{path} holds {count:,} characters such as U+2028 that some tools take for line ends; only LF is one"
             )
     return DataError(problems=[Problem("; ".join(sentences))])
 

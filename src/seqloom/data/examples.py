@@ -1,26 +1,33 @@
-"""From lines to examples: encode a corpus into a store, and report what was kept and what was dropped."""
+"""From lines to examples: encode a corpus into a store, and report what was kept and what was dropped.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Block by block, each by itself, so that several processes can share the work and the store has the same bytes however
+many there are.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int64
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data.corpus import Line, Lines
-from seqloom.data.store import StoreWriter
+from seqloom.data.blocks import Block, Line
+from seqloom.data.corpus import Lines
+from seqloom.data.store import Sentences, StoreWriter
+from seqloom.data.workers import in_order, processors
+from seqloom.text.kinds import FlatIds
 from seqloom.text.normalise import is_blank
 
-Encode = Callable[[list[str]], list[list[int]]]
+Encode = Callable[[list[str]], FlatIds]
 """Sentences to ids, without begin and end symbols."""
-
-Encoded = tuple[Line, list[int], list[int]]
-
-CHUNK = 4096
-"""Lines encoded at a time."""
 
 SHOWN = 5
 """Line numbers kept for each reason to drop a pair."""
+
+MANY = 100_000
+"""Lines from which on other processes are worth their start."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,13 @@ class Dropped:
     count: int = 0
     lines: tuple[int, ...] = ()
 
-    def plus(self, number: int) -> "Dropped":
-        """One more."""
-        return Dropped(self.count + 1, (*self.lines, number) if len(self.lines) < SHOWN else self.lines)
+    @staticmethod
+    def of(numbers: Sequence[int]) -> "Dropped":
+        """The pairs of these lines."""
+        return Dropped(len(numbers), tuple(numbers[:SHOWN]))
+
+    def __add__(self, other: "Dropped") -> "Dropped":
+        return Dropped(self.count + other.count, (*self.lines, *other.lines)[:SHOWN])
 
 
 @dataclass(frozen=True)
@@ -42,10 +53,13 @@ class SideReport:
     tokens: int = 0
     unknown: int = 0
 
-    def plus(self, sentences: Sequence[list[int]]) -> "SideReport":
-        """These sentences more, whose end symbols are counted though they are not yet there."""
-        unknown = sum(ids.count(UNKNOWN) for ids in sentences)
-        return SideReport(self.tokens + sum(map(len, sentences)) + len(sentences), self.unknown + unknown)
+    @staticmethod
+    def of(sentences: Sentences) -> "SideReport":
+        """Those of some sentences."""
+        return SideReport(len(sentences.ids), int(np.count_nonzero(sentences.ids == UNKNOWN)))
+
+    def __add__(self, other: "SideReport") -> "SideReport":
+        return SideReport(self.tokens + other.tokens, self.unknown + other.unknown)
 
     @property
     def unknown_rate(self) -> float:
@@ -57,12 +71,22 @@ class SideReport:
 class Report:
     """What became of the lines of a corpus."""
 
-    read: int
-    kept: int
-    empty: Dropped
-    too_long: Dropped
-    source: SideReport
-    target: SideReport
+    read: int = 0
+    kept: int = 0
+    empty: Dropped = Dropped()
+    too_long: Dropped = Dropped()
+    source: SideReport = SideReport()
+    target: SideReport = SideReport()
+
+    def __add__(self, other: "Report") -> "Report":
+        return Report(
+            self.read + other.read,
+            self.kept + other.kept,
+            self.empty + other.empty,
+            self.too_long + other.too_long,
+            self.source + other.source,
+            self.target + other.target,
+        )
 
     def sentences(self) -> list[str]:
         """What was dropped, a sentence for each reason that occurred."""
@@ -75,81 +99,87 @@ class Report:
         ]
 
 
+@dataclass(frozen=True)
+class Examples:
+    """What became of a block: examples for the store, and the report."""
+
+    sources: Sentences
+    targets: Sentences
+    lines: Int64[np.ndarray, " examples"]
+    report: Report
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes blocks of lines, END after each sentence.
+
+    Left out are pairs with a blank side and pairs with more than `longest` tokens on a side, END counted.
+    """
+
+    encode_source: Encode
+    encode_target: Encode
+    longest: int
+
+    def __call__(self, block: Block) -> Examples:
+        """The examples of a block."""
+        lines = block.lines()
+        # Nothing that cannot be seen reaches the tokenizer.
+        visible = [line for line in lines if not (is_blank(line.source) or is_blank(line.target))]
+        sources = self.encode_source([line.source for line in visible])
+        targets = self.encode_target([line.target for line in visible])
+        is_empty = (sources.lengths == 0) | (targets.lengths == 0)
+        is_long = ~is_empty & (np.maximum(sources.lengths, targets.lengths) >= self.longest)
+        is_kept = ~(is_empty | is_long)
+        numbers = np.fromiter((line.number for line in visible), dtype=np.int64, count=len(visible))
+        kept = [_ended(side, is_kept) for side in (sources, targets)]
+        report = Report(
+            read=len(lines),
+            kept=int(is_kept.sum()),
+            empty=Dropped.of(_blank(lines, numbers[~is_empty])),
+            too_long=Dropped.of(numbers[is_long].tolist()),
+            source=SideReport.of(kept[0]),
+            target=SideReport.of(kept[1]),
+        )
+        return Examples(kept[0], kept[1], numbers[is_kept], report)
+
+
+def _blank(lines: Sequence[Line], filled: Int64[np.ndarray, " some"]) -> list[int]:
+    """The numbers of the lines that are not among those with something on both sides."""
+    others = set(filled.tolist())
+    return [line.number for line in lines if line.number not in others]
+
+
+def _ended(side: FlatIds, is_kept: Bool[np.ndarray, " texts"]) -> Sentences:
+    """The kept sentences, END after each."""
+    ids = side.ids[np.repeat(is_kept, side.lengths)]
+    lengths = side.lengths[is_kept]
+    return Sentences(np.insert(ids, np.cumsum(lengths), END), lengths + 1)
+
+
 def encode_corpus(
     corpus: Lines,
-    encode_source: Encode,
-    encode_target: Encode,
+    encoder: Encoder,
     folder: Path,
     *,
     symbols: int,
-    longest: int,
+    workers: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Report:
-    """Encode every pair into a new store at `folder`, END after each sentence, and say what was dropped.
+    """Encode every pair into a new store at `folder`, and say what was dropped.
 
-    Left out are pairs with a blank side and pairs with more than `longest` tokens on a side, END counted. `symbols` is
-    the size of the larger vocabulary; `progress` is told the lines done and the lines in all.
+    `symbols` is the size of the larger vocabulary; `progress` is told the lines done and the lines in all. `workers`
+    are processes: one for each processor if it is None, and none but this one for few lines.
     """
-    tally = _Tally(longest)
+    count = workers or (processors() if len(corpus) >= MANY else 1)
+    report = Report()
     with StoreWriter(folder, symbols=symbols) as writer:
-        for lines in _chunks(corpus, CHUNK):
-            visible = tally.visible(lines)
-            sources = encode_source([line.source for line in visible])
-            targets = encode_target([line.target for line in visible])
-            kept = tally.kept(zip(visible, sources, targets, strict=True))
-            writer.append(
-                [[*source, END] for _, source, _ in kept],
-                [[*target, END] for _, _, target in kept],
-                [line.number for line, _, _ in kept],
-            )
-            progress(tally.read, len(corpus))
-        report = tally.report()
+        for examples in in_order(encoder, corpus.blocks(), workers=count):
+            writer.append_flat(examples.sources, examples.targets, examples.lines)
+            report += examples.report
+            progress(report.read, len(corpus))
         if report.kept == 0:
             reasons = "; ".join(report.sentences())
-            raise DataError(f"no pair is left to train on: {reasons}; at most {longest} tokens are allowed on a side")
+            raise DataError(
+                f"no pair is left to train on: {reasons}; at most {encoder.longest} tokens are allowed on a side"
+            )
     return report
-
-
-class _Tally:
-    """Counts while pairs pass."""
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self.read, self._kept = 0, 0
-        self._empty, self._too_long = Dropped(), Dropped()
-        self._source, self._target = SideReport(), SideReport()
-
-    def visible(self, lines: list[Line]) -> list[Line]:
-        """The lines whose sides both hold something, so that nothing else reaches the tokenizer."""
-        self.read += len(lines)
-        visible = []
-        for line in lines:
-            if is_blank(line.source) or is_blank(line.target):
-                self._empty = self._empty.plus(line.number)
-            else:
-                visible.append(line)
-        return visible
-
-    def kept(self, pairs: Iterable[Encoded]) -> list[Encoded]:
-        """The pairs that have tokens on both sides and not too many, the end symbol counted."""
-        kept = []
-        for line, source, target in pairs:
-            if not source or not target:
-                self._empty = self._empty.plus(line.number)
-            elif max(len(source), len(target)) >= self._longest:
-                self._too_long = self._too_long.plus(line.number)
-            else:
-                kept.append((line, source, target))
-        self._kept += len(kept)
-        self._source = self._source.plus([source for _, source, _ in kept])
-        self._target = self._target.plus([target for _, _, target in kept])
-        return kept
-
-    def report(self) -> Report:
-        return Report(self.read, self._kept, self._empty, self._too_long, self._source, self._target)
-
-
-def _chunks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    remaining = iter(lines)
-    while chunk := list(islice(remaining, size)):
-        yield chunk

@@ -10,6 +10,7 @@ A folder with raw little-endian arrays and a header:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,6 +35,20 @@ def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
 LAYOUT = Layout("store of examples", HEADER, FORMAT, _arrays)
 
 
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences of one side as they are stored: their ids one after another, END after each, and their lengths."""
+
+    ids: Integer[np.ndarray, " tokens"]
+    lengths: Int64[np.ndarray, " examples"]
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int]]) -> "Sentences":
+        """From the ids of each sentence."""
+        lengths = np.array([len(ids) for ids in rows], dtype=np.int64)
+        return Sentences(np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths)
+
+
 class StoreWriter:
     """Appends examples to a new store, in bounded memory. The folder appears when all of it is on disk.
 
@@ -47,11 +62,15 @@ class StoreWriter:
 
     def append(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lines: Sequence[int]) -> None:
         """Add examples: the ids of both sides and the line that each comes from."""
-        assert len(sources) == len(targets) == len(lines)
-        arrays = {"lines": np.array(lines, dtype=np.int64)}
+        self.append_flat(Sentences.of(sources), Sentences.of(targets), np.array(lines, dtype=np.int64))
+
+    def append_flat(self, sources: Sentences, targets: Sentences, lines: Int64[np.ndarray, " examples"]) -> None:
+        """Add many examples, in arrays."""
+        assert len(sources.lengths) == len(targets.lengths) == len(lines)
+        arrays = {"lines": lines}
         for side, sentences in (("source", sources), ("target", targets)):
-            arrays[f"{side}.ids"] = self._writer.ids(sentences)
-            arrays[f"{side}.lengths"] = np.array([len(ids) for ids in sentences], dtype=np.int64)
+            arrays[f"{side}.ids"] = self._writer.known(sentences.ids)
+            arrays[f"{side}.lengths"] = sentences.lengths
         self._writer.append(arrays)
         self._examples += len(lines)
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seqloom.data.corpus import Line
+from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.faults import Fault, Severity, counted
 from seqloom.inspection.doctor.lengths import DEVIATIONS, LARGEST_RATIO, usual_ratio
 from seqloom.inspection.doctor.splits import Split

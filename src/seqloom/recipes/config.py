@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
+from seqloom.core.decoding import OnBad
 from seqloom.data.text import Unit
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
@@ -84,7 +85,10 @@ class DataConfig(Config):
     target: str | None = None
     """Target language, likewise; that of a text which is not translated."""
     encoding: str = "utf-8"
-    """Character encoding of the files."""
+    """Character encoding of the files; `--encoding` sets it too."""
+    on_bad_utf8: OnBad = "error"
+    """What becomes of bytes that are no text in that encoding: error, replace (U+FFFD for each) or skip (the line is
+    read as an empty one, so that its pair is dropped); `--on-bad-utf8` sets it too."""
     unit: Unit = "line"
     """What of a text is one piece, after which its end is told: a line, or (paragraph) all lines up to an empty one. Of
     pairs, it is always the line."""
@@ -92,6 +96,13 @@ class DataConfig(Config):
     """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
     tokens_per_batch: int = Field(4096, ge=1)
     """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
+
+    learn_pieces_from: int = Field(1_000_000, ge=1000)
+    """Lines, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are drawn
+    that make up so many."""
+    workers: int | None = Field(None, ge=1)
+    """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
+    nothing but the time it takes."""
 
     @field_validator("encoding")
     @classmethod

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.core.config import Config
+from seqloom.core.decoding import OnBad
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
-from seqloom.data.corpus import Line, ParallelCorpus, languages_from, open_corpus
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import ParallelCorpus, languages_from, open_corpus
 from seqloom.inspection.doctor.alignment import examine_alignment, examine_whole
 from seqloom.inspection.doctor.characters import examine_characters
 from seqloom.inspection.doctor.copies import examine_copies
@@ -33,6 +35,8 @@ class DoctorData(Config):
 
     encoding: str = "utf-8"
     """The encoding of the files."""
+    on_bad_utf8: OnBad = "error"
+    """What becomes of bytes that are no text in it: error, replace or skip."""
 
 
 class DoctorConfig(Config):
@@ -88,13 +92,14 @@ def diagnose(
     dev: Sequence[Path] = (),
     test: Sequence[Path] = (),
     encoding: str = "utf-8",
+    on_bad: OnBad = "error",
     listener: Listener = ignore,
 ) -> Diagnosis:
     """Examine a training text, and a dev and a test set where there are any."""
     if not train:
         raise UsageError("name the text to look at: --train corpus.de --train corpus.en")
     named = [(name, paths) for name, paths in (("train", train), ("dev", dev), ("test", test)) if paths]
-    corpora = {name: open_corpus(paths, encoding=encoding) for name, paths in named}
+    corpora = {name: open_corpus(paths, encoding=encoding, on_bad=on_bad) for name, paths in named}
     for corpus in corpora.values():
         for sentence in corpus.notices:
             notice(listener, sentence)

@@ -13,7 +13,8 @@ from seqloom.core.compressed import bare_name
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.files import open_output
-from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import ParallelCorpus
 from seqloom.inspection.doctor.alignment import FARTHEST
 from seqloom.inspection.doctor.characters import mend_characters
 from seqloom.inspection.doctor.leakage import leaked_into

@@ -16,7 +16,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
 from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, languages_from, open_corpus
-from seqloom.data.examples import Report, encode_corpus
+from seqloom.data.examples import Encoder, Report, encode_corpus
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
 from seqloom.recipes.config import RunConfig
@@ -74,7 +74,7 @@ class TranslationWork:
         found = languages_from(files)
         given = first.data.source, first.data.target
         languages = (given[0] or (found[0] if found else None), given[1] or (found[1] if found else None))
-        corpus = open_corpus(files, encoding=first.data.encoding, languages=languages)
+        corpus = open_corpus(files, encoding=first.data.encoding, languages=languages, on_bad=first.data.on_bad_utf8)
         _held_out(first, len(corpus))
         model = first.model
         sizing = choose_sizes(
@@ -114,13 +114,13 @@ class TranslationWork:
             def tell(done: int, everything: int, name: str = name) -> None:
                 listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
 
+            encoder = Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
             report = encode_corpus(
                 lines,
-                tokenizers.source.encode_many,
-                tokenizers.target.encode_many,
+                encoder,
                 run / "data" / name,
                 symbols=max(tokenizers.source.size, tokenizers.target.size),
-                longest=config.data.longest,
+                workers=config.data.workers,
                 progress=tell,
             )
             for sentence in report.sentences():
@@ -199,7 +199,8 @@ class TranslationWork:
 
 def _open(config: RunConfig, names: Sequence[str]) -> ParallelCorpus:
     languages = config.data.source, config.data.target
-    return open_corpus([Path(name) for name in names], encoding=config.data.encoding, languages=languages)
+    paths, data = [Path(name) for name in names], config.data
+    return open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8)
 
 
 def _held_out(config: RunConfig, pairs: int) -> int:

@@ -1,10 +1,14 @@
 """The four ways to cut a normalised text into pieces, each with its stored form."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, Protocol
 
+import numpy as np
 import sentencepiece
+from jaxtyping import Int64, UInt32
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
@@ -26,6 +30,29 @@ from seqloom.text.vocabulary import Vocabulary
 Segmentation = Literal["words", "spaces"]
 
 
+ID = np.dtype("<u4")
+"""How an id is kept where there are many."""
+
+
+@dataclass(frozen=True)
+class FlatIds:
+    """The ids of texts, one text after another, and how many each has."""
+
+    ids: UInt32[np.ndarray, " ids"]
+    lengths: Int64[np.ndarray, " texts"]
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int]]) -> "FlatIds":
+        """From the ids of each text."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return FlatIds(np.fromiter(chain.from_iterable(rows), dtype=ID, count=int(lengths.sum())), lengths)
+
+    def rows(self) -> list[list[int]]:
+        """The ids of each text."""
+        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
+        return [ids[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
 class Kind(Protocol):
     """What a tokeniser needs from a way to cut: ids for texts, a text for ids, and bytes to store."""
 
@@ -34,7 +61,7 @@ class Kind(Protocol):
         """All pieces in the order of their ids, the reserved ones first."""
         ...
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+    def segment(self, texts: Sequence[str]) -> FlatIds:
         """The ids of normalised texts."""
         ...
 
@@ -59,8 +86,8 @@ class Words:
         self._cut = word_cutter(segmentation)
         self._paste = join_words if segmentation == "words" else " ".join
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.vocabulary.encode(self._cut(text)) for text in texts]
+    def segment(self, texts: Sequence[str]) -> FlatIds:
+        return FlatIds.of([self.vocabulary.encode(self._cut(text)) for text in texts])
 
     def join(self, ids: Sequence[int]) -> str:
         shown = [UNKNOWN_SIGN if number == UNKNOWN else self.pieces[number] for number in ids if number >= UNKNOWN]
@@ -85,8 +112,8 @@ class Characters:
         self._first_byte = vocabulary.id_of(BYTE_PIECES[0])
         self._has_bytes = self._first_byte != UNKNOWN
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self._segment(mark_spaces(text, has_start=False)) for text in texts]
+    def segment(self, texts: Sequence[str]) -> FlatIds:
+        return FlatIds.of([self._segment(mark_spaces(text, has_start=False)) for text in texts])
 
     def _segment(self, marked: str) -> list[int]:
         ids = self.vocabulary.encode(marked)
@@ -141,7 +168,7 @@ class BytePairs:
     def _encode(self, chunks: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._fast.encode_batch_fast(chunks, add_special_tokens=False)]
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+    def segment(self, texts: Sequence[str]) -> FlatIds:
         return self._chunks.segment(texts)
 
     def join(self, ids: Sequence[int]) -> str:
@@ -178,7 +205,7 @@ class Unigram:
         ids: list[list[int]] = self._processor.encode(chunks, num_threads=1)
         return ids
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
+    def segment(self, texts: Sequence[str]) -> FlatIds:
         return self._chunks.segment(texts)
 
     def join(self, ids: Sequence[int]) -> str:
@@ -189,38 +216,47 @@ class Unigram:
 
 
 class ChunkCache:
-    """Ids of texts from ids of their chunks, most of which are words that were met before."""
+    """Ids of texts from ids of their chunks, most of which are words that were met before.
 
-    entries = 1 << 17
-    """Chunks kept before the memory is started anew: a few tens of megabytes."""
+    Two generations: when the younger is full it becomes the older, and the older is forgotten but for the chunks that
+    are met again. So frequent words stay, however many rare ones pass. Ids are kept as bytes, because a list of numbers
+    would be strewn over the memory, and fetching from there takes most of the time.
+    """
+
+    entries = 1 << 18
+    """Chunks in a generation: some tens of megabytes."""
     longest = 64
     """Characters up to which a chunk is worth remembering."""
 
     def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
         self._encode = encode
-        self._known: dict[str, list[int]] = {}
+        self._young: dict[str, bytes] = {}
+        self._old: dict[str, bytes] = {}
 
-    def segment(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
-        # Another thread may start the memory anew meanwhile; the dictionary in hand stays complete for us.
-        known = self._known
+    def segment(self, texts: Sequence[str]) -> FlatIds:
+        """The ids of the texts."""
         chunked = [split_chunks(mark_spaces(text)) for text in texts]
-        unseen = list(dict.fromkeys(chunk for chunks in chunked for chunk in chunks if chunk not in known))
-        fresh = dict(zip(unseen, self._encode(unseen), strict=True)) if unseen else {}
-        ids = [_chain(fresh[chunk] if chunk in fresh else known[chunk] for chunk in chunks) for chunks in chunked]
-        self._remember(fresh)
-        return ids
+        ids_of = self._lookup(set(chain.from_iterable(chunked)))
+        rows = [b"".join(map(ids_of, chunks)) for chunks in chunked]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // ID.itemsize
+        return FlatIds(np.frombuffer(b"".join(rows), dtype=ID), lengths)
 
-    def _remember(self, fresh: dict[str, list[int]]) -> None:
+    def _lookup(self, chunks: set[str]) -> Callable[[str], bytes]:
+        """From a chunk, one of these, to its ids."""
+        # Another thread may start a generation meanwhile; the dictionaries in hand stay complete for us.
+        young, old = self._young, self._old
+        missing = chunks.difference(young)
+        unseen = list(missing.difference(old))
+        fresh = {chunk: old[chunk] for chunk in missing if chunk in old}
+        if unseen:
+            fresh.update(zip(unseen, (np.array(ids, dtype=ID).tobytes() for ids in self._encode(unseen)), strict=True))
         short = {chunk: ids for chunk, ids in fresh.items() if len(chunk) <= self.longest}
-        if len(self._known) + len(short) <= self.entries:
-            self._known.update(short)
-        elif short:
-            self._known = short if len(short) <= self.entries else {}
-
-
-def _chain(lists: Iterable[list[int]]) -> list[int]:
-    return list(chain.from_iterable(lists))
+        if len(young) + len(short) > self.entries:
+            # Texts with more chunks than a generation holds are looked up once and not remembered.
+            self._young, self._old = short if len(short) <= self.entries else {}, young
+            return {chunk: fresh[chunk] if chunk in fresh else young[chunk] for chunk in chunks}.__getitem__
+        young.update(short)
+        return young.__getitem__ if len(short) == len(fresh) else ChainMap(fresh, young).__getitem__
 
 
 # --- from ids to text ------------------------------------------------------------------------------------------------

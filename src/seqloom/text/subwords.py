@@ -10,11 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, repeat
 
 import sentencepiece
 from tokenizers import Tokenizer as FastTokenizer
-from tokenizers import models, trainers
+from tokenizers import models, pre_tokenizers, trainers
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
@@ -26,6 +25,9 @@ COVERAGE = 0.9995
 
 _LONGEST_CHUNK = 1000
 """Characters after which a chunk is cut for learning: pieces are far shorter, and the learners far from linear."""
+
+_REPEATED = 10_000
+"""Occurrences of a part that are handed to the learner at a time."""
 
 _LONGEST_HAN = 4
 """Chinese characters in a piece: nearly all words have one or two, idioms four."""
@@ -105,7 +107,7 @@ def learn_byte_pairs(
     leading = [*RESERVED, *(BYTE_PIECES if has_bytes else ())]
     room = size - len(leading)
     learner = FastTokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizer()
+    learner.pre_tokenizer = pre_tokenizers.Split("\n", behavior="removed")
     trainer = trainers.BpeTrainer(
         # Where phrases may come up, twice as many are learned, so that enough are left without them.
         vocab_size=2 * room if _has_unspaced("".join(alphabet.kept)) else room,
@@ -115,10 +117,7 @@ def learn_byte_pairs(
         special_tokens=[],
         show_progress=False,
     )
-    # The learner takes texts, not counts; it counts again what is repeated here.
-    learner.train_from_iterator(
-        chain.from_iterable(repeat(chunk, count) for chunk, count in _known_parts(chunks, alphabet)), trainer
-    )
+    learner.train_from_iterator(_repeated(_unjoinable(_known_parts(chunks, alphabet))), trainer)
     pieces = dict.fromkeys(sorted(alphabet.kept))
     merges = []
     for left, right in json.loads(learner.to_str())["model"]["merges"]:
@@ -128,6 +127,23 @@ def learn_byte_pairs(
             pieces[left + right] = None
             merges.append((left, right))
     return BytePairs.from_merges([*leading, *pieces], merges)
+
+
+def _unjoinable(chunks: Iterable[tuple[str, int]]) -> Counter[str]:
+    """Parts of chunks inside which pairs may be joined, with their counts."""
+    split = pre_tokenizer().pre_tokenize_str
+    counts: Counter[str] = Counter()
+    for chunk, count in chunks:
+        for part, _ in split(chunk):
+            counts[part] += count
+    return counts
+
+
+def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
+    """Each part as often as it occurs, parted by line ends: the learner takes texts, not counts, and counts again."""
+    for part in sorted(counts):
+        for begin in range(0, counts[part], _REPEATED):
+            yield f"{part}\n" * min(_REPEATED, counts[part] - begin)
 
 
 def is_phrase(piece: str) -> bool:

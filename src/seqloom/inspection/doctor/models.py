@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from seqloom.data.corpus import Line
+from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.alignment import FEWEST, Judge, Lexicon, WordLines, learn_lexicon, make_judge
 from seqloom.inspection.doctor.character_model import CharacterModel
 from seqloom.inspection.doctor.language import TwoLanguages

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Num
 
-from seqloom.data.corpus import Line
+from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.characters import look_at_characters
 from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.survey import Side, Survey

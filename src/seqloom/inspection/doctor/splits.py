@@ -7,7 +7,8 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Bool, Float32
 
-from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import ParallelCorpus
 from seqloom.inspection.doctor.alignment import (
     ALIGNED,
     FARTHEST,

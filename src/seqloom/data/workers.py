@@ -1,0 +1,86 @@
+"""Work on blocks in several processes, with the results in the order of the blocks.
+
+What comes out does not depend on how many processes there are. A program that starts processes must guard its beginning
+with `if __name__ == "__main__":`.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import Any, TypeVar
+
+from seqloom.core.errors import SeqloomError
+
+PATIENCE = 600.0
+"""Seconds for one block after which a process is taken to hang; it takes a fraction of one."""
+
+AHEAD = 3
+"""Blocks for each process that are under way, so that none waits for the next and few are held in memory."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, workers: int) -> Iterator[Result]:
+    """`function` of each item, in order; in this process where `workers` is 1.
+
+    The function is sent to each process once: one of a module, a `partial` of it, or a method of what can be sent.
+    """
+    if workers == 1:
+        yield from map(function, items)
+        return
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(function,)
+    )
+    try:
+        yield from _results(pool, items, ahead=AHEAD * workers)
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        raise SeqloomError(
+            f"one of {workers} processes was ended from outside, perhaps for lack of memory; set data.workers=1"
+        ) from error
+    except TimeoutError as error:
+        raise SeqloomError(
+            f"one of {workers} processes has done nothing for {PATIENCE:g} seconds; try again, or set data.workers=1"
+        ) from error
+    finally:  # what is still under way, where it did not go well, is wanted no more
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.kill()
+            process.join()
+
+
+def _results(pool: ProcessPoolExecutor, items: Iterable[Any], *, ahead: int) -> Iterator[Any]:
+    remaining = iter(items)
+    under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in islice(remaining, ahead))
+    while under_way:
+        result = under_way.popleft().result(timeout=PATIENCE)
+        under_way.extend(pool.submit(_work, item) for item in islice(remaining, 1))
+        yield result
+
+
+# --- in the processes ------------------------------------------------------------------------------------------------
+
+_function: Callable[[Any], Any] | None = None
+
+
+def _begin(function: Callable[[Any], Any]) -> None:
+    global _function
+    _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of them; the first process ends the others
+
+
+def _work(item: Any) -> Any:
+    assert _function is not None
+    return _function(item)
