@@ -111,7 +111,7 @@ def test_line_counts_that_differ_are_a_data_error_with_both(reference: Path, tmp
     short.write_text("eins\nzwei\n")
     called = call("evaluate", "--hypothesis", short, "--reference", reference)
     assert called.code == 3
-    assert f"{short}: 2 lines, but {reference} has 3" in called.err
+    assert f"{short} has 2 lines, but {reference} has 3" in called.err
 
 
 def test_empty_files_are_a_data_error(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_companion_with_another_vocabulary_is_refused(tiny: Tiny, tmp_path: Pa
 def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
     called = call("score", tiny.run, tiny.dev[0], tiny.train[1])
     assert called.code == 3
-    assert f"{tiny.dev[0]}: 6 lines, but {tiny.train[1]} has 60" in called.err
+    assert f"{tiny.dev[0]} has 6 lines, but {tiny.train[1]} has 60" in called.err
 
 
 @pytest.mark.parametrize(

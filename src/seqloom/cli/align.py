@@ -11,6 +11,7 @@ import typer
 
 from seqloom.cli.arguments import file_names, require_new_file, sort_words
 from seqloom.cli.console import show_events
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import examples, json_line
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
@@ -78,6 +79,8 @@ def align(
     symmetrise: Symmetrise = None,
     reference: Reference = None,
     threads: Threads = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
     """Align words by IBM model 1: for each sentence pair a line of links [bold]0-0 1-2[/bold].
@@ -104,6 +107,7 @@ def align(
             out=out,
             reference=reference,
             threads=threads or _cores(),
+            decoding=Decoding.asked(encoding, on_bad_utf8),
             listener=listener,
             as_json=json,
         )
@@ -117,6 +121,7 @@ def _go(
     out: Path | None,
     reference: Path | None,
     threads: int,
+    decoding: Decoding,
     listener: Listener,
     as_json: bool,
 ) -> None:
@@ -125,12 +130,14 @@ def _go(
     from seqloom.recipes import align as recipe
 
     config = resolve(recipe.AlignConfig, overrides=overrides)
-    corpora = [open_corpus(each) for each in (paths, text_paths) if each]
+    encoding, on_bad = decoding.encoding, decoding.on_bad
+    corpora = [open_corpus(each, encoding=encoding, on_bad=on_bad) for each in (paths, text_paths) if each]
     for corpus in corpora:
         for sentence in corpus.notices:
             notice(listener, sentence)
     first = len(corpora[0]) if text_paths else 0
-    everything = corpora[0] if not text_paths else ParallelCorpus([part for each in corpora for part in each.parts])
+    parts = [part for each in corpora for part in each.parts]
+    everything = corpora[0] if not text_paths else ParallelCorpus(parts, encoding=encoding, on_bad=on_bad)
     words = recipe.read_words(everything, config, listener=listener)
     gold = recipe.read_reference(reference, words, first=first) if reference else None
     aligner = recipe.fit_words(words, config, threads=threads, listener=listener)

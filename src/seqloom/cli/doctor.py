@@ -8,6 +8,7 @@ import typer
 
 from seqloom.cli.arguments import file_names, require_new_file, require_readable_names, sort_words
 from seqloom.cli.console import show_events
+from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
@@ -73,6 +74,8 @@ def doctor(
     out: Out = None,
     html: Html = None,
     fix: Fix = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
     """Examine a parallel text before you train on it: what is wrong, where, and what to mend first.
@@ -96,10 +99,17 @@ def doctor(
     page = html or (out / "report.html" if out is not None else None)
     _check_outputs(out, html, inputs=inputs, fix=fix)
     kinds = choose_repairs(fix) if fix is not None else ()
-    config = resolve(DoctorConfig, overrides=given.overrides)
+    data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
     mended = None
     with show_events(as_json=json) as listener:
-        found = diagnose(paths[0], dev=paths[1], test=paths[2], encoding=config.data.encoding, listener=listener)
+        found = diagnose(
+            paths[0],
+            dev=paths[1],
+            test=paths[2],
+            encoding=data.encoding,
+            on_bad=data.on_bad_utf8,
+            listener=listener,
+        )
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(page, write_report(found))

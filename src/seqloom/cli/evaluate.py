@@ -1,7 +1,7 @@
 """`seqloom evaluate`: how good translations are, and whether one system beats another."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,10 +9,11 @@ import typer
 
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, ReadText, read_text
 from seqloom.cli.loading import open_translator
 from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
-from seqloom.cli.score import require_same_count
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.cli.score import require_same_count, tell_doubts
+from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def evaluate(
     hypothesis2: SecondHypothesis = None,
     target_language: TargetLanguage = None,
     lowercase: Lowercase = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
     """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
@@ -114,25 +117,23 @@ def evaluate(
     if given.overrides and model is None:
         raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
 
-    from seqloom.core.files import read_lines
-
-    references = list(read_lines(reference))
+    decoding = Decoding.asked(encoding, on_bad_utf8)
     with show_events(as_json=json) as listener:
-        if hypothesis is not None:
-            paths = [hypothesis, *([hypothesis2] if hypothesis2 else [])]
-            systems = [_read(path, reference, count=len(references)) for path in paths]
+        named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
+        references, others = _read_all(reference, named, decoding, listener=listener)
+        if model is None:
+            systems = [System(str(path), read.lines) for path, read in zip(named, others, strict=True)]
         else:
-            assert model is not None
-            assert source is not None
-            sources = list(read_lines(source))
-            require_same_count(source, len(sources), other=reference, lines=len(references))
             # The baseline comes first, as --hypothesis stands before --hypothesis2.
             models = [*([against] if against else []), model]
-            systems = [_translate(each, sources, overrides=given.overrides, listener=listener) for each in models]
+            texts = others[0].lines, references.lines
+            systems = [_translate(each, *texts, overrides=given.overrides, listener=listener) for each in models]
             _keep(out, systems[-1])
         ignores_case = _ignores_case(systems, lowercase, listener=listener)
     language = target_language or systems[-1].language or _language_of(reference)
-    _report(systems, references, language=language, lowercase=ignores_case, as_json=json)
+    skipped = references.skipped.union(*(read.skipped for read in others))
+    kept = [replace(system, lines=_without(system.lines, skipped)) for system in systems]
+    _report(kept, _without(references.lines, skipped), language=language, lowercase=ignores_case, as_json=json)
 
 
 def _check_combination(
@@ -151,16 +152,33 @@ def _check_combination(
                 raise UsageError(f"{flag} {value} belongs to a MODEL, and none was named")
 
 
-def _read(path: Path, reference: Path, *, count: int) -> System:
-    from seqloom.core.files import read_lines
+def _read_all(
+    reference: Path, others: Sequence[Path], decoding: Decoding, *, listener: Listener
+) -> tuple[ReadText, list[ReadText]]:
+    """The reference, and as many lines of each of the others; empty files cannot be scored."""
+    first, *rest = (
+        read_text(path, decoding, warn=lambda message: notice(listener, message)) for path in (reference, *others)
+    )
+    for path, read in zip(others, rest, strict=True):
+        require_same_count((path, reference), read.lines, first.lines)
+    if not first.lines:
+        names = " and ".join(map(str, (*others, reference)))
+        raise DataError(f"{names} are empty, so there is nothing to score; expected at least one line")
+    if len(first.skipped.union(*(read.skipped for read in rest))) == len(first.lines):
+        raise DataError(f"every line of {reference} is skipped, so there is nothing to score; see --encoding")
+    return first, rest
 
-    lines = list(read_lines(path))
-    require_same_count(path, len(lines), other=reference, lines=count)
-    return System(str(path), lines)
+
+def _without(lines: list[str], skipped: Collection[int]) -> list[str]:
+    """The lines that are scored: one that is skipped in a file is left out of all of them."""
+    return [line for number, line in enumerate(lines, start=1) if number not in skipped] if skipped else lines
 
 
-def _translate(model: Path, sources: list[str], *, overrides: Sequence[str], listener: Listener) -> System:
+def _translate(
+    model: Path, sources: list[str], references: list[str], *, overrides: Sequence[str], listener: Listener
+) -> System:
     translator = open_translator(model, overrides)
+    tell_doubts(translator, sources, references, listener=listener)
     done = 0
 
     def tell(lines: int) -> None:

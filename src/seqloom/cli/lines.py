@@ -19,13 +19,13 @@ CHUNK = 1 << 18
 
 
 Encoding = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--encoding", metavar="NAME", help="How the text is encoded: utf-8, latin-1, utf-16, cp1252, gb18030 …"
     ),
 ]
 OnBadUtf8 = Annotated[
-    Literal["error", "replace", "skip"],
+    Literal["error", "replace", "skip"] | None,
     typer.Option(
         "--on-bad-utf8",
         help="What becomes of bytes that are no text: an error, U+FFFD in place of each, or an empty line in place of "
@@ -40,6 +40,18 @@ class Decoding:
 
     encoding: str = "utf-8"
     on_bad: OnBad = "error"
+
+    @staticmethod
+    def asked(encoding: str | None, on_bad: OnBad | None) -> "Decoding":
+        """As the flags have it; an encoding that nobody knows is refused."""
+        LineDecoder("", encoding)
+        return Decoding(encoding or "utf-8", on_bad or "error")
+
+
+def decoding_settings(encoding: str | None, on_bad: OnBad | None) -> list[str]:
+    """What the flags mean as settings of the data."""
+    given = (("data.encoding", encoding), ("data.on_bad_utf8", on_bad))
+    return [f"{name}={value}" for name, value in given if value is not None]
 
 
 class Arriving(Protocol):

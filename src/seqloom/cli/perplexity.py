@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.console import show_events
-from seqloom.cli.lines import open_input, read_blocks
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks, read_text
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
@@ -58,6 +58,8 @@ def perplexity(
     per_line: Annotated[
         bool, typer.Option("--per-line", help="Print log P of each line, in nats, in place of the perplexity.")
     ] = False,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Measure how well a language model expects a text: its perplexity per token, per word and per character.
@@ -71,14 +73,15 @@ def perplexity(
 
     from seqloom.recipes.language_model import open_language_model
 
+    decoding = Decoding.asked(encoding, on_bad_utf8)
     opened = open_language_model(model, companions=companions, weights=shares)
-    lines = _read(file, opened)
     with show_events(as_json=json) as listener:
+        lines = _read(file, opened, decoding, listener=listener)
         if tune is not None:
             if file != STDIN and tune.exists() and tune.samefile(file):
                 notice(listener, f"the shares are found on {tune}, which is measured too: the result is too good")
             tell = _teller(listener, f"finding weights on {tune}")
-            opened = opened.tuned(_read(tune, opened), context=context, progress=tell)
+            opened = opened.tuned(_read(tune, opened, decoding, listener=listener), context=context, progress=tell)
         if per_line:
             for number, score in enumerate(opened.score(lines, context=context), start=1):
                 record = {"line": number, "log_prob": score.log_prob, "tokens": score.tokens}
@@ -108,17 +111,29 @@ def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[fl
     return [rest, *weights]
 
 
-def _read(file: Path, model: "LanguageModel") -> list[str]:
+def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: Listener) -> list[str]:
     from seqloom.data.text import TextCorpus, split_pieces
+    from seqloom.text.formats.catalogues import format_of
 
-    unit = model.config.data.unit
+    data = model.config.data
+
+    def warn(message: str) -> None:
+        notice(listener, message)
+
     if file == STDIN:
         with open_input(None) as stream:
-            lines = [line for block in read_blocks(stream, "standard input") for line in block]
-        if not lines:
-            raise DataError("standard input is empty; expected at least one line of text")
-        return [text for _, text in split_pieces(iter(lines), unit)]
-    return [line.text for line in TextCorpus([file], unit=unit)]
+            blocks = read_blocks(stream, "standard input", decoding=decoding, warn=warn)
+            lines = [line for block in blocks for line in block]
+    elif file.is_file() and format_of(file) is None:
+        lines = read_text(file, decoding, warn=warn).lines
+    else:
+        corpus = TextCorpus([file], encoding=decoding.encoding, unit=data.unit, language=data.target)
+        return [line.text for line in corpus]
+    pieces = [text for _, text in split_pieces(iter(lines), data.unit)]
+    if not pieces:
+        name = "standard input" if file == STDIN else str(file)
+        raise DataError(f"{name} is {'empty' if not lines else 'blank'}; expected at least one line of text")
+    return pieces
 
 
 def _teller(listener: Listener, what: str) -> "Tell":

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.arguments import require_search_settings, sort_words
+from seqloom.cli.console import show_events
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, read_text
 from seqloom.cli.loading import open_translator
 from seqloom.cli.output import examples, json_line
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Listener, ignore, notice
 
 if TYPE_CHECKING:
     from seqloom.recipes.translate import Translator
@@ -42,13 +45,18 @@ def score(
             "log-probabilities at each token, renormalised. May be given again; all must share their vocabulary.",
         ),
     ] = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Annotated[bool, typer.Option("--json", help="A record per line: log_prob, tokens, per_token.")] = False,
 ) -> None:
     """Print log P(target | source) of each pair, a line per pair, in nats; null where a side is blank."""
     given = sort_words(words)
     _require_effect(given.overrides)
-    pairs = read_pairs([Path(name) for name in given.others])
-    translator = open_translator(model, given.overrides, companions=companions or ())
+    with show_events(as_json=json, has_progress=False) as listener:
+        paths, decoding = [Path(name) for name in given.others], Decoding.asked(encoding, on_bad_utf8)
+        pairs = read_pairs(paths, decoding, listener=listener)
+        translator = open_translator(model, given.overrides, companions=companions or ())
+        tell_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     number = 0
     remaining = iter(pairs)
     while some := list(islice(remaining, AT_ONCE)):
@@ -73,27 +81,46 @@ def _require_effect(overrides: Sequence[str]) -> None:
             )
 
 
-def read_pairs(paths: Sequence[Path]) -> list[tuple[str, str]]:
+def read_pairs(
+    paths: Sequence[Path], decoding: Decoding = Decoding(), *, listener: Listener = ignore
+) -> list[tuple[str, str]]:
     """The pairs of two files, or of a TSV file."""
-    from seqloom.core.files import read_lines
-    from seqloom.text.formats.tsv import read_tsv
+    from seqloom.text.formats.tsv import split_rows
 
     if len(paths) == 1:
         if ".tsv" not in paths[0].suffixes:
             raise UsageError(f"{paths[0]} is one file; give SOURCE and TARGET, or a file that ends in .tsv")
-        return [(row[0], row[1]) for row in read_tsv(paths[0])]
+        read = read_text(paths[0], decoding, warn=lambda message: notice(listener, message))
+        return [(row[0], row[1]) for row in split_rows(read.lines, paths[0], skipped=read.skipped)]
     if len(paths) != 2:
         raise UsageError(f"give SOURCE and TARGET, or one .tsv; {len(paths)} files were named")
-    source, target = (list(read_lines(path)) for path in paths)
-    require_same_count(paths[0], len(source), other=paths[1], lines=len(target))
+    source, target = (read_text(path, decoding, warn=lambda message: notice(listener, message)).lines for path in paths)
+    require_same_count((paths[0], paths[1]), source, target)
     return list(zip(source, target, strict=True))
 
 
-def require_same_count(path: Path, count: int, *, other: Path, lines: int) -> None:
-    """Refuse files that cannot be read side by side."""
-    if count != lines:
-        message = f"{count:,} lines, but {other} has {lines:,}; each line needs its partner (only LF ends a line)"
-        raise DataError(problems=[Problem(message, str(path))])
+def require_same_count(paths: tuple[Path, Path], one: Sequence[str], other: Sequence[str]) -> None:
+    """Refuse files that cannot be read side by side, with the place where they part."""
+    if len(one) != len(other):
+        from seqloom.data.corpus import unequal
+
+        raise unequal(paths, one, other)
+
+
+def tell_doubts(
+    translator: "Translator", source: Sequence[str] = (), target: Sequence[str] = (), *, listener: Listener
+) -> None:
+    """Say so if the texts are hardly in the languages of the model, or hardly known to it."""
+    from seqloom.recipes.doubts import Sample, doubts_of_pair
+    from seqloom.text.unfamiliar import are_unknown
+
+    card = translator.card
+    for sentence in doubts_of_pair(Sample(source), Sample(target), (card.source, card.target)):
+        notice(listener, sentence)
+    tokenizers = translator.tokenizers
+    for side, tokenizer, lines in (("source", tokenizers.source, source), ("target", tokenizers.target, target)):
+        if are_unknown(tokenizer, lines):
+            notice(listener, f"100% of the {side} is unknown to this model; is this the right language and model?")
 
 
 def _scored(

@@ -7,6 +7,7 @@ import typer
 
 from seqloom.cli.arguments import config_and_overrides, file_names, require_readable_names
 from seqloom.cli.console import show_events
+from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import duration, examples, json_line, score_rows
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above
@@ -83,6 +84,8 @@ def train(
     allow_data_change: AllowDataChange = False,
     strict: Strict = False,
     strict_save: StrictSave = False,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
     """Train a model on your own text: a translator, a language model, word vectors.
@@ -96,6 +99,7 @@ def train(
     """
     hint = "name training text with --train"
     config, overrides = config_and_overrides(words, hint=hint)
+    overrides = (*overrides, *decoding_settings(encoding, on_bad_utf8))
     names, dev_names = file_names(train), file_names(dev)
     require_readable_names([config, out, resume, *overrides, *names, *dev_names])
     if resume is not None:

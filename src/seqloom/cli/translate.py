@@ -12,12 +12,12 @@ import typer
 
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
-from seqloom.cli.lines import open_input, read_blocks
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks
 from seqloom.cli.loading import opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
 from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, translate_catalogue
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
-from seqloom.cli.translate_notices import TRANSLATING, Tally, Telling
+from seqloom.cli.translate_notices import TRANSLATING, Hearing, Tally, Telling
 from seqloom.cli.translate_wishes import Asked, read_asked
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
@@ -195,10 +195,12 @@ def translate(
     target: Target = None,
     fuzzy: Fuzzy = False,
     in_place: InPlace = False,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
 ) -> None:
     """Translate text, line by line, or fill what a message catalogue or a translation memory lacks.
 
-    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. Text is UTF-8. A line that is longer
+    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. A line that is longer
     than the model takes is translated sentence by sentence. Of a catalogue, all that had a translation stays as it was.
     """
     given = sort_words(words)
@@ -206,7 +208,15 @@ def translate(
         raise UsageError(f"one text file at most, but {len(given.others)} were given: {', '.join(given.others)}")
     path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
     wanted = CatalogueJob(path, out, in_place, target, fuzzy, json, engine)
-    lines_only = {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
+    lines_only: dict[str, object] = {
+        "--scores": scores,
+        "--nbest": nbest,
+        "--prefix": prefix,
+        "--align": align,
+        "--tags": tags,
+    }
+    lines_only |= {"--encoding": encoding, "--on-bad-utf8": on_bad_utf8}
+    decoding = Decoding.asked(encoding, on_bad_utf8)
     catalogue = catalogue_job(wanted, model, others=[flag for flag, value in lines_only.items() if value])
     require_search_settings(given.overrides)
     flags: dict[str, object] = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop}
@@ -224,7 +234,7 @@ def translate(
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
-        total = None if catalogue else _check_file(path)
+        total = None if catalogue else _check_file(path, decoding)
         asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
         asked.require_lines(total)
         _require_room(nbest, model, overrides=given.overrides, engine=engine)
@@ -235,7 +245,7 @@ def translate(
         with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
             if path is None and sys.stdin.isatty():
                 print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-            job = Job(translator, asked, write=write, links=links, tags=tags)
+            job = Job(translator, asked, decoding, write=write, links=links, tags=tags)
             _go(job, path, stream=stream, listener=listener, total=total)
 
 
@@ -252,6 +262,7 @@ class Job:
 
     translator: "Translates"
     asked: Asked
+    decoding: Decoding
     write: Format
     links: Output | None
     """Where alignments go, if anywhere."""
@@ -261,14 +272,16 @@ class Job:
 def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, total: int | None) -> None:
     name = str(path) if path else "standard input"
     translator = job.translator
-    done, has_warned, tally = 0, False, Tally()
+    done, has_warned, tally, hearing = 0, False, Tally(), Hearing(translator.source_language)
     with open_input(path) as source:
-        for block in read_blocks(source, name, warn=lambda message: notice(listener, message)):
+        blocks = read_blocks(source, name, decoding=job.decoding, warn=lambda message: notice(listener, message))
+        for block in blocks:
             first = done + 1
-            is_strange = translator.unknown_rate(block) == 1
-            if is_strange and not has_warned:
+            if tally.look_at(block, first, translator.tokenizers.source) and not has_warned:
                 notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
                 has_warned = True
+            if doubt := hearing.doubt(block):
+                notice(listener, doubt)
             watch = Telling(listener, name, first=first, total=total, limit=translator.longest)
             results = translator.search(
                 block,
@@ -283,8 +296,6 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
             )
             for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
                 tally.count(found)
-                if not is_strange:  # all of it has been told of
-                    tally.look_at(line, number, translator.tokenizers.source)
                 for text in job.write(translator.tokenizers, number, line, found):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
                 if job.links is not None and (alignment := found[0].alignment) is not None:
@@ -321,12 +332,13 @@ def _require_engine(engine: str, flags: Sequence[str]) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _check_file(path: Path | None) -> int | None:
-    """Read a file through once, so that a bad byte is told before the slow part; its number of lines."""
+def _check_file(path: Path | None, decoding: Decoding) -> int | None:
+    """Read a file through once, so that bad bytes are told before the slow part; its number of lines."""
     if path is None:
         return None
     with open_input(path) as source:
-        return sum(len(block) for block in read_blocks(source, str(path)))
+        blocks = read_blocks(source, str(path), decoding=decoding, is_checked_whole=True)
+        return sum(len(block) for block in blocks)
 
 
 def _require_places(out: Path | None, align: Path | None, *, inputs: Sequence[Path]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
+    from seqloom.recipes.doubts import Sample
     from seqloom.recipes.translate import Translation
     from seqloom.text.tokenizer import Tokenizer
 
@@ -46,6 +47,27 @@ class Telling:
 
 
 @dataclass
+class Hearing:
+    """Whether the source is in the language that the model reads, judged by its first lines until that is clear."""
+
+    language: str | None
+    sample: "Sample | None" = None
+    is_over: bool = False
+
+    def doubt(self, lines: Sequence[str]) -> str | None:
+        """Take in lines of the source; the sentence that says what is wrong, once."""
+        if self.language is None or self.is_over:
+            return None
+        from seqloom.recipes.doubts import Sample, doubt_in_words
+
+        self.sample = self.sample or Sample()
+        self.sample.add(lines)
+        found = self.sample.doubt(self.language)
+        self.is_over = found is not None or self.sample.is_full
+        return None if found is None else doubt_in_words("source", self.language, found)
+
+
+@dataclass
 class Tally:
     """What was odd in all lines together, told once at the end."""
 
@@ -59,12 +81,16 @@ class Tally:
         self.translations += len(found)
         self.cut += sum(not all(each.is_finished for each in one.hypotheses) for one in found)
 
-    def look_at(self, line: str, number: int, tokenizer: "Tokenizer") -> None:
-        """Take in a line of the source."""
+    def look_at(self, lines: Sequence[str], first: int, tokenizer: "Tokenizer") -> bool:
+        """Take in lines of the source; whether all that can be seen in them is unknown."""
+        from seqloom.text.normalise import is_blank
         from seqloom.text.unfamiliar import unfamiliar_share
 
-        if unfamiliar_share(tokenizer, line) > 0.5:
-            self.strange.append(number)
+        shares = {at: unfamiliar_share(tokenizer, line) for at, line in enumerate(lines) if not is_blank(line)}
+        if shares and min(shares.values()) == 1:
+            return True
+        self.strange += [first + at for at, share in shares.items() if share > 0.5]
+        return False
 
     def messages(self, name: str) -> list[str]:
         """A sentence for each thing that was odd in a text of this name."""

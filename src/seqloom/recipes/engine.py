@@ -33,6 +33,9 @@ class Translates(Protocol):
     @property
     def longest(self) -> int: ...
 
+    @property
+    def source_language(self) -> str | None: ...
+
     def unknown_rate(self, lines: Sequence[str]) -> float: ...
 
     def search(
@@ -68,8 +71,11 @@ class SearchesIds(Protocol):
 class EngineTranslator:
     """Translates lines as `Translator` does, with an engine for the search."""
 
-    def __init__(self, engine: SearchesIds, *, search: SearchConfig, longest: int) -> None:
+    def __init__(
+        self, engine: SearchesIds, *, search: SearchConfig, longest: int, source_language: str | None = None
+    ) -> None:
         """`longest` is how many tokens of a source sentence, the end counted, the model takes."""
+        self.source_language = source_language
         self.engine = engine
         self.settings = search
         self.longest = longest
@@ -165,4 +171,6 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
         export_ctranslate2(loaded, place)
         engine = CTranslate2Engine(place, device=device)
         assert engine.tokenizers  # read while they are there
-    return EngineTranslator(engine, search=config.search, longest=loaded.config.data.longest)
+    return EngineTranslator(
+        engine, search=config.search, longest=loaded.config.data.longest, source_language=loaded.card.source
+    )

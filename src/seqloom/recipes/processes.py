@@ -58,6 +58,11 @@ class ProcessTranslator:
         """Tokens of a source sentence, the end counted, up to which it is not cut."""
         return self._translator.longest
 
+    @property
+    def source_language(self) -> str | None:
+        """The language that it reads, where the model says so."""
+        return self._translator.source_language
+
     def unknown_rate(self, lines: Sequence[str]) -> float:
         """Share of source tokens that the model's vocabulary does not have."""
         return self._translator.unknown_rate(lines)

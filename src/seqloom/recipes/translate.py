@@ -124,6 +124,11 @@ class Translator:
         """What the model says of itself."""
         return self.loaded.card
 
+    @property
+    def source_language(self) -> str | None:
+        """The language that it reads, where the model says so."""
+        return self.loaded.card.source
+
     def translate(self, lines: Iterable[str], *, search: SearchConfig | None = None) -> list[str]:
         """One translation per line, in order; a blank line stays blank."""
         return [found[0].text for found in self.search(lines, search=search)]

@@ -1,9 +1,11 @@
 """How much of a text a tokeniser has never met."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES
+from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer
 
 
@@ -18,6 +20,12 @@ def unfamiliar_share(tokenizer: Tokenizer, line: str) -> float:
     known = _characters(tokenizer)
     visible = tokenizer.normaliser(line).replace(" ", "")
     return sum(character not in known for character in visible) / max(1, len(visible))
+
+
+def are_unknown(tokenizer: Tokenizer, lines: Sequence[str]) -> bool:
+    """Whether all that can be seen in some lines is unknown; lines in which nothing can be seen do not count."""
+    seen = [line for line in lines if not is_blank(line)]
+    return bool(seen) and all(unfamiliar_share(tokenizer, line) == 1 for line in seen)
 
 
 @lru_cache(maxsize=8)

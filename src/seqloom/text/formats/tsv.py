@@ -1,6 +1,6 @@
 """Columns of text with tabs between them. Quotes are ordinary characters: nothing is escaped."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seqloom.core.errors import DataError, Problem, UsageError
@@ -18,20 +18,30 @@ def read_tsv(path: Path, *, columns: Sequence[int] = (1, 2), encoding: str = "ut
         raise UsageError(
             f"columns are counted from 1, and at least one is needed; these were asked for: {list(columns)}"
         )
-    return _read_rows(path, columns, encoding)
+    return split_rows(read_lines(path, encoding), path, columns=columns)
 
 
-def _read_rows(path: Path, columns: Sequence[int], encoding: str) -> Iterator[tuple[str, ...]]:
+def split_rows(
+    lines: Iterable[str], path: Path, *, columns: Sequence[int] = (1, 2), skipped: Collection[int] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The same for lines that were read already; those with a number in `skipped` have empty columns."""
     width = 0
     problems: list[Problem] = []
-    for number, line in enumerate(read_lines(path, encoding), start=1):
+    for number, line in enumerate(lines, start=1):
+        if number in skipped:
+            yield ("",) * len(columns)
+            continue
         cells = line.split("\t")
-        if number == 1:
+        if width == 0:
             width = len(cells)
             if width < max(columns):
                 _refuse_first(path, width, columns)
         if len(cells) != width:
-            problems.append(Problem(f"{len(cells)} columns, but line 1 has {width}", str(path), number))
+            problems.append(
+                Problem(
+                    f"{len(cells)} column{'s' if len(cells) > 1 else ''}, but line 1 has {width}", str(path), number
+                )
+            )
         if not problems:
             yield tuple(cells[column - 1] for column in columns)
     if problems:
