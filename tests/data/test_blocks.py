@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,8 @@ def write(folder: Path, name: str, content: str) -> Path:
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 3)
-    blocks.line_borders.cache_clear()
-    yield
-    blocks.line_borders.cache_clear()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -6,7 +6,6 @@ Of two plain files a block is a range of bytes in each, so that the text never p
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -92,7 +91,7 @@ def range_blocks(
     paths: tuple[Path, Path], *, count: int, before: int, file: int, encoding: str
 ) -> Iterator[RangeBlock]:
     """The blocks of two files of `count` lines each, of which the first has the number `before` + 1."""
-    borders = [line_borders(path, stamp_of(path)) for path in paths]
+    borders = [_line_borders(path) for path in paths]
     for at, first in enumerate(range(0, count, BLOCK)):
         if any(len(each) < at + 2 for each in borders):
             raise changed(paths)
@@ -117,12 +116,8 @@ def has_ranges(path: Path, encoding: str) -> bool:
     return not is_compressed(path) and encoding.lower().replace("_", "-") in _LF_ENCODINGS
 
 
-@lru_cache(maxsize=64)
-def line_borders(path: Path, _stamp: tuple[int, int]) -> np.ndarray:
-    """Where each block of a file begins, in bytes, and at last where the file ends.
-
-    `_stamp` are size and time of the file: what was found is kept while they stay the same.
-    """
+def _line_borders(path: Path) -> np.ndarray:
+    """Where each block of a file begins, in bytes, and at last where the file ends. A gigabyte takes a second."""
     borders, lines, place = [0], 0, 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -148,9 +143,3 @@ def _lines_between(path: Path, begin: int, end: int, encoding: str) -> list[str]
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return text.removesuffix("\n").split("\n")
-
-
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Size and time of a file, which change with it."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns

@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+import time
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +26,9 @@ from seqloom.text.formats.catalogues import Languages, PairReader, format_of, la
 
 Part = tuple[Path, ...]
 """A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds without a change after which the time of a file tells one state of it from the next."""
 
 _BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\r")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -172,7 +177,7 @@ class ParallelCorpus:
         more = 0
         for part in self.parts:
             try:
-                checks.append(_check(part, encoding, languages, on_bad))
+                checks.append(_check_once(part, encoding, languages, on_bad))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
@@ -253,6 +258,29 @@ def _pairs(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> It
 def _readers(part: Part, encoding: str, on_bad: OnBad) -> list[LineReader]:
     """The files of a part; a line that is skipped still has the tab of a table."""
     return [LineReader(path, encoding, on_bad=on_bad, blank="\t" if len(part) == 1 else "") for path in part]
+
+
+def _check_once(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _Check:
+    """What is known of files that were checked before and have the same size and time since."""
+    stamps = file_stamps(part)
+    # Two changes within a tick of the clock leave the same time, so only what has rested for a while is known by it.
+    is_settled = all(time.time_ns() - changed_at > _SETTLED for _, changed_at in stamps.values())
+    if len(stamps) == len(part) and is_settled:
+        return _check_remembered(part, encoding, languages, on_bad, tuple(stamps.values()))
+    return _check(part, encoding, languages, on_bad)
+
+
+@lru_cache(maxsize=32)
+def _check_remembered(
+    part: Part, encoding: str, languages: Languages, on_bad: OnBad, _stamps: tuple[tuple[int, int], ...]
+) -> _Check:
+    return _check(part, encoding, languages, on_bad)
+
+
+def file_stamps(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Size and time of change, in nanoseconds, of those files that are there."""
+    found = {str(path): path.stat() for path in paths if path.is_file()}
+    return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
 def _check(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _Check:

@@ -97,7 +97,7 @@ class DataConfig(Config):
     tokens_per_batch: int = Field(4096, ge=1)
     """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
 
-    learn_pieces_from: int = Field(1_000_000, ge=1000)
+    learn_pieces_from: int = Field(1_000_000, ge=200_000)
     """Lines, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are drawn
     that make up so many."""
     workers: int | None = Field(None, ge=1)

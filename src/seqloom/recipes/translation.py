@@ -17,6 +17,7 @@ from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
 from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, languages_from, open_corpus
 from seqloom.data.examples import Encoder, Report, encode_corpus
+from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
 from seqloom.recipes.config import RunConfig
@@ -101,8 +102,14 @@ class TranslationWork:
         return Corpora(rest, held, fingerprints)
 
     def learn_tokenizers(self, config: RunConfig, text: Corpora, *, listener: Listener) -> Tokenizers:
-        sources = (line.source for line in text.train)
-        targets = (line.target for line in text.train)
+        pairs = len(text.train)
+        # Whole words and characters are counted in all of the text; pieces of words are the same from a part of it.
+        if config.text.kind in {"bpe", "unigram"}:
+            pairs = min(pairs, config.data.learn_pieces_from // 2)
+        if pairs < len(text.train):
+            notice(listener, f"pieces are learned from about {pairs:,} of {len(text.train):,} pairs")
+        sources = (line.source for line in sample_lines(text.train, pairs, seed=config.seed))
+        targets = (line.target for line in sample_lines(text.train, pairs, seed=config.seed))
         return train_tokenizers(sources, targets, config.text, listener=listener)
 
     def encode(
@@ -215,11 +222,11 @@ def _held_out(config: RunConfig, pairs: int) -> int:
 
 
 def _write_references(run: Path, dev: Lines) -> None:
-    """One target line per line number of the dev text; held-out text leaves the numbers between blank."""
-    by_number = {line.number: line.target for line in dev}
-    last = max(by_number)
-    text = "\n".join(by_number.get(number, "") for number in range(1, last + 1))
-    write_atomically(run / "data" / "references.txt", text + "\n")
+    """The target line of each dev example, as it was before it was cut into pieces."""
+    store = Store.open(run / "data" / "dev")
+    wanted = {store.line(index) for index in range(len(store))}
+    text = "".join(f"{line.target}\n" for line in dev if line.number in wanted)
+    write_atomically(run / "data" / "references.txt", text)
 
 
 def _read_references(path: Path, dev: Store) -> list[str]:
@@ -228,10 +235,9 @@ def _read_references(path: Path, dev: Store) -> list[str]:
         references = list(read_lines(path))
     except (UsageError, DataError) as error:
         raise DataError(f"{path} cannot be read ({error}); {advice}") from error
-    needed = max(dev.line(index) for index in range(len(dev)))
-    if len(references) < needed:
-        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {needed:,}; {advice}")
-    return [references[dev.line(index) - 1] for index in range(len(dev))]
+    if len(references) != len(dev):
+        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {len(dev):,}; {advice}")
+    return references
 
 
 def _summary(name: str, report: Report) -> dict[str, Any]:
