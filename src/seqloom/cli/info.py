@@ -22,13 +22,11 @@ def info(
 
     Every file is compared with the hash that was taken when it was written.
     """
-    from seqloom.core.config import resolve
-    from seqloom.recipes.config import RunConfig
-    from seqloom.recipes.load import find_model, read_card
+    from seqloom.recipes.load import find_model, read_card, read_settings
 
     folder = find_model(model)
     card = read_card(folder)
-    config = resolve(RunConfig, file=folder / "config.yaml")
+    config = read_settings(folder)
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }

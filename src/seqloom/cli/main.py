@@ -18,6 +18,7 @@ from seqloom.cli import (
     info,
     lab,
     look,
+    pack,
     perplexity,
     score,
     shortlist,
@@ -50,6 +51,8 @@ app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
+app.command(epilog=pack.EXAMPLES, rich_help_panel=USE)(pack.pack)
+app.command(epilog=pack.UNPACK_EXAMPLES, rich_help_panel=USE)(pack.unpack)
 app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
 app.command(epilog=perplexity.EXAMPLES, rich_help_panel=LOOK)(perplexity.perplexity)
@@ -95,7 +98,7 @@ def execute(arguments: Sequence[str]) -> int:
         return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
-        is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab"} & set(words[:1])
+        is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming)
 
 

@@ -1,6 +1,6 @@
 """Arrays of a safetensors file, mapped: they are read from the disk when they are looked at, and never all at once."""
 
-import json
+import math
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,13 @@ import numpy as np
 
 from seqloom.core.errors import ModelError
 from seqloom.core.files import require_file
+from seqloom.core.json_files import parse_json
 
 _LENGTH = 8
 """Bytes at the beginning of a file that say how long its header is."""
+
+_LONGEST = 100_000_000
+"""Bytes of a header, as in the library that writes these files; it is read as a whole."""
 
 _TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
@@ -26,7 +30,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "little")
-        if size < _LENGTH or length > size - _LENGTH:
+        if size < _LENGTH or length > min(size - _LENGTH, _LONGEST):
             raise _damaged(path, f"its header would have {length:,} bytes, and the file has {size:,}")
         header = _read_header(path, file.read(length))
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -35,7 +39,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 def _read_header(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = parse_json(text)
     except ValueError as error:
         raise _damaged(path, f"its header is no JSON ({error})") from error
     if not isinstance(header, dict):
@@ -47,11 +51,13 @@ def _read_header(path: Path, text: bytes) -> dict[str, Any]:
 def _mapped(path: Path, data: mmap.mmap, name: str, entry: Any, start: int) -> np.ndarray:
     try:
         kind, shape, (begin, end) = _TYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
-        items = int(np.prod(shape, dtype=np.int64))
+        if not all(type(figure) is int and figure >= 0 for figure in (*shape, begin, end)):
+            raise ValueError
+        items = math.prod(shape)  # in whole numbers of Python, which do not run over
         whole = np.dtype(kind).itemsize * items
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"array {name!r} is described as {_shown(entry)}") from error
-    if begin < 0 or end - begin != whole or start + end > len(data):
+    if end - begin != whole or start + end > len(data):
         raise _damaged(path, f"array {name!r} of shape {list(shape)} lies at bytes {begin} to {end}")
     return np.frombuffer(data, kind, count=items, offset=start + begin).reshape(shape)
 

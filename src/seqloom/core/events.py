@@ -53,7 +53,7 @@ def read_events(path: Path) -> list[Event]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict) and "event" in record:
             events.append(Event(str(record.pop("event")), record))

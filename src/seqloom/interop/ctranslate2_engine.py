@@ -30,6 +30,7 @@ import torch
 
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.files import check_manifest
+from seqloom.core.json_files import read_json
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import require_ctranslate2
@@ -290,7 +291,7 @@ def read_description(folder: Path) -> Description:
             "seqloom export MODEL --to ctranslate2"
         )
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         if values["format"] > FORMAT:
             raise ModelError(
                 f"{path} has format {values['format']}, and this version reads up to {FORMAT}; use a newer one"
@@ -309,7 +310,7 @@ def _read_tokens(folder: Path, side: str) -> list[str]:
     shared = folder / "shared_vocabulary.json"
     path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
     try:
-        tokens: list[str] = json.loads(path.read_text(encoding="utf-8"))
+        tokens: list[str] = read_json(path)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}; export the model again") from error
     return tokens

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.json_files import read_json
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.interop.onnx import ENCODER, STEP, Graphs
@@ -99,7 +100,7 @@ def read_graphs(folder: Path) -> Graphs:
     if missing:
         raise UsageError(f"{folder} has no {missing[0]}; make it with: seqloom export MODEL --to onnx")
     try:
-        values = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        values = read_json(folder / DESCRIPTION)
         return Graphs(
             memory=tuple(values["memory"]),
             state=tuple(values["state"]),

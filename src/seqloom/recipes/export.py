@@ -6,11 +6,6 @@ onnx          a directory: encoder and decoder step as ONNX graphs, with our tok
 arpa          a file of n-grams for KenLM, SRILM and others
 """
 
-import os
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +13,9 @@ from typing import Literal, assert_never
 
 import torch
 
-from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.core.files import directory_manifest, fsync_directory, require_folders_above, write_atomically
+from seqloom.core.errors import UsageError
+from seqloom.core.files import directory_manifest, write_atomically
+from seqloom.core.places import new_place, require_new
 from seqloom.core.stepping import Source
 from seqloom.interop.argos import (
     Package,
@@ -75,13 +71,13 @@ def export(
 ) -> Exported:
     """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
     if out is not None:
-        _require_new(out)
+        require_new(out)
     if to in ("onnx", "arpa") and quantization not in (None, "none"):
         what = "ONNX graphs" if to == "onnx" else "ARPA files"
         raise UsageError(f"--quantization {quantization} is not for {what}, whose weights stay as they are")
     if to == "arpa":
         file = out or beside(model, f"{_name_of(model)}.arpa")
-        _require_new(file)
+        require_new(file)
         write_model_as_arpa(model, file)
         return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
     _require_library(model, to)
@@ -125,7 +121,7 @@ def _name_of(model: Path) -> str:
 def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quantization = "none") -> Exported:
     """Write a directory that CTranslate2 loads, with our tokenisers and how to use them; whole or not at all."""
     require_transformer(loaded.model)
-    with _new_place(folder) as partial:
+    with new_place(folder) as partial:
         partial.mkdir()
         _write_model(loaded, partial, quantization=quantization)
         loaded.tokenizers.save(partial / "text")
@@ -188,7 +184,7 @@ def export_argos(
     codes = require_codes(from_code, to_code)
     package = Package(*codes, version=version)
     notes = differences(tokenizer.config, from_code=codes[0])
-    with _new_place(file) as partial, TemporaryDirectory() as folder:
+    with new_place(file) as partial, TemporaryDirectory() as folder:
         _write_model(loaded, Path(folder), quantization=quantization)
         model = {f"model/{each.name}": each.read_bytes() for each in Path(folder).iterdir()}
         tokenizer.save(Path(folder) / "text")
@@ -210,7 +206,7 @@ def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
     """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
     positions = _most_positions(loaded)
     wrap(loaded.model, positions=positions)  # refuses what has no form there, before anything is written
-    with _new_place(folder) as partial:
+    with new_place(folder) as partial:
         partial.mkdir()
         write_graphs(partial, write_onnx(partial, loaded.model, positions=positions))
         loaded.tokenizers.save(partial / "text")
@@ -235,40 +231,6 @@ A translator as ONNX graphs, exported by Seqloom {__version__}.
 
 
 # --- places and words -------------------------------------------------------------------------------------------------
-
-
-def _require_new(path: Path) -> None:
-    if path.exists() or path.is_symlink():
-        raise UsageError(f"{path} is there already; remove it, or name another place with --out")
-    require_folders_above(path)
-
-
-@contextmanager
-def _new_place(path: Path) -> Iterator[Path]:
-    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end."""
-    _require_new(path)
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield partial
-            for file in [partial, *partial.rglob("*")]:
-                _sync(file)
-            partial.rename(path)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.unlink(missing_ok=True)
-        fsync_directory(path.parent)
-    except OSError as error:
-        raise SeqloomError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir():
-        fsync_directory(path)
-        return
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _size(path: Path) -> int:

@@ -18,15 +18,14 @@ from torch import Tensor
 
 from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
-from seqloom.core.config import resolve
+from seqloom.core.archives import is_archive
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus, open_corpus
 from seqloom.data.store import HEADER, Side, Store
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import add_file, find_model, has_file, read_card, require_translator
+from seqloom.recipes.load import add_file, find_model, has_file, read_card, read_settings, require_translator
 from seqloom.recipes.wishes import Wish
 from seqloom.text.borders import sort_of
 from seqloom.text.glossary import ways_to_write
@@ -70,9 +69,13 @@ def fit_lexicon(
 
     Without text, on what the run around the model was trained on, as long as that is there.
     """
+    if is_archive(model):
+        raise UsageError(
+            f"{model} is an archive, to which nothing is added; unpack it first: seqloom unpack {model} DIR"
+        )
     folder = find_model(model)
     read_card(folder)
-    require_translator(folder, resolve(RunConfig, file=folder / "config.yaml"))
+    require_translator(folder, read_settings(folder))
     tokenizers = Tokenizers.load(folder / "text")
     bitext = _encoded(open_corpus(train), tokenizers, listener) if train else _stored(folder, tokenizers)
     config = config or Model1Config()

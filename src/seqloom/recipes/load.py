@@ -23,16 +23,21 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from seqloom.core.archives import is_archive
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
+from seqloom.core.json_files import read_json
+from seqloom.core.unpacked import unpacked
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.bounded import build_within, read_weights
+from seqloom.recipes.card_values import fault_of_card
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
@@ -41,6 +46,8 @@ from seqloom.version import __version__
 
 FORMAT = 1
 """The number of this layout; a newer one is refused, not guessed at."""
+
+_SAID = ("source", "target", "parameters")
 
 AGAIN = "copy the model directory again from where it was made"
 
@@ -205,7 +212,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     """
     folder = find_model(Path(folder))
     card = read_card(folder)
-    config = resolve(RunConfig, file=folder / "config.yaml", overrides=[f"device={device}"] if device else [])
+    config = read_settings(folder, [f"device={device}"] if device else [])
     if isinstance(config.model, FittedModel):
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
     outside = card.trained_on.get("outside_model")
@@ -216,9 +223,10 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
         )
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
-    built = build_model(model or config.model, tokenizers, seed=config.seed)
+    settings, weights = model or config.model, folder / "model.safetensors"
+    built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
     with torch.no_grad():
-        load_weights(built, load_file(folder / "model.safetensors"), origin=str(folder))
+        load_weights(built, read_weights(weights), origin=str(folder))
     built.to(place).eval()
     return LoadedModel(folder, config, tokenizers, built, card, place)
 
@@ -233,7 +241,7 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
     """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
     folder = find_model(Path(folder))
     card = read_card(folder)
-    config = resolve(RunConfig, file=folder / "config.yaml")
+    config = read_settings(folder)
     if not isinstance(config.model, FittedModel):
         raise UsageError(
             f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
@@ -249,7 +257,7 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
     A model that was trained from settings outside the house is read with the same settings as `model`.
     """
     found = find_model(Path(folder))
-    config = resolve(RunConfig, file=found / "config.yaml")
+    config = read_settings(found)
     return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device, model=model)
 
 
@@ -273,19 +281,38 @@ def in_words(config: RunConfig) -> str:
 
 
 def find_model(folder: Path) -> Path:
-    """The model directory at this path; a run directory stands for the model in it."""
+    """The model directory at this path; a run directory stands for the model in it.
+
+    An archive stands for the model in it too, which is then in a folder that goes when the program ends.
+    """
     if (folder / "model.json").is_file():
         return folder
     if (folder / "model" / "model.json").is_file():
         return folder / "model"
     if not folder.exists():
         raise UsageError(f"{folder}: there is no such model directory")
+    if is_archive(folder):
+        return find_model(unpacked(folder))
+    if folder.is_file():
+        raise ModelError(
+            f"{folder} is a file, and a model is a folder or a .zip archive of one. Pickled checkpoints (.pt, .bin, "
+            ".ckpt, .pkl) can carry code and are never opened"
+        )
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
         raise ModelError(
             f"{folder} is a run that has not finished, so it has no model yet; finish it with: "
             f"seqloom train --resume {folder}"
         )
     raise ModelError(f"{folder} is no model directory: it has no model.json")
+
+
+def read_settings(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The settings that a model was trained with, and others laid over them."""
+    try:
+        config = resolve(RunConfig, file=folder / "config.yaml")
+    except UsageError as error:  # nobody has written these settings here: it is the model that is at fault
+        raise ModelError(f"the settings of the model cannot be read: {error}. {AGAIN.capitalize()}") from error
+    return resolve(RunConfig, file=folder / "config.yaml", overrides=overrides) if overrides else config
 
 
 def read_card(folder: Path) -> Card:
@@ -305,12 +332,16 @@ def read_card(folder: Path) -> Card:
     if damage:
         raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}")
     values = _read_json(folder / "model.json")
-    values["scores"] = tuple(values.get("scores", ()))
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
-    try:
-        return Card(**known)
-    except TypeError as error:
-        raise ModelError(f"{folder / 'model.json'} does not hold what a model says of itself: {error}") from error
+    fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
+    if fault:
+        raise ModelError(f"{folder / 'model.json'} does not hold what a model says of itself: {fault}; {AGAIN}")
+    return Card(**{**known, "scores": tuple(known.get("scores", ()))})
+
+
+def listed_files(folder: Path) -> list[str]:
+    """The files that the manifest of a model lists, which `read_card` has then checked."""
+    return sorted(_read_json(folder / "manifest.json")["files"])
 
 
 def _needed(folder: Path) -> list[str]:
@@ -343,7 +374,7 @@ def _put_in_place(partial: Path, folder: Path) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except FileNotFoundError:
         raise ModelError(f"{path.parent} is not whole: {path.name} is missing") from None
     except (OSError, ValueError) as error:

@@ -21,9 +21,10 @@ from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
+from seqloom.core.json_files import read_json
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
-from seqloom.recipes.load import find_model
+from seqloom.recipes.load import find_model, read_settings
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import TranslationWork
 from seqloom.recipes.work import Text, Work
@@ -93,7 +94,7 @@ def choose_config(
 
 def _config_of(model: str) -> RunConfig:
     """The settings that a model was trained with."""
-    return resolve(RunConfig, file=find_model(Path(model)) / "config.yaml")
+    return read_settings(find_model(Path(model)))
 
 
 def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
     except (OSError, ValueError) as error:
         raise _damaged_record(path, str(error)) from error
     if not isinstance(record, dict) or not isinstance(record.get("data"), dict):

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import find_model
+from seqloom.recipes.load import find_model, read_settings
 from seqloom.search.settings import SearchConfig
 
 
@@ -19,7 +18,7 @@ def settings_for(folder: Path | str, overrides: Sequence[str]) -> RunConfig:
 
 def resolved(folder: Path | str, overrides: Sequence[str]) -> RunConfig:
     """The same, whether or not all of them have an effect."""
-    return resolve(RunConfig, file=find_model(Path(folder)) / "config.yaml", overrides=overrides)
+    return read_settings(find_model(Path(folder)), overrides)
 
 
 def require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ from seqloom.recipes.load import (
     build_model,
     find_model,
     load,
+    read_card,
     require_device,
     save_model,
     use_of,
@@ -43,7 +44,7 @@ from seqloom.recipes.prepare import (
 )
 from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
 from seqloom.training.averaging import average_weights, final_weights
-from seqloom.training.checkpoint import final_folders
+from seqloom.training.checkpoint import final_folders, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
@@ -183,8 +184,13 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
 
 
 def _weights_folder(folder: Path) -> Path:
-    """A model directory, a run's model, or a checkpoint."""
-    return folder if (folder / "model.safetensors").is_file() else find_model(folder)
+    """A model directory, a run's model, or a checkpoint, after its files were found to be whole."""
+    if (folder / "model.safetensors").is_file() and not (folder / "model.json").is_file():
+        verify_checkpoint(folder)
+        return folder
+    found = find_model(folder)
+    read_card(found)
+    return found
 
 
 def _is_first() -> bool:
@@ -286,7 +292,7 @@ def _set_up(
     everyone = tell_all(journal, listener)
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
-    task = work.task(config, prepared, device=world.device)
+    task = work.task(config, prepared, device=world.device, listener=everyone)
     trainer = Trainer(
         model,
         task,
@@ -302,6 +308,7 @@ def _set_up(
 
 def _start_from(model: nn.Module, folder: Path) -> None:
     folder = find_model(folder)
+    read_card(folder)
     weights: dict[str, Tensor] = average_weights([folder])
     way_out = (
         "Leave out the settings of model and text, which are then taken from there: "

@@ -1,0 +1,50 @@
+"""Files and folders that appear under their names when they are whole, where nothing was before."""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.files import fsync_directory, require_folders_above
+
+
+def require_new(path: Path, *, named_by: str = "--out") -> None:
+    """Refuse a place where something is already; `named_by` is what another place is named with."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} is there already; remove it, or name another place with {named_by}")
+    require_folders_above(path)
+
+
+@contextlib.contextmanager
+def new_place(path: Path, *, named_by: str = "--out") -> Iterator[Path]:
+    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end.
+
+    Whoever is killed in between leaves a hidden name with "partial" in it, and nothing that could be taken for the
+    result.
+    """
+    require_new(path, named_by=named_by)
+    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            for file in [partial, *partial.rglob("*")]:
+                _sync(file)
+            partial.rename(path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.unlink(missing_ok=True)
+        fsync_directory(path.parent)
+    except OSError as error:
+        raise SeqloomError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir():
+        fsync_directory(path)
+        return
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,49 @@
+"""A whole model directory without training: fresh weights, for tests that care about files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from seqloom.core.config import resolve
+from seqloom.core.files import directory_manifest
+from seqloom.models.transformer import TransformerConfig
+from seqloom.recipes.config import RunConfig
+from seqloom.recipes.load import Card, build_model, save_model
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.training import train_tokenizer
+from seqloom.training.weights import weights_of
+
+LINES = ["a cat sees a dog", "the dog sees the cat", "a bird sings", "the cat sleeps"]
+SETTINGS = (
+    "model.width=8",
+    "model.heads=2",
+    "model.feed_forward=8",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "text.kind=word",
+    "search.length_factor=1.0",
+    "search.length_constant=2",
+)
+
+
+def write_small_model(folder: Path) -> Path:
+    """A translator of a few words that has learnt nothing."""
+    config = resolve(RunConfig, overrides=SETTINGS)
+    assert isinstance(config.model, TransformerConfig)
+    tokenizer = train_tokenizer(LINES, config.text)
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    weights = weights_of(build_model(config.model, tokenizers, seed=1))
+    card = Card("en", "en", parameters=sum(weight.numel() for weight in weights.values()))
+    save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card)
+    return folder
+
+
+def vouch_again(folder: Path) -> None:
+    """Make the manifest agree with the files, as somebody would who means harm."""
+    files = directory_manifest(folder, leave_out=["manifest.json"])
+    (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": files}), encoding="utf-8")
+
+
+def change_json(path: Path, **values: Any) -> None:
+    """Replace values of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
