@@ -21,6 +21,7 @@ from seqloom.cli import (
     pack,
     perplexity,
     score,
+    selfcheck,
     shortlist,
     train,
     translate,
@@ -57,6 +58,7 @@ app.command(epilog=align.EXAMPLES, rich_help_panel=USE)(align.align)
 app.command(epilog=evaluate.EXAMPLES, rich_help_panel=LOOK)(evaluate.evaluate)
 app.command(epilog=perplexity.EXAMPLES, rich_help_panel=LOOK)(perplexity.perplexity)
 app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
+app.command(epilog=selfcheck.EXAMPLES, rich_help_panel=LOOK)(selfcheck.selfcheck)
 app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)
 

@@ -1,0 +1,130 @@
+"""`seqloom selfcheck`: the promises, run on a model of your own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.arguments import require_new_file, require_readable_names
+from seqloom.cli.console import show_events
+from seqloom.cli.output import clean, duration, examples, json_line
+from seqloom.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqloom.recipes.selfcheck.run import Report
+
+EXAMPLES = examples(
+    "seqloom selfcheck run/model",
+    "seqloom selfcheck run/model --lines news.de --count 200",
+    "seqloom selfcheck run/model --out selfcheck.html",
+    "seqloom selfcheck run/model --json > selfcheck.jsonl",
+)
+
+COUNT = 50
+NAMES = 12
+"""Characters of the column of names."""
+
+
+def selfcheck(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    lines: Annotated[
+        Path | None,
+        typer.Option(
+            "--lines",
+            metavar="FILE",
+            help="Source text to check with, a sentence per line; without it, the dev text of the run, or lines that "
+            "are put together from pieces of the model's tokeniser.",
+        ),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=1, help="Lines to check with; more take longer.")
+    ] = COUNT,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="S", min=0, help="Another seed draws other lines and other samples.")
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the report as a page (.html).")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="A JSON record for each promise, and one for the verdict.")
+    ] = False,
+) -> None:
+    """Check on your own model what Seqloom promises: what it gives does not depend on batches, searches or luck.
+
+    Lines in and out, batch size and padding, greedy and beam, complete searches, sums of scores, saving and loading,
+    seeds, and the hashes of its files. Promises that make no sense for a kind of model are named, with the reason.
+
+    The exit status is 0 if all hold and 1 if one is broken.
+    """
+    require_readable_names([model, lines, out])
+    if out is not None:
+        if out.suffix != ".html":
+            raise UsageError(f"{out} does not end in .html; name a page, or leave out --out and use --json")
+        require_new_file(out, inputs=[] if lines is None else [lines])
+
+    from seqloom.core.files import write_atomically
+    from seqloom.recipes.selfcheck.page import selfcheck_page
+    from seqloom.recipes.selfcheck.run import selfcheck as check
+
+    with show_events(as_json=json) as listener:
+        report = check(model, lines=lines, count=count, seed=seed, listener=listener)
+    if out is not None:
+        write_atomically(out, selfcheck_page(report))
+    for line in _records(report, out, count=count, seed=seed) if json else _lines(report, out):
+        print(line)
+    if not report.is_kept:
+        raise typer.Exit(1)
+
+
+def _lines(report: "Report", out: Path | None) -> Iterator[str]:
+    from seqloom.recipes.selfcheck.page import MARKS
+
+    yield clean(f"{report.folder}: {report.model}")
+    yield clean(f"checked with {report.lines}")
+    yield ""
+    for each in report.checked:
+        finding = each.finding
+        yield clean(f"{MARKS[finding.outcome]} {each.name:{NAMES}}{each.promise}")
+        yield clean(f"  {'':{NAMES}}{finding.sentence}")
+        if finding.outcome == "broken" and finding.worst:
+            yield clean(f"  {'':{NAMES}}worst: {finding.worst}")
+    yield ""
+    yield clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
+    if report.advice:
+        yield clean(report.advice)
+    if out is not None:
+        yield clean(f"report: {out}")
+
+
+def _records(report: "Report", out: Path | None, *, count: int, seed: int) -> Iterator[str]:
+    for each in report.checked:
+        finding = each.finding
+        yield json_line(
+            {
+                "record": "promise",
+                "name": each.name,
+                "promise": each.promise,
+                "outcome": finding.outcome,
+                "sentence": finding.sentence,
+                "figures": finding.figures,
+                "worst": finding.worst,
+                "seconds": round(each.seconds, 3),
+            }
+        )
+    yield json_line(
+        {
+            "record": "verdict",
+            "is_kept": report.is_kept,
+            "sentence": report.verdict,
+            "advice": report.advice,
+            "broken": [each.name for each in report.broken],
+            "model": report.model,
+            "path": report.folder,
+            "lines": report.lines,
+            "count": count,
+            "seed": seed,
+            "versions": report.versions,
+            "report": out,
+        }
+    )
