@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.function_words import contradicts
 from seqloom.inspection.doctor.texts import scripts_of, words_of
 from seqloom.text.languages import LANGUAGES, language_name
@@ -48,7 +49,7 @@ class Doubt:
 
     def is_like(self, language: str) -> bool:
         """Whether it would do for another language."""
-        return self.language == language or (self.script is not None and self.script in _scripts_of(language))
+        return self.language == _bare(language) or (self.script is not None and self.script in _scripts_of(language))
 
 
 class Sample:
@@ -81,12 +82,17 @@ class Sample:
             return Doubt(f"its letters are {script.title()}", script=script)
         if self._words.total() < FEWEST_WORDS:
             return None
-        found = contradicts(self._words, language)
+        found = contradicts(self._words, _bare(language))
         return None if found is None else Doubt(f"its small words are {language_name(found)}", language=found)
 
 
+def _bare(language: str) -> str:
+    """A code without its region."""
+    return language.replace("_", "-").split("-")[0].lower()
+
+
 def _scripts_of(language: str) -> tuple[str, ...]:
-    code = language.replace("_", "-").split("-")[0].lower()
+    code = _bare(language)
     known = LANGUAGES.get(code)
     return () if known is None or code in _WRITTEN_IN_TWO else _SCRIPTS[known.script]
 
@@ -105,6 +111,12 @@ def doubts_of_pair(source: Sample, target: Sample, languages: tuple[str | None, 
         for side, language, doubt in zip(("source", "target"), languages, found, strict=True)
         if doubt is not None and language is not None
     ]
+
+
+def doubts_of_lines(lines: Iterable[Line], languages: tuple[str | None, str | None]) -> list[str]:
+    """The same for the first lines of a corpus."""
+    first = list(islice(lines, SAMPLE)) if any(languages) else []
+    return doubts_of_pair(Sample(line.source for line in first), Sample(line.target for line in first), languages)
 
 
 def doubt_in_words(what: str, language: str, doubt: Doubt) -> str:

@@ -21,7 +21,9 @@ from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
 from seqloom.recipes.config import RunConfig
+from seqloom.recipes.doubts import doubts_of_lines
 from seqloom.recipes.load import LoadedModel
+from seqloom.recipes.remarks import overview_of, remarks_on
 from seqloom.recipes.sizing import choose_sizes, facts_of
 from seqloom.recipes.storing import clear_stored
 from seqloom.recipes.translate import Translator
@@ -88,12 +90,10 @@ class TranslationWork:
         return Choice(sizing, {name: language for name, language in named if language is not None})
 
     def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
-        train = _open(config, config.data.train)
-        for sentence in train.notices:
-            notice(listener, sentence)
+        train = _open(config, config.data.train, listener=listener)
         fingerprints = {"train": train.fingerprint()}
         if config.data.dev:
-            dev = _open(config, config.data.dev)
+            dev = _open(config, config.data.dev, listener=listener)
             fingerprints["dev"] = dev.fingerprint()
             return Corpora(train, dev, fingerprints)
         count = _held_out(config, len(train))
@@ -133,6 +133,10 @@ class TranslationWork:
             for sentence in report.sentences():
                 notice(listener, f"{name}: {sentence}")
             listener(Event("encoded", _summary(name, report)))
+        found = overview_of(Store.open(run / "data" / "train"), tokenizers)
+        listener(Event("overview", {"name": "train", **asdict(found)}))
+        for sentence in remarks_on(found, "train"):
+            notice(listener, sentence)
         _write_references(run, text.dev)
 
     def open_prepared(self, run: Path) -> Prepared:
@@ -154,7 +158,14 @@ class TranslationWork:
                 "see TranslationModel in seqloom/tasks/translation.py for what a model offers"
             )
 
-    def task(self, config: RunConfig, prepared: Prepared, *, device: torch.device) -> TranslationTask:
+    def task(
+        self,
+        config: RunConfig,
+        prepared: Prepared,
+        *,
+        device: torch.device,
+        listener: Listener,  # noqa: ARG002
+    ) -> TranslationTask:
         assert isinstance(config.task, TranslationConfig)
         dev = DevSet(prepared.dev, prepared.references, prepared.tokenizers.target, config.data.target)
         return TranslationTask(
@@ -204,10 +215,14 @@ class TranslationWork:
         return min(SCORED_LINES, len(prepared.dev))
 
 
-def _open(config: RunConfig, names: Sequence[str]) -> ParallelCorpus:
+def _open(config: RunConfig, names: Sequence[str], *, listener: Listener) -> ParallelCorpus:
+    """A corpus, with a word on what is odd about it."""
     languages = config.data.source, config.data.target
     paths, data = [Path(name) for name in names], config.data
-    return open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8)
+    corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8)
+    for sentence in (*corpus.notices, *(f"{paths[0]}: {doubt}" for doubt in doubts_of_lines(corpus, languages))):
+        notice(listener, sentence)
+    return corpus
 
 
 def _held_out(config: RunConfig, pairs: int) -> int:

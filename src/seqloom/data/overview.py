@@ -1,0 +1,83 @@
+"""What a store of pairs holds that is worth a word: repeated pairs, copies, lopsided pairs, unfamiliar pieces.
+
+All of it is read off the ids, many pairs at a time, so that it costs a second where encoding took a minute. Pairs are
+compared as the model sees them: what differs in spaces or unknown words alone is the same to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Int64, UInt64
+
+from seqloom.data.store import Side, Store
+
+LOOKED_AT = 1_000_000
+"""Pairs from the beginning that are looked at; `seqloom doctor` looks at all."""
+
+AT_ONCE = 1 << 15
+
+LOPSIDED, LONG = 4, 12
+"""A pair is lopsided if one side has so many times the tokens of the other, and so many at least."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Counts among the pairs that were looked at."""
+
+    pairs: int
+    repeated: int
+    """Pairs that stand further up already, with the same source and the same target."""
+    copied: int | None
+    """Pairs whose target is their source; None where the sides have vocabularies of their own."""
+    lopsided: int
+    unfamiliar: tuple[float, float]
+    """The share of tokens of each side that are unknown or spelled in bytes."""
+
+
+def look_over(store: Store, *, is_shared: bool, unfamiliar: tuple[Sequence[int], Sequence[int]]) -> Overview:
+    """Look at the first pairs of a store; `unfamiliar` are the ids that stand for what a vocabulary does not have."""
+    pairs = min(len(store), LOOKED_AT)
+    source, target = (_keys(side, pairs) for side in (store.sources, store.targets))
+    both = source * np.uint64(0x9E3779B97F4A7C15) + target
+    lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in (store.sources, store.targets)]
+    shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
+    sides = zip((store.sources, store.targets), unfamiliar, strict=True)
+    one, other = (_share(side, pairs, ids) for side, ids in sides)
+    return Overview(
+        pairs=pairs,
+        repeated=pairs - len(np.unique(both)),
+        copied=int(np.count_nonzero(source == target)) if is_shared else None,
+        lopsided=int(np.count_nonzero((longer >= LONG) & (longer > LOPSIDED * shorter))),
+        unfamiliar=(one, other),
+    )
+
+
+def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:
+    """A number of 64 bits for each sentence, which equal ones share: Σ_k r(id_k) · p_k with random r and odd p."""
+    highest = int(side.ids[: int(side.offsets[pairs])].max(initial=0))
+    longest = int(side.lengths[:pairs].max(initial=0))
+    # The same for both sides, so that a sentence has one key wherever it stands.
+    values = np.random.default_rng(1).integers(1 << 63, size=highest + 1, dtype=np.uint64)
+    factors = np.random.default_rng(2).integers(1 << 63, size=longest, dtype=np.uint64) | np.uint64(1)
+    keys = np.empty(pairs, dtype=np.uint64)
+    for begin, end in pairwise([*range(0, pairs, AT_ONCE), pairs]):
+        first, last = int(side.offsets[begin]), int(side.offsets[end])
+        starts = side.offsets[begin:end] - first
+        places = np.arange(last - first) - np.repeat(starts, _lengths(side, begin, end))
+        keys[begin:end] = np.add.reduceat(values[side.ids[first:last]] * factors[places], starts)
+    return keys
+
+
+def _lengths(side: Side, begin: int, end: int) -> Int64[np.ndarray, " some"]:
+    lengths: np.ndarray = side.lengths[begin:end].astype(np.int64)
+    return lengths
+
+
+def _share(side: Side, pairs: int, ids: Sequence[int]) -> float:
+    last = int(side.offsets[pairs])
+    count = 0
+    for begin, end in pairwise([*range(0, last, 1 << 22), last]):
+        count += int(np.isin(side.ids[begin:end], ids).sum())
+    return count / max(1, last - pairs)  # the end of each sentence is no token of the text

@@ -1,0 +1,45 @@
+"""What is said of a training text once it is encoded: what repeats, what is lopsided, what the vocabulary lacks."""
+
+from seqloom.core.symbols import RESERVED, UNKNOWN
+from seqloom.data.overview import LOPSIDED, Overview, look_over
+from seqloom.data.store import Store
+from seqloom.text.marks import BYTE_PIECES
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
+
+MANY_UNFAMILIAR = 0.2
+"""The share of a text that a vocabulary may lack before it is told."""
+
+
+def overview_of(store: Store, tokenizers: Tokenizers) -> Overview:
+    """The overview of a store that was made with these tokenisers."""
+    unfamiliar = unfamiliar_ids(tokenizers.source), unfamiliar_ids(tokenizers.target)
+    return look_over(store, is_shared=tokenizers.is_shared, unfamiliar=unfamiliar)
+
+
+def unfamiliar_ids(tokenizer: Tokenizer) -> list[int]:
+    """The ids that stand for what a vocabulary does not have: unknown, and bytes unless it hardly has anything else."""
+    bytes_ = {*BYTE_PIECES} if tokenizer.size > len(RESERVED) + 2 * len(BYTE_PIECES) else set()
+    return [UNKNOWN, *(id for id, piece in enumerate(tokenizer.vocabulary) if piece in bytes_)]
+
+
+def remarks_on(found: Overview, name: str) -> list[str]:
+    """A sentence on what repeats and what is lopsided, and one for each side that is hardly known."""
+    counts = (
+        (found.repeated, "repeat an earlier pair"),
+        (found.copied or 0, "have the same text on both sides"),
+        (found.lopsided, f"have more than {LOPSIDED} times as many pieces on one side as on the other"),
+    )
+    parts = [f"{count:,} {what}" for count, what in counts if count]
+    said = []
+    if parts:
+        said.append(
+            f"{name}: of {found.pairs:,} pairs {', '.join(parts)}; they are kept (seqloom doctor shows them, and "
+            "--fix drops them)"
+        )
+    for side, share in zip(("source", "target"), found.unfamiliar, strict=True):
+        if share > MANY_UNFAMILIAR:
+            said.append(
+                f"{name}: {share:.0%} of the {side} is unknown to the vocabulary, so little can be learnt from it; "
+                "learn a tokeniser from this text (no training.start_from), or try text.kind=bpe, a larger text.size"
+            )
+    return said
