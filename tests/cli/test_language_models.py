@@ -1,5 +1,6 @@
 """Training, measuring and generating with language models, from the command line."""
 
+import lzma
 import math
 import shutil
 from dataclasses import dataclass
@@ -100,6 +101,29 @@ def test_a_text_may_come_from_standard_input(models: Models) -> None:
     empty = call("perplexity", models.counted, "-")
     assert empty.code == 3
     assert "standard input is empty" in empty.err
+
+
+def test_texts_of_several_files_of_any_kind_are_measured_as_one(models: Models, tmp_path: Path) -> None:
+    lines = models.dev.read_text().splitlines()
+    (tmp_path / "1.txt.xz").write_bytes(lzma.compress("\n".join(lines[:5]).encode()))
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{line}</seg></tuv><tuv xml:lang="xx"><seg>x</seg></tuv></tu>'
+        for line in lines[5:]
+    )
+    (tmp_path / "2.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    (whole,) = call("perplexity", models.counted, models.dev, "--json").records
+    asked = call("perplexity", models.counted, tmp_path / "1.txt.xz", tmp_path / "2.tmx")
+    assert asked.code == 3
+    assert "holds texts in en and xx; say which of them to read" in asked.err
+    settings = ["model.kind=ngram", "model.order=3", *WORDS, "data.target=en"]
+    texts = ["--train", models.text, "--dev", tmp_path / "2.tmx", "--out", tmp_path / "run"]
+    assert call("train", *settings, *texts).code == 0
+    (parts,) = call("perplexity", tmp_path / "run", tmp_path / "[12].*", "--json").records
+    assert parts["lines"] == whole["lines"] == len(lines)
+    assert parts["perplexity"]["token"]["count"] == whole["perplexity"]["token"]["count"]
+    assert parts["perplexity"]["token"]["value"] == pytest.approx(whole["perplexity"]["token"]["value"], rel=1e-9)
+    both = call("perplexity", models.counted, models.dev, "-")
+    assert (both.code, "cannot be read beside other files" in both.err) == (2, True)
 
 
 def test_an_arpa_file_is_exported_measured_and_writes(models: Models, tmp_path: Path) -> None:

@@ -104,6 +104,18 @@ def test_words_are_the_pieces_unless_it_is_said_otherwise(fitted: Trained, tmp_p
     assert "order 8" in " ".join(sizing["reasons"])
 
 
+@pytest.mark.parametrize(("segmentation", "words"), [("words", 600), ("spaces", 400)])
+def test_sizes_are_chosen_for_words_as_they_will_be_cut(tmp_path: Path, segmentation: str, words: int) -> None:
+    path = tmp_path / "marks.txt"
+    path.write_text("one, two.\n" * 200)
+    events: list[Event] = []
+    settings = [*SETTINGS, f"text.segmentation={segmentation}"]
+    train(None, settings, out=tmp_path / "run", train=[str(path)], listener=events.append)
+    (sizing,) = [event for event in events if event.kind == "sizing"]
+    # The ends of 200 lines, and the words: marks among them or not.
+    assert f"about {200 + words + (200 if segmentation == 'words' else 0):,} words" in " ".join(sizing["reasons"])
+
+
 def test_a_perplexity_without_end_is_kept_as_null(tmp_path: Path, text: Path) -> None:
     words = [*SETTINGS, "model.smoothing=mle"]
     trained = train(None, words, out=tmp_path / "run", train=[str(text)])

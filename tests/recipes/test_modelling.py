@@ -74,6 +74,27 @@ def test_several_texts_plain_and_compressed_make_one(tmp_path: Path, text: Path)
     assert not any("held out" in str(event.values.get("message")) for event in events)
 
 
+def test_a_text_may_be_one_side_of_a_memory_and_says_what_was_left_out(tmp_path: Path, text: Path) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{line}</seg></tuv><tuv xml:lang="de"><seg>x</seg></tuv></tu>'
+        for line in text.read_text().splitlines()
+        if line
+    )
+    count = units.count("<tu>")
+    lone = '<tu><tuv xml:lang="de"><seg>y</seg></tuv></tu>'
+    (tmp_path / "a.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}{lone}</body></tmx>')
+    settings = ["model.kind=ngram", "model.order=2", "data.target=en"]
+    events: list[Event] = []
+    names = [str(tmp_path / "*.tmx")]
+    trained = train(None, settings, out=tmp_path / "run", train=names, dev=[str(text)], listener=events.append)
+    assert trained is not None
+    notices = [event["message"] for event in events if event.kind == "notice"]
+    assert any(f"texts in en are read, {count} of them" in said for said in notices)
+    assert any("1 segments that have none, or a fuzzy one, left out" in said for said in notices)
+    with pytest.raises(DataError, match=r"a\.tmx holds texts in en and de; say which of them to read"):
+        train(None, settings[:2], out=tmp_path / "other", train=names)
+
+
 def test_resuming_in_one_go_or_in_two_gives_the_same_weights(tiny: Trained, tmp_path: Path, text: Path) -> None:
     shutil.copytree(tiny.run, tmp_path / "two")
     resume(tmp_path / "two", ["training.steps=9"])

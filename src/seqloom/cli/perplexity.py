@@ -21,6 +21,7 @@ EXAMPLES = examples(
     "seqloom perplexity lstm/model test.txt --with ngram/model --weight 0.3",
     "seqloom perplexity lstm/model test.txt --with ngram/model --tune dev.txt --json",
     "seqloom perplexity run/model test.txt --per-line > scores",
+    "seqloom perplexity run/model 'news/*.txt.xz' memory.tmx",
     "zcat news.gz | seqloom perplexity model.arpa.gz -",
 )
 
@@ -32,7 +33,14 @@ MANY_UNKNOWN = 0.01
 
 def perplexity(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text, plain or .gz; - is standard input.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Texts: plain, .gz, .xz or .zst; of .tmx, .po, .xlf and .jsonl what is in the language of the model. "
+            "A name may have * in it; - is standard input.",
+        ),
+    ],
     others: Annotated[
         list[Path] | None,
         typer.Option(
@@ -68,6 +76,8 @@ def perplexity(
     Where words are unknown, perplexity/known leaves them out. The end of each line is counted; how, and what became of
     unknown words, stands in the signature.
     """
+    if STDIN in files and len(files) > 1:
+        raise UsageError("standard input (-) cannot be read beside other files; give either")
     companions = others or []
     shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
 
@@ -76,9 +86,9 @@ def perplexity(
     decoding = Decoding.asked(encoding, on_bad_utf8)
     opened = open_language_model(model, companions=companions, weights=shares)
     with show_events(as_json=json) as listener:
-        lines = _read(file, opened, decoding, listener=listener)
+        lines = [line for file in files for line in _read(file, opened, decoding, listener=listener)]
         if tune is not None:
-            if file != STDIN and tune.exists() and tune.samefile(file):
+            if tune.exists() and any(file.exists() and tune.samefile(file) for file in files):
                 notice(listener, f"the shares are found on {tune}, which is measured too: the result is too good")
             tell = _teller(listener, f"finding weights on {tune}")
             opened = opened.tuned(_read(tune, opened, decoding, listener=listener), context=context, progress=tell)
@@ -87,10 +97,11 @@ def perplexity(
                 record = {"line": number, "log_prob": score.log_prob, "tokens": score.tokens}
                 print(json_line(record) if json else f"{score.log_prob:.6f}")
             return
-        found = opened.measure(lines, context=context, progress=_teller(listener, f"reading {file}"))
+        name = ", ".join(map(str, files))
+        found = opened.measure(lines, context=context, progress=_teller(listener, f"reading {name}"))
     names = [str(model), *map(str, companions)]
     if json:
-        print(json_line(_record(found, file=file, lines=len(lines), names=names, weights=opened.weights)))
+        print(json_line(_record(found, file=name, lines=len(lines), names=names, weights=opened.weights)))
     else:
         print("\n".join(_describe(found, names=names, weights=opened.weights)))
 
@@ -127,7 +138,11 @@ def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: L
     elif file.is_file() and format_of(file) is None:
         lines = read_text(file, decoding, warn=warn).lines
     else:
-        corpus = TextCorpus([file], encoding=decoding.encoding, unit=data.unit, language=data.target)
+        corpus = TextCorpus(
+            [file], encoding=decoding.encoding, unit=data.unit, on_bad=decoding.on_bad, language=data.target
+        )
+        for sentence in corpus.notices:
+            warn(sentence)
         return [line.text for line in corpus]
     pieces = [text for _, text in split_pieces(iter(lines), data.unit)]
     if not pieces:
@@ -144,7 +159,7 @@ def _teller(listener: Listener, what: str) -> "Tell":
 
 
 def _record(
-    measured: "Measured", *, file: Path, lines: int, names: Sequence[str], weights: Sequence[float]
+    measured: "Measured", *, file: str, lines: int, names: Sequence[str], weights: Sequence[float]
 ) -> dict[str, object]:
     found = measured.perplexities
     known = [] if found.known is None else [("known", found.known)]

@@ -48,7 +48,7 @@ class FittingWork:
         if self.needs_dev:
             plain_text.held_out(first.data, len(corpus))
         choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
-        return Choice(choose(text_facts(corpus), kind=first.text.kind))
+        return Choice(choose(text_facts(corpus, segmentation=first.text.segmentation), kind=first.text.kind))
 
     def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
         return plain_text.open_texts(config, listener=listener, needs_dev=self.needs_dev)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seqloom.core.compressed import bare_name
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
@@ -72,10 +73,11 @@ class PreparedText:
 
 def open_corpus(data: DataConfig, names: tuple[str, ...]) -> TextCorpus:
     """The text of some files."""
-    tables = [name for name in names if name.removesuffix(".gz").endswith(".tsv")]
+    paths = [Path(name) for name in names]
+    tables = [path for path in paths if bare_name(path).endswith(".tsv")]
     if tables:
         raise UsageError(f"{tables[0]} is a table of pairs, for models that translate; give a text file here")
-    corpus = TextCorpus([Path(name) for name in names], encoding=data.encoding, unit=data.unit)
+    corpus = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
     corpus.require_text()
     return corpus
 
@@ -89,6 +91,8 @@ def open_texts(config: RunConfig, *, listener: Listener, needs_dev: bool = True)
     fingerprints = {"train": train.fingerprint()}
     if data.dev:
         dev = open_corpus(data, data.dev)
+        for sentence in dev.notices:
+            notice(listener, sentence)
         return Texts(train, dev, {**fingerprints, "dev": dev.fingerprint()})
     if not needs_dev:
         return Texts(train, None, fingerprints)
