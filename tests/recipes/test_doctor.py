@@ -108,9 +108,32 @@ def test_swapped_files_stop(tmp_path: Path) -> None:
     found = diagnose(wrong)
     assert not found.verdict.is_fit
     assert found.faults[0].kind == "names"
-    assert "by their names the files are en and de" in found.faults[0].sentence
+    assert "the sides are named en and de" in found.faults[0].sentence
     right = diagnose(write_pairs(pairs, tmp_path, "right", LANGUAGES))
     assert "names" not in {fault.kind for fault in right.faults}
+
+
+def test_a_memory_is_examined_in_the_languages_that_are_asked_for(tmp_path: Path) -> None:
+    pairs = phrases("train", 60, 1)
+    variant = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
+    units = [
+        "".join([variant.format("en", source), variant.format("fr", "Bonjour."), variant.format("de", target)])
+        for source, target in pairs
+    ]
+    path = tmp_path / "memory.tmx"
+    path.write_text(
+        f'<tmx version="1.4"><header srclang="en"/><body>{"".join(f"<tu>{unit}</tu>" for unit in units)}</body></tmx>'
+    )
+    plain = write_pairs(pairs, tmp_path, "train", LANGUAGES)
+    german, french = (diagnose([path], languages=("en", code)) for code in ("de", "fr"))
+    assert german.train.survey.exact.tolist() == diagnose(plain).train.survey.exact.tolist()
+    assert (
+        {line.target for line in french.train.corpus}
+        == {"Bonjour."}
+        == {line.target for line in diagnose([path]).train.corpus}
+    )
+    swapped = diagnose([path], languages=("de", "en"))
+    assert [line.source for line in swapped.train.corpus] == [target for _, target in pairs]
 
 
 def test_a_swapped_test_set_stops(tmp_path: Path) -> None:

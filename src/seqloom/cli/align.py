@@ -13,6 +13,7 @@ from seqloom.cli.arguments import file_names, require_new_file, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import examples, json_line
+from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
 
@@ -30,14 +31,6 @@ Words = Annotated[
     typer.Argument(
         metavar="path=value",
         help="Settings: segmentation=spaces, lowercase=false, model.null_rate=0.1, model.tension=4 …",
-    ),
-]
-TrainFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--train",
-        metavar="FILE",
-        help="Text to learn from: the source file, then the target file (or both with a comma between), or one .tsv.",
     ),
 ]
 TextFiles = Annotated[

@@ -10,6 +10,7 @@ from seqloom.cli.arguments import file_names, require_new_file, require_readable
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
 
@@ -22,6 +23,7 @@ EXAMPLES = examples(
     "seqloom doctor corpus.de corpus.en",
     "seqloom doctor --train corpus.de,corpus.en --dev dev.de,dev.en --test test.de,test.en --html report.html",
     "seqloom doctor corpus.de corpus.en --out mended --fix safe",
+    "seqloom doctor memory.tmx data.source=en data.target=fr",
     "seqloom doctor corpus.tsv --out mended --fix copies,duplicates,misaligned --json",
 )
 
@@ -33,15 +35,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE TARGET] [path=value]",
-        help="The training text as --train takes it; settings: data.encoding=latin-1.",
-    ),
-]
-TrainFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--train",
-        metavar="FILE",
-        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv.",
+        help="The training text as --train takes it; settings: data.source=en, data.target=de (of a translation "
+        "memory), data.encoding=latin-1.",
     ),
 ]
 DevFiles = Annotated[
@@ -106,6 +101,7 @@ def doctor(
             paths[0],
             dev=paths[1],
             test=paths[2],
+            languages=(data.source, data.target),
             encoding=data.encoding,
             on_bad=data.on_bad_utf8,
             listener=listener,

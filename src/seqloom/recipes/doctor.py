@@ -28,11 +28,17 @@ from seqloom.inspection.doctor.unknown import Counts, Forecast, examine_unknown,
 from seqloom.inspection.doctor.verdict import Verdict, in_order, judge
 from seqloom.inspection.doctor_page import Report, Shown, doctor_page
 from seqloom.recipes.sizing import Sizing, choose_sizes, facts_of
+from seqloom.text.formats.catalogues import Languages
 
 
 class DoctorData(Config):
     """How the text is read."""
 
+    source: str | None = None
+    """Source language, as a code such as de: which of those of a translation memory is looked at; by default what the
+    file or its name says."""
+    target: str | None = None
+    """Target language, likewise."""
     encoding: str = "utf-8"
     """The encoding of the files."""
     on_bad_utf8: OnBad = "error"
@@ -91,27 +97,36 @@ def diagnose(
     *,
     dev: Sequence[Path] = (),
     test: Sequence[Path] = (),
+    languages: Languages = (None, None),
     encoding: str = "utf-8",
     on_bad: OnBad = "error",
     listener: Listener = ignore,
 ) -> Diagnosis:
-    """Examine a training text, and a dev and a test set where there are any."""
+    """Examine a training text, and a dev and a test set where there are any.
+
+    `languages` choose among those of a translation memory, and are what the text is said to be in.
+    """
     if not train:
         raise UsageError("name the text to look at: --train corpus.de --train corpus.en")
     named = [(name, paths) for name, paths in (("train", train), ("dev", dev), ("test", test)) if paths]
-    corpora = {name: open_corpus(paths, encoding=encoding, on_bad=on_bad) for name, paths in named}
+    corpora = {name: open_corpus(paths, encoding=encoding, languages=languages, on_bad=on_bad) for name, paths in named}
     for corpus in corpora.values():
         for sentence in corpus.notices:
             notice(listener, sentence)
     splits, sample = _look(corpora, listener)
     forecasts = _forecasts(splits, sample)
-    faults = [
-        fault for split, (_, paths) in zip(splits, named, strict=True) for fault in _examine(split, splits[0], paths)
-    ]
+    declared = [_declared(paths, languages) for _, paths in named]
+    faults = [fault for split, said in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], said)]
     faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
     ordered = in_order(faults)
-    sizing = choose_sizes(facts_of(corpora["train"], languages_from(train) or (None, None)))
+    sizing = choose_sizes(facts_of(corpora["train"], declared[0] or (None, None)))
     return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, _examples(ordered, corpora))
+
+
+def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | None:
+    """The languages that the text is said to be in."""
+    source, target = languages
+    return (source, target) if source and target else languages_from(paths)
 
 
 def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], Sample]:
@@ -149,15 +164,15 @@ def _teller(listener: Listener, what: str, everything: int) -> Callable[[int], N
     return tell
 
 
-def _examine(split: Split, train: Split, paths: Sequence[Path]) -> Iterator[Fault]:
-    """All examinations of a part of the data."""
+def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> Iterator[Fault]:
+    """All examinations of a part of the data, whose languages are said to be these."""
     survey, reference = split.survey, train.survey
     scripts = examine_scripts(survey, reference)
     has_wrong_script = np.zeros(len(survey), bool)
     for fault in scripts:
         has_wrong_script[fault.lines - 1] = True
     words = split.counts[0].words, split.counts[1].words
-    yield from examine_names(words, languages_from(paths), split=split.name)
+    yield from examine_names(words, declared, split=split.name)
     yield from examine_whole(survey)
     yield from examine_alignment(split.runs, survey)
     yield from scripts

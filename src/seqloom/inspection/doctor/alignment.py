@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Float32, Int64, Num
 
 from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
 from seqloom.inspection.doctor.alignment_kernels import best_path, score_pairs
-from seqloom.inspection.doctor.faults import Fault, Run, grade, touched
+from seqloom.inspection.doctor.faults import Fault, Kind, Run, grade, touched
 from seqloom.inspection.doctor.survey import Survey
 
 FARTHEST = 5
@@ -242,7 +242,7 @@ def find_runs(table: Float32[np.ndarray, "lines states"]) -> list[Run]:
     if len(table) == 0:
         return []
     path = np.empty(len(table), np.int64)
-    best_path(table.astype(np.float64), SWITCH, path)
+    best_path(table, SWITCH, path)
     borders = np.flatnonzero(np.diff(path)) + 1
     runs = []
     for first, end in zip([0, *borders], [*borders, len(path)], strict=True):
@@ -254,47 +254,62 @@ def find_runs(table: Float32[np.ndarray, "lines states"]) -> list[Run]:
 
 def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
     """Runs of shifted lines, and runs that have nothing to do with their partners."""
-    shifted = tuple(run for run in runs if run.shift is not None)
-    unrelated = tuple(run for run in runs if run.shift is None)
-    total, faults = len(survey), []
+    shifted = [run for run in runs if run.shift is not None]
+    unrelated = [run for run in runs if run.shift is None]
+    faults = []
     if shifted:
-        count = sum(map(len, shifted))
-        where = "; ".join(f"lines {run.first:,} to {run.last:,} by {run.shift:+d}" for run in shifted[:3])
-        more = f" and {len(shifted) - 3} more runs" if len(shifted) > 3 else ""
         faults.append(
-            Fault(
+            _run_fault(
                 "misaligned",
-                grade(count, total, mend=0.0, stop=0.1),
-                "Shifted lines",
-                f"{touched(count, total)} whose translations stand in other lines: {where}{more}",
-                "look for a line too many or too few where the first run begins; --fix misaligned pairs them anew",
-                survey.split,
-                _numbers(shifted),
                 shifted,
+                survey,
+                title="Shifted lines",
+                what="whose translations stand in other lines",
+                advice="look for a line too many or too few where the first run begins; --fix misaligned pairs them "
+                "anew",
+                limits=(0.0, 0.1),
             )
         )
     if unrelated:
-        count = sum(map(len, unrelated))
-        where = "; ".join(f"lines {run.first:,} to {run.last:,}" for run in unrelated[:3])
-        more = f" and {len(unrelated) - 3} more runs" if len(unrelated) > 3 else ""
         faults.append(
-            Fault(
+            _run_fault(
                 "unrelated",
-                grade(count, total, mend=0.001, stop=0.2),
-                "Runs of lines that are no translations",
-                f"{touched(count, total)} that have nothing to do with their partners nor "
-                f"with the {FARTHEST} lines around them: {where}{more}",
-                "shifted farther, or of another text; --fix unrelated drops them",
-                survey.split,
-                _numbers(unrelated),
                 unrelated,
+                survey,
+                title="Runs of lines that are no translations",
+                what=f"that have nothing to do with their partners nor with the {FARTHEST} lines around them",
+                advice="shifted farther, or of another text; --fix unrelated drops them",
+                limits=(0.001, 0.2),
             )
         )
     return faults
 
 
-def _numbers(runs: Sequence[Run]) -> Int64[np.ndarray, " lines"]:
-    return np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in runs])
+def _run_fault(
+    kind: Kind,
+    runs: Sequence[Run],
+    survey: Survey,
+    *,
+    title: str,
+    what: str,
+    advice: str,
+    limits: tuple[float, float],
+) -> Fault:
+    """What is told of some runs: how many lines, and the first places; beyond `limits` it is to mend, and to stop."""
+    count, total = sum(map(len, runs)), len(survey)
+    by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in runs[:3]]
+    where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(runs, by, strict=False))
+    more = f" and {len(runs) - 3} more runs" if len(runs) > 3 else ""
+    return Fault(
+        kind,
+        grade(count, total, mend=limits[0], stop=limits[1]),
+        title,
+        f"{touched(count, total)} {what}: {where}{more}",
+        advice,
+        survey.split,
+        np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in runs]),
+        tuple(runs),
+    )
 
 
 def examine_whole(survey: Survey) -> list[Fault]:

@@ -61,7 +61,7 @@ def best_path(evidence: Array, switch: float, path: Array) -> None:
     """
     lines, states = evidence.shape
     back = np.empty((lines, states), np.int8)
-    best = evidence[0].copy()
+    best = evidence[0].astype(np.float64)  # sums over a whole text, whatever the table is kept in
     for line in range(1, lines):
         top = 0
         for state in range(states):

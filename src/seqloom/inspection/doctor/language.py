@@ -169,14 +169,12 @@ def examine_languages(
 def examine_names(
     words: tuple[Mapping[str, int], Mapping[str, int]], declared: tuple[str, str] | None, *, split: str = "train"
 ) -> list[Fault]:
-    """Whether the languages are those that the names of the files say, by their small words."""
+    """Whether the languages are those that somebody or the names of the files say, by their small words."""
     if declared is None:
         return []
     found = [contradicts(side, code) for side, code in zip(words, declared, strict=True)]
     if found[0] == declared[1] and found[1] == declared[0]:
-        sentence = (
-            f"by their names the files are {declared[0]} and {declared[1]}, by their words it is the other way round"
-        )
+        sentence = f"the sides are named {declared[0]} and {declared[1]}, but by their words it is the other way round"
         advice = "give the files in the other order, or mend their names"
         return [Fault("names", "stop", "Swapped files", sentence, advice, split)]
     parts = [
