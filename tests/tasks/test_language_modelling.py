@@ -17,7 +17,7 @@ from seqloom.data.stream import Stream, StreamWriter
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks import language_modelling
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask, text_loss
+from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask, TextLoss, text_loss
 from seqloom.training.distributed import World
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.trainer import Trainer
@@ -152,11 +152,52 @@ def test_validation_is_the_loss_of_the_text_in_one_piece(text: Stream, monkeypat
     # Side by side, with a lead that is long enough for what this model remembers, and with one that is not.
     monkeypatch.setattr(language_modelling, "LEAD", 30)
     monkeypatch.setattr(language_modelling, "DEV_LENGTH", 10)
-    total, count = text_loss(model, text, device=CPU)
-    assert count == text.tokens
-    assert total == pytest.approx(float(expected.sum()), rel=1e-6)
+    found = text_loss(model, text, device=CPU)
+    assert found.count == text.tokens
+    assert found.total == pytest.approx(float(expected.sum()), rel=1e-6)
     monkeypatch.setattr(language_modelling, "LEAD", 1)
-    assert text_loss(model, text, device=CPU)[0] != pytest.approx(float(expected.sum()), rel=1e-6)
+    assert text_loss(model, text, device=CPU).total != pytest.approx(float(expected.sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_a_part_that_spoils_the_figure_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_foreign: bool
+) -> None:
+    """A model that expects one word and the ends of lines, and a text with other words in the fourth of six parts."""
+    monkeypatch.setattr(language_modelling, "LEAD", 5)
+    monkeypatch.setattr(language_modelling, "DEV_ROWS", 6)
+    lines = [[8, 9, 8] if is_foreign and 15 <= at < 20 else [7, 7, 7] for at in range(30)]
+    with StreamWriter(tmp_path / "held", symbols=SYMBOLS) as writer:
+        writer.append(lines, list(range(1, 31)))
+    held = Stream.open(tmp_path / "held")
+    model = model_of().eval()
+    bias = model.output.bias
+    assert isinstance(bias, Tensor)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        bias[[7, END]] = 9.0
+    told: list[Event] = []
+    config = LanguageModellingConfig(rows=2, length=5)
+    task = LanguageModellingTask(held, held, config=config, seed=1, device=CPU, listener=told.append)
+    figures = [task.validate(model)["loss"] for _ in range(2)]
+    assert figures[0] == figures[1]
+    usual = math.log(2 + (SYMBOLS - 2) * math.exp(-9))
+    assert len(told) == is_foreign
+    if is_foreign:
+        said = told[0]["message"]
+        assert f"in 6 parts, and part 4 (from line 16) costs {usual + 9 * 3 / 4:.1f} nats per token" in said
+        assert f"without that the loss would be {usual:.3f}, not {usual + 9 * 3 / 4 / 6:.3f}" in said
+
+
+def test_parts_are_odd_beyond_three_nats_above_the_median_and_if_they_are_no_numbers() -> None:
+    def odd(*parts: float) -> list[int]:
+        return TextLoss(1.0, 1, np.arange(len(parts)), np.array(parts)).odd_parts()
+
+    assert odd(4.0, 4.2, 4.1, 19.0, 4.0) == [3]
+    assert odd(4.0, 4.2, 4.1, 7.0, 4.0) == []
+    assert odd(4.0, math.nan, 4.1, 4.0, math.inf, 4.2) == [1, 4]
+    assert odd(4.0, 19.0, 4.0) == []
 
 
 def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(text: Stream) -> None:

@@ -92,13 +92,15 @@ class ModellingWork:
             )
 
     def task(
-        self, config: RunConfig, prepared: PreparedText, *, device: torch.device
+        self, config: RunConfig, prepared: PreparedText, *, device: torch.device, listener: Listener
     ) -> LanguageModellingTask | BidirectionalTask:
         assert prepared.dev is not None
         if isinstance(config.task, BidirectionalConfig):
             return BidirectionalTask(prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device)
         assert isinstance(config.task, LanguageModellingConfig)
-        return LanguageModellingTask(prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device)
+        return LanguageModellingTask(
+            prepared.train, prepared.dev, config=config.task, seed=config.seed, device=device, listener=listener
+        )
 
     def languages(self, config: RunConfig) -> tuple[str | None, str | None]:
         return None, config.data.target

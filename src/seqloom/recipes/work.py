@@ -109,8 +109,8 @@ class TrainedWork(Work[T, P], Protocol[T, P]):
         """Refuse a model that lacks what the task needs."""
         ...
 
-    def task(self, config: RunConfig, prepared: P, *, device: torch.device) -> TaskWithLoss:
-        """What the model is trained for, with its data."""
+    def task(self, config: RunConfig, prepared: P, *, device: torch.device, listener: Listener) -> TaskWithLoss:
+        """What the model is trained for, with its data; `listener` is told what is odd about validations."""
         ...
 
     def languages(self, config: RunConfig) -> tuple[str | None, str | None]:

@@ -8,7 +8,7 @@ Random windows begin with an empty state; their first `burn_in` tokens may serve
 from its beginning with a carried state and asks for the full softmax, whatever the objective is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError, TrainingError
+from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Stepper
 from seqloom.data.stream import Stream
@@ -40,6 +41,9 @@ DEV_LENGTH = 64
 LEAD = 256
 """Tokens that are read before each part, so that its state is as if the text had been read from its beginning."""
 
+ODD_NATS, FEWEST_PARTS = 3.0, 4
+"""Nats per token above the median of the parts from which on a part is told, if there are so many parts."""
+
 
 class LanguageModellingConfig(Config):
     """What a language model is trained for."""
@@ -51,9 +55,9 @@ class LanguageModellingConfig(Config):
     order that begin with an empty one."""
     offset: Offset = "cut"
     """Where random windows begin: at the cuts after one random offset, so that they do not overlap, or anywhere."""
-    rows: int = Field(32, ge=1)
+    rows: int = Field(32, ge=1, le=1_000_000)
     """Windows of a batch."""
-    length: int = Field(35, ge=1)
+    length: int = Field(35, ge=1, le=1_000_000)
     """Tokens of a window: gradients go no further back."""
     burn_in: int = Field(0, ge=0)
     """First tokens of a random window that only bring the state to where learning begins: they give no loss."""
@@ -111,7 +115,14 @@ class LanguageModellingTask:
     """
 
     def __init__(
-        self, train: Stream, dev: Stream, *, config: LanguageModellingConfig, seed: int, device: torch.device
+        self,
+        train: Stream,
+        dev: Stream,
+        *,
+        config: LanguageModellingConfig,
+        seed: int,
+        device: torch.device,
+        listener: Listener = ignore,
     ) -> None:
         self.train, self.dev = train, dev
         self.config = config
@@ -133,6 +144,9 @@ class LanguageModellingTask:
         self._state: StackState | None = None
         self._place = (0, 0)
         """Epoch and index of the batch that this state belongs before."""
+        self._listener = listener
+        self._told: set[int] = set()
+        """Parts of the held-out text that were told to be odd."""
 
     def batches(self, epoch: int) -> int:
         return self.windows.batches(epoch)
@@ -167,14 +181,32 @@ class LanguageModellingTask:
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
-        total, count = text_loss(model, self.dev, device=self.device, tokens=self.config.dev_tokens or None)
-        return {"loss": total / count, "perplexity": perplexity(total, count).value}
+        found = text_loss(model, self.dev, device=self.device, tokens=self.config.dev_tokens or None)
+        odd = found.odd_parts()
+        if not self._told.issuperset(odd):
+            notice(self._listener, self._describe_odd(found, odd))
+            self._told.update(odd)
+        return {"loss": found.total / found.count, "perplexity": perplexity(found.total, found.count).value}
+
+    def _describe_odd(self, found: "TextLoss", odd: Sequence[int]) -> str:
+        """Once for a part that spoils the figure: the text there may be foreign, or the state has gone astray."""
+        named = ", ".join(
+            f"part {at + 1} (from line {self.dev.line_of(int(found.starts[at]))}) costs {found.parts[at]:.1f}"
+            for at in odd[:3]
+        )
+        more = f" and {len(odd) - 3} more do likewise" if len(odd) > 3 else ""
+        return (
+            f"validation reads the held-out text in {len(found.parts)} parts, and {named} nats per token{more}, where "
+            f"half of them cost at most {np.nanmedian(found.parts):.2f}; without that the loss would be "
+            f"{found.loss_without(odd):.3f}, not {found.total / found.count:.3f}. Either the text there is unlike the "
+            "rest, or the state that the model falls into before it is one that training never led to"
+        )
 
     @torch.no_grad()
     def dev_loss(self, model: nn.Module) -> float:
         """Cross-entropy per token of the whole held-out text."""
-        total, count = text_loss(model, self.dev, device=self.device)
-        return total / count
+        found = text_loss(model, self.dev, device=self.device)
+        return found.total / found.count
 
     def describe(self, batch: WindowBatch) -> str:
         lines = [str(self.train.line_of(int(start))) for start in batch.starts[:5]]
@@ -245,8 +277,33 @@ def carried(state: StackState) -> StackState:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class TextLoss:
+    """The loss of a text, in all and by parts."""
+
+    total: float
+    """−Σ log P."""
+    count: int
+    starts: Int[np.ndarray, " parts"]
+    """The first token of each part."""
+    parts: Float[np.ndarray, " parts"]
+    """−Σ log P / n of each part."""
+
+    def odd_parts(self) -> list[int]:
+        """Parts that cost far more than half of the others do; none where there are too few to tell."""
+        finite = self.parts[np.isfinite(self.parts)]
+        if len(finite) < FEWEST_PARTS:
+            return []
+        # What is not a number is no less odd than what is large.
+        return [int(at) for at in np.flatnonzero(~(self.parts <= np.median(finite) + ODD_NATS))]
+
+    def loss_without(self, odd: Sequence[int]) -> float:
+        """The mean of the other parts."""
+        return float(np.delete(self.parts, odd).mean())
+
+
 @torch.no_grad()
-def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: int | None = None) -> tuple[float, int]:
+def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: int | None = None) -> TextLoss:
     """−Σ log P of the tokens of a text (or of its first `tokens`) under the full softmax, and their number.
 
     The text is cut into parts that are read side by side. Each part but the first begins with the state that the LEAD
@@ -257,22 +314,23 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
     rows = max(1, min(DEV_ROWS, count // (4 * LEAD)))
     each = count // rows
     starts = each * np.arange(rows, dtype=np.int64)
-    total = 0.0
+    sums, rest_sum = np.zeros(rows), 0.0
 
-    def read(places: Places, state: StackState | None) -> StackState:
-        nonlocal total
+    def read(places: Places, state: StackState | None) -> tuple[list[float], StackState]:
         window = cut_windows(text.ids, places)
         features, state = reader(window.previous.to(device), state)
-        total += float(reader.output.cross_entropy(features.flatten(0, 1), window.labels.flatten().to(device)))
-        return state
+        labels = window.labels.to(device)
+        return [float(reader.output.cross_entropy(*row)) for row in zip(features, labels, strict=True)], state
 
     state = _lead(reader, text, starts, device=device)
     for begin in range(0, each, DEV_LENGTH):
-        state = read(Places(starts + begin, min(DEV_LENGTH, each - begin)), state)
+        nats, state = read(Places(starts + begin, min(DEV_LENGTH, each - begin)), state)
+        sums += nats
     if rest := count - rows * each:
         assert state is not None
-        read(Places(np.array([rows * each]), rest), tuple(tuple(part[-1:] for part in layer) for layer in state))
-    return total, count
+        last = tuple(tuple(part[-1:] for part in layer) for layer in state)
+        (rest_sum,), _ = read(Places(np.array([rows * each]), rest), last)
+    return TextLoss(float(sums.sum()) + rest_sum, count, starts, sums / each)
 
 
 def _lead(
