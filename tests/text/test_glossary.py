@@ -1,5 +1,6 @@
 """Glossaries: which terms are found in a line, what is wrong with a file, how a term is written in ids."""
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import UNKNOWN
 from seqloom.text.glossary import Glossary, read_glossary, ways_to_write
+from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.training import train_tokenizer
 
@@ -81,6 +84,23 @@ def test_places_do_not_overlap_and_no_term_is_overlooked(terms: list[str], line:
         assert term in rest
         rest = rest.partition(term)[2]
     assert bool(matches) == any(f" {term} " in f" {words} " for term in normal)
+
+
+@given(nasty.texts(longest=60), st.lists(nasty.line(most=1, longest=9), max_size=4), st.booleans())
+def test_terms_of_any_text_are_found_in_it(line: str, terms: list[str], ignores_case: bool) -> None:
+    usable = [term for term in terms if term.strip() and Normaliser()(term)]
+    glossary = Glossary(tuple((term, "x") for term in usable), ignores_case)
+    for term, target in glossary.matches(f"{line} {' '.join(usable)}"):
+        assert term in usable
+        assert target == "x"
+
+
+@given(nasty.files(longest=20))
+def test_any_file_is_a_glossary_or_a_data_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.tsv"
+    path.write_bytes(data)
+    with suppress(DataError):
+        assert all("\t" not in term for pair in read_glossary(path).terms for term in pair)
 
 
 def written(folder: Path, text: str) -> Path:

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.text.marks import join_words, mark_spaces, show_spaces, split_chunks, split_words
 from seqloom.text.normalise import Normaliser
 
-NASTY = st.text(
-    st.one_of(st.sampled_from("aéB1.,'’-\"()?▁￭▅⁇我的カไทยक\u0301\u200d<>/ "), st.characters(exclude_categories=["Cs"]))
-)
+NASTY = nasty.texts(longest=100)
 
 
 @given(NASTY, st.booleans())

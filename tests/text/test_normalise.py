@@ -5,12 +5,12 @@ import unicodedata
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.errors import DataError
 from seqloom.text.normalise import Normaliser, collapse_spaces, is_blank, set_punctuation_apart
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+TEXT = nasty.texts()
 
 
 @pytest.mark.parametrize("form", ["none", "nfc", "nfkc"])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.symbols import END
 from seqloom.text.borders import stands_between_borders
 from seqloom.text.normalise import collapse_spaces
@@ -53,6 +54,18 @@ def test_what_symbols_add_one_by_one_is_the_decoded_text(kind: str, data: st.Dat
         more, place = spelling.after(place, symbol)
         text += more
     assert collapse_spaces(text + spelling.rest(place)) == ours.decode(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(text=nasty.texts(most=4, longest=12))
+def test_the_symbols_of_any_text_spell_what_they_decode_to(kind: str, text: str) -> None:
+    ours, spelling = tokenizer(kind), spelling_of(tokenizer(kind))
+    ids, spelled, place = ours.encode(text), "", spelling.begin()
+    for symbol in ids:
+        more, place = spelling.after(place, symbol)
+        spelled += more
+    assert collapse_spaces(spelled + spelling.rest(place)) == ours.decode(ids)
 
 
 def is_let_through(reader: Unwritten, ids: Sequence[int]) -> bool:

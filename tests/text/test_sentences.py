@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.text.sentences import clause_borders, pieces, split_sentences
 
 
@@ -53,7 +54,7 @@ def test_nothing_but_spaces_is_lost_and_a_sentence_is_not_split_again(text: str)
     assert all(split_sentences(sentence) == [sentence] for sentence in found)
 
 
-@given(st.text(max_size=80))
+@given(nasty.texts())
 def test_any_text_is_taken(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.text import tags as module
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tags import Node, put_back, take_out
@@ -94,6 +95,25 @@ def test_every_tag_comes_back_once_and_nested_as_it_was(
     again = take_out(found)
     assert tree(again.nodes) == tree(tagged.nodes)
     assert again.plain.replace(" ", "") == translation.replace(" ", "")
+
+
+@given(
+    nasty.line(longest=60), nasty.line(most=3, longest=30), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)))
+)
+def test_every_tag_of_any_line_comes_back_once(line: str, translated: str, links: list[tuple[int, int]]) -> None:
+    tagged = take_out(line)
+    translation = Normaliser()(take_out(translated).plain)  # a translation has no tags of its own
+    spans = word_spans(translation)
+    found = put_back(tagged, translation, target_spans=spans, links=[link for link in links if link[1] < len(spans)])
+    letters = Counter(found.replace(" ", ""))
+    assert letters - Counter("".join(map(spelled, tagged.nodes))) == Counter(translation.replace(" ", ""))
+    assert "\n" not in found
+
+
+def spelled(node: Node) -> str:
+    """A tag, what closes it, and those inside."""
+    closing = "" if node.closing is None else node.closing.text
+    return node.tag.text + "".join(map(spelled, node.children)) + closing
 
 
 # --- many tags --------------------------------------------------------------------------------------------------------

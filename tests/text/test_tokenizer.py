@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import nasty
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers
@@ -39,13 +40,7 @@ ALL = list(CONFIGS)
 SPELLING = [name for name in ALL if name.endswith("-bytes")]
 SUBWORDS = ["bpe", "bpe-bytes", "unigram", "unigram-bytes"]
 
-NASTY = st.text(
-    st.one_of(
-        st.sampled_from("aeéBQ12.,'’-\"()?!▁￭▅⁇我们的カไทยक\u0301\u200d\u00ad\ufeff<>/0x4 \t\n\0"),
-        st.sampled_from(["</s>", "<pad>", "<unk>", "<0x41>", "👨‍👩‍👧", "the dog", " "]).flatmap(st.sampled_from),
-        st.characters(exclude_categories=["Cs"]),
-    )
-)
+NASTY = nasty.texts(most=4, longest=60)
 
 
 @cache
@@ -78,7 +73,7 @@ def test_any_text_of_known_characters_comes_back(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-@given(lines=st.lists(NASTY))
+@given(lines=st.lists(NASTY, max_size=4))
 @settings(max_examples=40)
 def test_encoding_many_lines_is_encoding_each(name: str, lines: list[str]) -> None:
     ours = tokenizer(name)
@@ -184,6 +179,14 @@ def test_an_id_outside_the_vocabulary_is_a_model_error() -> None:
 def test_half_a_surrogate_pair_is_a_data_error(name: str) -> None:
     with pytest.raises(DataError, match=r"U\+D83D"):
         tokenizer(name).encode("a \ud83d b")
+
+
+@given(st.sampled_from(ALL), nasty.broken_texts(most=2))
+def test_half_a_surrogate_pair_is_found_in_any_text(name: str, text: str) -> None:
+    with pytest.raises(DataError, match=r"half a surrogate pair, U\+D[89A-F]"):
+        tokenizer(name).encode(text)
+    with pytest.raises(DataError, match="half a surrogate pair"):
+        tokenizer(name).encode_many(["a", text])
 
 
 @pytest.mark.parametrize("name", ALL)

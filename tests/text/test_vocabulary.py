@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.errors import ConfigError, DataError, ModelError
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.vocabulary import Vocabulary, count_tokens, read_foreign_vocabulary
 
 WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "<unk>", "</s>", "zebra", "Ähre", "猫", "a"]))
+TOKENS = st.lists(nasty.line(most=2, longest=20).map(lambda text: "".join(text.split())).filter(bool), max_size=6)
 
 
 @given(st.lists(WORDS))
@@ -52,6 +54,14 @@ def test_a_word_that_looks_reserved_has_an_id_of_its_own() -> None:
 def test_text_and_back_is_the_same_vocabulary(words: list[str]) -> None:
     vocabulary = Vocabulary.from_counts(Counter(words), minimum_count=2)
     assert Vocabulary.from_text(vocabulary.to_text()) == vocabulary
+
+
+@given(TOKENS)
+def test_any_tokens_come_back_from_a_file(tmp_path_factory: pytest.TempPathFactory, tokens: list[str]) -> None:
+    vocabulary, path = Vocabulary.from_counts(Counter(tokens)), tmp_path_factory.getbasetemp() / "any.txt"
+    vocabulary.save(path)
+    assert Vocabulary.load(path) == vocabulary
+    assert [vocabulary.token(id) for id in vocabulary.encode(tokens)] == tokens
 
 
 def test_saving_what_was_loaded_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """Places of words and pieces."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.symbols import UNKNOWN
+from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.training import train_tokenizer
 from seqloom.text.words import decoded_spans, piece_spans, word_spans
@@ -30,7 +34,7 @@ def test_words_are_parted_from_marks_and_unspaced_scripts_into_characters() -> N
     ]  # fmt: skip
 
 
-@given(st.text(alphabet="thedogscat 3.5()犬Ωé", max_size=30))
+@given(st.one_of(st.text(alphabet="thedogscat 3.5()犬Ωé", max_size=30), nasty.texts(most=4, longest=30)))
 def test_pieces_of_a_text_cover_it_in_order(tokenizer: Tokenizer, text: str) -> None:
     text = tokenizer.normaliser(text)
     spans = piece_spans(tokenizer, text)
@@ -41,6 +45,15 @@ def test_pieces_of_a_text_cover_it_in_order(tokenizer: Tokenizer, text: str) -> 
     for (begin, end), number in zip(spans, tokenizer.encode(text), strict=True):
         if number != UNKNOWN and not tokenizer.config.byte_fallback:
             assert text[begin:end].strip() == tokenizer.decode([number]).strip()
+
+
+@given(nasty.texts())
+def test_words_of_any_text_stand_in_order_and_leave_only_spaces(text: str) -> None:
+    normal = Normaliser()(text)
+    spans = word_spans(normal)
+    assert all(begin < end for begin, end in spans)
+    assert all(one[1] <= next_one[0] for one, next_one in pairwise(spans))
+    assert "".join(shown(normal, spans)) == normal.replace(" ", "")
 
 
 @given(st.lists(st.integers(0, 50), max_size=12))

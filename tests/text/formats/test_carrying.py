@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.text.formats.carrying import Carrier, Rendering, has_all_of
 from seqloom.text.formats.segments import Code, Content, Filling, text_of
 from seqloom.text.words import word_spans
@@ -126,7 +127,9 @@ _words = st.sampled_from(
 _pieces = st.one_of(_words, st.sampled_from([" ", "\n", " \n", G, END_G, X, Code("<?pi?>")]))
 
 
-@given(st.lists(_pieces, max_size=12), st.lists(st.one_of(_words, st.text(max_size=6)), max_size=8), st.data())
+@given(
+    st.lists(_pieces, max_size=12), st.lists(st.one_of(_words, nasty.texts(most=2, longest=9)), max_size=8), st.data()
+)
 def test_nothing_is_ever_lost_whatever_a_model_says(
     pieces: list[str | Code], said: list[str], data: st.DataObject
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.text.formats.carrying import has_all_of
 from seqloom.text.formats.catalogues import open_catalogue
 from seqloom.text.formats.placeholders import count_placeholders
@@ -23,7 +24,7 @@ def _junk(text: str) -> Engine:
 
 _engines = st.one_of(
     st.sampled_from([reversed_words, shouting, inventing, lambda line: f"{line} {line}", lambda _: "x"]),
-    st.text(max_size=12).map(_junk),
+    nasty.line(most=3, longest=12).map(_junk),
 )
 # Files are written in the test, not in the strategy: the type check of the package draws random numbers.
 _files = st.one_of(*(st.tuples(st.just(name), drawn, st.integers(0, 11)) for name, (_, drawn) in WRITERS.items()))
