@@ -55,6 +55,14 @@ def test_quick_progress_needs_no_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "encoding: 100 of 100\n"
 
 
+def test_quick_progress_that_asks_for_it_has_a_line_per_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = Lines(clock=Clock())
+    for done in range(0, 1001, 5):
+        listener(Event("progress", {"what": "tokens", "done": done, "all": 1000, "by_tenths": True}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"tokens: {done:,} of 1,000" for done in range(100, 1001, 100)]
+
+
 def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     listener = Lines(clock=clock)

@@ -41,6 +41,20 @@ def test_the_record_says_the_same_for_compressed_and_for_several_files(text: Pat
     assert one["text"]["orders"][0]["fits"]["zipf"]["ranks"] == 6
 
 
+def test_words_seen_less_often_than_the_least_count_have_no_rank(tmp_path: Path) -> None:
+    path = tmp_path / "counted.txt"
+    times = {"a": 40, "b": 30, "c": 20, "d": 12, "e": 10, "f": 9, "g": 2}
+    path.write_text("".join(f"{word}\n" * count for word, count in times.items()))
+
+    def ranks(*words: object) -> int:
+        (record,) = call("look", "zipf", path, "--json", *words).records
+        return int(record["text"]["orders"][0]["fits"]["zipf"]["ranks"])
+
+    assert ranks() == ranks("minimum_count=10") == 5
+    assert ranks("minimum_count=9") == 6
+    assert ranks("minimum_count=1") == 7
+
+
 def test_what_a_token_is_can_be_chosen(text: Path, tiny: Tiny) -> None:
     def first(*words: object) -> tuple[str, int]:
         (record,) = call("look", "zipf", text, "--json", *words).records

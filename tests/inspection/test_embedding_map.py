@@ -8,7 +8,7 @@ import pytest
 
 from seqloom.core.errors import UsageError
 from seqloom.inspection.embedding_map import EmbeddingMap, joint_affinities, lay_out, principal_plane, tsne
-from seqloom.inspection.embedding_picture import draw_map, map_page
+from seqloom.inspection.embedding_picture import FEW, draw_map, map_page
 
 
 def groups(count: int = 20, width: int = 6) -> np.ndarray:
@@ -75,6 +75,18 @@ def test_picture_names_words_that_have_room() -> None:
     written = {text.get_text() for text in figure.axes[0].texts}
     assert {"w0", "w20"} <= written
     assert len(written) <= 60
+
+
+@pytest.mark.parametrize("words", [FEW, FEW + 1])
+def test_few_words_are_all_named_and_of_more_the_first_where_names_would_meet(words: int) -> None:
+    names = [f"word{at}" for at in range(words)]
+    # All in one place, but for the last one, which is far away.
+    rows = np.zeros((words, 3))
+    rows[-1] = 9.0
+    figure = draw_map(lay_out(names, rows, neighbours=[[]] * words))
+    written = [text.get_text() for text in figure.axes[0].texts]
+    assert written == (names if words == FEW else ["word0", names[-1]])
+    assert ("2 have room for their names" in figure.axes[0].get_title()) == (words > FEW)
 
 
 def test_too_few_and_too_many_words_are_refused() -> None:

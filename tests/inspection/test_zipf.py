@@ -40,6 +40,14 @@ def test_without_a_least_count_rare_words_bend_the_exponent() -> None:
     assert abs(fit_line(frequent(counts, 1)).exponent - 1) > 0.2
 
 
+def test_ranks_end_where_counts_fall_below_the_least_one() -> None:
+    counts = np.array([3, 40, 10, 9, 10, 25, 1, 11])
+    assert frequent(counts, 10).tolist() == [40, 25, 11, 10, 10]
+    assert fit_zipf(frequent(counts, 10)).ranks == 5
+    with pytest.raises(DataError, match="needs 5 ranks at least, but there are 3"):
+        fit_zipf(frequent(counts, 11))
+
+
 def test_exact_counts_give_the_exponent_itself_by_both_ways() -> None:
     ranks = np.arange(1, 401)
     counts = np.round(1e12 / ranks**1.25).astype(np.int64)
