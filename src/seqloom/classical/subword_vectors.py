@@ -24,7 +24,7 @@ class SubwordConfig(Config):
 
     shortest: int = Field(default=3, ge=1)
     """Characters of the shortest n-grams, the marks `<` and `>` at both ends of a word counted."""
-    longest: int = Field(default=6, ge=1)
+    longest: int = Field(default=6, ge=1, le=1000)
     """Characters of the longest n-grams."""
     buckets: int = Field(default=200_000, ge=1, le=100_000_000)
     """Vectors that all n-grams share, found by a hash; each costs four bytes per number of the width."""

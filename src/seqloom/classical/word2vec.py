@@ -39,7 +39,7 @@ class Word2VecConfig(Config):
     context: Literal["shrunk", "sampled"] = "shrunk"
     """The pairs of skip-gram: all words of a window whose reach is drawn from 1 to `window`, with `negatives` for each
     (`shrunk`); or `contexts` words of the full window, with as many random words in all (`sampled`)."""
-    contexts: int = Field(default=5, ge=1)
+    contexts: int = Field(default=5, ge=1, le=1000)
     """Words of a window taken with `context: sampled`."""
     width: int = Field(default=100, ge=1, le=4096)
     """Numbers in a vector."""
@@ -63,7 +63,7 @@ class Word2VecConfig(Config):
     """The rate at the beginning; it falls in a straight line."""
     final_rate: float = Field(default=1e-4, ge=0)
     """The rate at the end."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1000)
     """All cores without it. More than one are fast and never give the same vectors twice; 1 does."""
     subwords: SubwordConfig | None = None
     """Character n-grams as parts of words, so that words which were never seen have vectors too."""

@@ -45,11 +45,11 @@ class ElmoConfig(CellOptions):
 
     kind: Literal["elmo"] = "elmo"
     """Names this model in a config file."""
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=100_000)
     """Size of the hidden states of each direction."""
-    embedding_width: int | None = Field(None, ge=1)
+    embedding_width: int | None = Field(None, ge=1, le=100_000)
     """Size of each word's own vector; left open, that of the hidden states, which a scalar mix needs."""
-    layers: int = Field(2, ge=1)
+    layers: int = Field(2, ge=1, le=1_000)
     """Recurrent layers of each direction."""
     input: Literal["table", "characters"] = "table"
     """Where the vectors of words come from: a table with a row for each, or their letters, so that words which were
@@ -63,15 +63,15 @@ class ElmoConfig(CellOptions):
     (variational)."""
     tying: Literal["output", "none"] | None = None
     """Whether the table of the words is also that of the output; left open, it is where there is a table."""
-    character_width: int = Field(16, ge=1)
+    character_width: int = Field(16, ge=1, le=10_000)
     """Size of a letter's vector, for input=characters."""
     filter_widths: tuple[int, ...] = (1, 2, 3, 4, 5)
     """How many letters the patterns span that are looked for, for input=characters."""
-    filters: int = Field(16, ge=1)
+    filters: int = Field(16, ge=1, le=10_000)
     """Patterns of width 1; of width k there are k times as many, for input=characters."""
-    highways: int = Field(1, ge=0)
+    highways: int = Field(1, ge=0, le=1_000)
     """Highway layers after the patterns, for input=characters."""
-    longest_word: int = Field(50, gt=MARKS)
+    longest_word: int = Field(50, gt=MARKS, le=10_000)
     """Letters of a word that are looked at, in bytes and with two marks, for input=characters."""
 
     def check(self) -> None:

@@ -37,11 +37,11 @@ class RnnLmConfig(CellOptions):
 
     kind: Literal["rnn_lm"] = "rnn_lm"
     """Names this model in a config file."""
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=100_000)
     """Size of the hidden states."""
-    embedding_width: int | None = Field(None, ge=1)
+    embedding_width: int | None = Field(None, ge=1, le=100_000)
     """Size of each symbol's vector; left open, that of the hidden states."""
-    layers: int = Field(1, ge=1)
+    layers: int = Field(1, ge=1, le=1_000)
     """Recurrent layers, one above the other."""
     skip: Skip = "none"
     """The way past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined: each layer reads

@@ -38,15 +38,15 @@ class Seq2SeqConfig(CellOptions):
 
     kind: Literal["seq2seq"] = "seq2seq"
     """Names this model in a config file."""
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=100_000)
     """Size of the decoder's hidden states."""
-    encoder_width: int | None = Field(None, ge=1)
+    encoder_width: int | None = Field(None, ge=1, le=100_000)
     """Size of the encoder's hidden states, both directions together; left open, that of the decoder."""
-    embedding_width: int = Field(256, ge=1)
+    embedding_width: int = Field(256, ge=1, le=100_000)
     """Size of each symbol's vector, and of the features from which the next symbol is told."""
-    encoder_layers: int = Field(2, ge=1)
+    encoder_layers: int = Field(2, ge=1, le=1_000)
     """Layers of the encoder."""
-    decoder_layers: int = Field(2, ge=1)
+    decoder_layers: int = Field(2, ge=1, le=1_000)
     """Layers of the decoder."""
     is_bidirectional: bool = True
     """Whether the encoder also reads from right to left; each direction then has half of its width."""

@@ -52,15 +52,15 @@ class TransformerConfig(Config):
 
     kind: Literal["transformer"] = "transformer"
     """Names this model in a config file."""
-    width: int = Field(256, ge=2)
+    width: int = Field(256, ge=2, le=100_000)
     """Size of each token's vector."""
     heads: int = Field(4, ge=1)
     """Attention heads; each takes width / heads numbers."""
-    encoder_layers: int = Field(3, ge=1)
+    encoder_layers: int = Field(3, ge=1, le=1_000)
     """Layers of the encoder."""
-    decoder_layers: int = Field(3, ge=1)
+    decoder_layers: int = Field(3, ge=1, le=1_000)
     """Layers of the decoder."""
-    feed_forward: int = Field(1024, ge=1)
+    feed_forward: int = Field(1024, ge=1, le=1_000_000)
     """Inner size of the feed-forward blocks."""
     activation: Activation = "relu"
     """Between the two feed-forward layers: relu (the paper) or gelu."""
@@ -75,9 +75,9 @@ class TransformerConfig(Config):
     positions: Literal["sinusoidal", "concatenated", "learned", "shaw", "bias", "none"] = "sinusoidal"
     """sinusoidal (added, the paper), concatenated (joined and projected), learned (a row per position), shaw
     (relative, on the keys), bias (relative, a number per head and distance) or none."""
-    longest: int = Field(512, ge=1)
+    longest: int = Field(512, ge=1, le=1_000_000)
     """Rows of the table for learned positions; later positions share the last one."""
-    farthest: int = Field(16, ge=1)
+    farthest: int = Field(16, ge=1, le=100_000)
     """Distance at which shaw positions are clipped."""
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), output (target, output) or none."""

@@ -92,15 +92,15 @@ class DataConfig(Config):
     unit: Unit = "line"
     """What of a text is one piece, after which its end is told: a line, or (paragraph) all lines up to an empty one. Of
     pairs, it is always the line."""
-    longest: int = Field(256, ge=2)
+    longest: int = Field(256, ge=2, le=1_000_000)
     """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
-    tokens_per_batch: int = Field(4096, ge=1)
+    tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
     """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
 
     learn_pieces_from: int = Field(1_000_000, ge=200_000)
     """Lines, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are drawn
     that make up so many."""
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(None, ge=1, le=1_000)
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
     nothing but the time it takes."""
 
@@ -117,7 +117,7 @@ class DataConfig(Config):
 class EvaluationConfig(Config):
     """How translations are scored."""
 
-    resamples: int = Field(1000, ge=40)
+    resamples: int = Field(1000, ge=40, le=100_000)
     """Bootstrap resamples behind each interval."""
     lowercase: bool = False
     """Whether BLEU and chrF look at small letters only."""

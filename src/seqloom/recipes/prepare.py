@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.json_files import read_json
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
-from seqloom.recipes.load import find_model, read_settings
+from seqloom.recipes.load import find_model, read_settings, require_device
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import TranslationWork
 from seqloom.recipes.work import Text, Work
@@ -73,6 +74,7 @@ def choose_config(
         unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
         first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     work: Work[Any, Any] = work_for(first)
+    require_device(first.device)
     first = resolve(RunConfig, defaults={**unasked, **work.presets}, file=file, overrides=overrides)
     files = tuple(train) or first.data.train
     if not files:
@@ -116,8 +118,12 @@ def require_new(run: Path) -> None:
 
 def _is_unbegun(run: Path) -> bool:
     """Whether a folder holds nothing but files of a preparation that did not come to its end."""
-    files = [path for path in run.rglob("*") if path.is_symlink() or not path.is_dir()]
-    if not files or not all(OWN_FILES.fullmatch(path.relative_to(run).as_posix()) for path in files):
+    files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
+    first = next(files, None)
+    # One by one, because the first stranger decides: the folder may be a home with a million files.
+    if first is None or not all(
+        OWN_FILES.fullmatch(path.relative_to(run).as_posix()) for path in chain([first], files)
+    ):
         return False
     config = run / "config.yaml"
     if not config.is_file():

@@ -35,7 +35,7 @@ class BidirectionalConfig(Config):
 
     kind: Literal["bidirectional_language_modelling"] = "bidirectional_language_modelling"
     """Names this task in a config file."""
-    tokens_per_batch: int = Field(2048, ge=1)
+    tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
     """Places in a batch: sentences × the longest of them, the end mark counted."""
     objective: ObjectiveConfig = FullConfig()
     """What the last layer is trained for: the full softmax or a way round it."""

@@ -31,7 +31,7 @@ class TextConfig(Config):
 
     kind: Literal["word", "char", "bpe", "unigram"] = "bpe"
     """What pieces are: whole words, single characters, byte-pair subwords, or subwords of the unigram model."""
-    size: int = Field(default=8000, gt=len(RESERVED))
+    size: int = Field(default=8000, gt=len(RESERVED), le=10_000_000)
     """The most pieces there may be, the four reserved ones included. A small text gives fewer."""
     shared: bool = True
     """Whether source and target have one vocabulary, learned from both, or one each."""

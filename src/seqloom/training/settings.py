@@ -18,7 +18,7 @@ class TrainingConfig(Config):
     steps: Positive = 10_000
     """Optimiser steps of the whole run, counted from its beginning; a resumed run goes on up to the same number."""
 
-    batches_per_step: Positive = 1
+    batches_per_step: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch has fewer
     where they do not come out even: a step never crosses an epoch."""
 
@@ -85,7 +85,7 @@ class TrainingConfig(Config):
     log_every: Positive = 50
     """Steps between "step" events, each of which gives the mean loss since the last one."""
 
-    threads: Natural = 0
+    threads: Annotated[int, Field(ge=0, le=1_000)] = 0
     """Threads of the arithmetic on the CPU; 0 leaves the number as it is."""
 
     start_from: str | None = None
