@@ -155,6 +155,10 @@ def test_a_file_that_is_no_model_is_not_even_opened(tmp_path: Path) -> None:
 # --- numbers and nesting ---------------------------------------------------------------------------------------------
 
 
+LARGEST_SETTING = 100_000
+"""What the settings themselves let pass; the rest is a matter of how they fit the weights."""
+
+
 def header(values: Any, data: bytes = b"") -> bytes:
     text = json.dumps(values).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -200,9 +204,10 @@ def test_a_mapped_file_that_lies_is_refused(tmp_path: Path, bomb: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("width", 100_000),
         ("width", 1_000_000_000),
-        ("width", 10**17),
         ("feed_forward", 10**12),
+        ("encoder_layers", 1_000),
         ("encoder_layers", 1_000_000),
         ("decoder_layers", 10**17),
     ],
@@ -216,7 +221,8 @@ def test_settings_far_larger_than_the_weights_are_refused_before_memory_is_taken
     (model / "config.yaml").write_text("\n".join(changed))
     vouch_again(model)
     message = refused(translate(model))
-    assert "its settings ask for a model far larger than the" in message
+    is_allowed = value <= LARGEST_SETTING
+    assert "its settings ask for a model far larger than the" in message if is_allowed else "at most" in message
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.json", "text/shared/text.json"])

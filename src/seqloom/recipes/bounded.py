@@ -12,12 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.core.errors import ModelError
 
-NUMBERS = 8, 1 << 26
-"""Numbers that building a model may ask for: so many times those of its weights (tables that are tied are made apart,
-and some weights are drawn in double precision), and so many besides for tables that are computed."""
+NUMBERS = 4, 1 << 24
+"""Numbers that building a model may ask for: so many times those of its weights, and so many besides for tables that
+are computed. Our models ask for what they have and hardly more."""
 
-TENSORS = 100, 50_000
-"""The same for the number of tensors that are made."""
+TENSORS = 4, 100
+"""The same for the number of tensors that are made, which ends a model of a million layers at its hundredth."""
 
 _MAKERS = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "zeros", "ones", "full", "rand", "randn"))
 
