@@ -1,6 +1,7 @@
 """From two files to a model directory, and on from there."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,14 @@ from torch import nn
 
 from recipes.conftest import TINY, write_corpus
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.events import Event, read_events
+from seqloom.core.events import Event, Listener, read_events
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.config import RunConfig
 from seqloom.recipes.load import load, read_card, require_device
 from seqloom.recipes.train import Trained, average, resume, train
 from seqloom.recipes.translate import Translator
+from seqloom.recipes.translation import Corpora, TranslationWork
 
 Corpus = tuple[list[str], list[str]]
 
@@ -99,6 +102,25 @@ def test_changed_text_is_refused_on_resume_unless_allowed(tmp_path: Path) -> Non
     Path(files[0]).unlink()
     gone = resume(tmp_path / "run", ["training.steps=9"], allow_data_change=True)
     assert gone is not None
+
+
+def test_text_that_was_not_touched_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, dev = write_corpus(tmp_path)
+    train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
+    opened: list[object] = []
+
+    def counted(self: TranslationWork, config: RunConfig, *, listener: Listener) -> Corpora:
+        opened.append(config)
+        return open_text(self, config, listener=listener)
+
+    open_text = TranslationWork.open_text
+    monkeypatch.setattr(TranslationWork, "open_text", counted)
+    resume(tmp_path / "run", ["training.steps=8", "data.workers=1"])
+    assert not opened
+    # The same text with another time, as a copy has it, is known by its hash.
+    os.utime(files[0], ns=(1, 1))
+    resume(tmp_path / "run", ["training.steps=9"])
+    assert len(opened) == 1
 
 
 def test_without_dev_files_a_tenth_at_most_is_held_out(tmp_path: Path, corpus: Corpus) -> None:

@@ -22,7 +22,9 @@ from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
+from seqloom.core.globs import matching_files
 from seqloom.core.json_files import read_json
+from seqloom.data.corpus import file_stamps
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
 from seqloom.recipes.load import find_model, read_settings, require_device
@@ -47,6 +49,9 @@ OWN_FILES = re.compile(
 FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
 """Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
 
+FREE = ("data.workers",)
+"""Settings among them that change nothing."""
+
 
 def work_for(config: RunConfig) -> TranslationWork | ModellingWork | FittingWork:
     """The line of work of a run."""
@@ -69,12 +74,12 @@ def choose_config(
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
     unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    require_device(first.device)
     if first.training.start_from is not None:
         # The kind of model is that of the other, and with it the line of work.
         unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
         first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     work: Work[Any, Any] = work_for(first)
-    require_device(first.device)
     first = resolve(RunConfig, defaults={**unasked, **work.presets}, file=file, overrides=overrides)
     files = tuple(train) or first.data.train
     if not files:
@@ -200,7 +205,7 @@ def require_same_meaning(before: RunConfig, now: RunConfig, *, run: Path) -> Non
     further = work_for(before).fixed
     for name in {**then, **given}:
         is_fixed = any(name == fixed or name.startswith(f"{fixed}.") for fixed in (*FIXED, *further))
-        if is_fixed and then.get(name) != given.get(name):
+        if is_fixed and name not in FREE and then.get(name) != given.get(name):
             raise UsageError(
                 f"{name} is {json.dumps(then.get(name))} in {run} and cannot become {json.dumps(given.get(name))} "
                 f"while it goes on; leave it, or start a new run with --out, from this one's model if you like: "
@@ -224,12 +229,15 @@ def prepare_again(
     damage = _damage(work, run)
     _require_same_tokenizers(run, record)
     names = [*config.data.train, *config.data.dev]
-    missing = [name for name in names if not Path(name).exists()]
+    files = _files(names)
+    missing = [str(path) for path in files if not path.exists()]
     if missing and damage:
         raise DataError(f"{missing[0]} is gone, and without it the stored ids cannot be made again: {damage}")
     if missing:
         notice(listener, f"{missing[0]} is gone; going on with the ids stored in the run directory")
         return
+    if not damage and record.get("files") == _stamps(files):
+        return  # without reading it all again
     text = work.open_text(config, listener=ignore)
     has_changed = text.fingerprints != record["data"]
     if has_changed and not allow_data_change:
@@ -245,8 +253,24 @@ def prepare_again(
         return
     work.encode(run, config, text=text, tokenizers=Tokenizers.load(run / "text"), listener=listener)
     if has_changed:
-        record = {**record, "data": text.fingerprints, **text.size}
+        record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    """The files of these names; a name for several of which none is left stands for itself."""
+    files: list[Path] = []
+    for name in names:
+        try:
+            files += matching_files(Path(name))
+        except UsageError:
+            files.append(Path(name))
+    return files
+
+
+def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
+    """Sizes and times of files, by which a resume sees that they need not be read again."""
+    return {name: list(stamp) for name, stamp in file_stamps(files).items()}
 
 
 def _damage(work: Work[Any, Any], run: Path) -> str | None:
@@ -290,6 +314,7 @@ def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, 
         "threads": torch.get_num_threads(),
         "seed": config.seed,
         "data": dict(text.fingerprints),
+        "files": _stamps(_files([*config.data.train, *config.data.dev])),
         "tokenizers": _fingerprints(tokenizers),
         **text.size,
     }

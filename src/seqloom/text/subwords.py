@@ -26,8 +26,8 @@ COVERAGE = 0.9995
 _LONGEST_CHUNK = 1000
 """Characters after which a chunk is cut for learning: pieces are far shorter, and the learners far from linear."""
 
-_REPEATED = 10_000
-"""Occurrences of a part that are handed to the learner at a time."""
+_REPEATED = 500
+"""Occurrences of a part that are handed to the learner at a time; it holds some hundreds of such texts, taken apart."""
 
 _LONGEST_HAN = 4
 """Chinese characters in a piece: nearly all words have one or two, idioms four."""
