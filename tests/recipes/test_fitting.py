@@ -76,9 +76,10 @@ def test_a_run_that_was_interrupted_is_fitted_when_it_is_resumed(fitted: Trained
     assert read_card(resumed.model).scores == read_card(fitted.model).scores
 
 
-def test_changed_text_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["text.txt", "t*.txt"])
+def test_changed_text_is_refused_unless_it_is_allowed(tmp_path: Path, name: str) -> None:
     text = write_text(tmp_path / "text.txt")
-    train(None, SETTINGS, out=tmp_path / "run", train=[str(text)])
+    train(None, SETTINGS, out=tmp_path / "run", train=[str(tmp_path / name)])
     with text.open("a", encoding="utf-8") as file:
         file.write("One more line.\n")
     with pytest.raises(DataError, match=r"has changed since it began.*--allow-data-change"):
