@@ -141,4 +141,4 @@ def test_with_json_an_error_is_a_record_with_its_problems() -> None:
 
 def test_control_characters_in_a_message_reach_no_terminal() -> None:
     with mock.patch.object(main, "_invoke", side_effect=DataError("a\x1b[31mb\u202ec")):
-        assert call("info", "x").err == "error: a [31mb\ufffdc\n"
+        assert call("info", "x").err == "error: a\\u001b[31mb\\u202ec\n"

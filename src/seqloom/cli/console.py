@@ -59,7 +59,7 @@ def _is_lively() -> bool:
 def write_json(event: Event) -> None:
     """Events as lines of JSON; those that only move a bar are left out."""
     if event.kind != "progress":
-        print(to_json(event), file=sys.stderr, flush=True)
+        print(clean(to_json(event)), file=sys.stderr, flush=True)
 
 
 class Lines:

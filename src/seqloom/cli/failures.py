@@ -11,6 +11,7 @@ import typer
 
 from seqloom.cli.output import Numbered, clean, json_line, let_go_of
 from seqloom.core.errors import DataError, SeqloomError, exit_code_of, is_out_of_memory
+from seqloom.core.terminal import visible, visible_lines
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""
@@ -48,11 +49,11 @@ def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming:
 
 def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_debug: bool) -> None:
     if is_debug:
-        traceback.print_exception(error)
+        print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if as_json:
         problems = [vars(problem) for problem in error.problems] if isinstance(error, DataError) else []
         record = {"event": "error", "message": message, "exit_code": code, "problems": problems}
-        print(json_line(record), file=sys.stderr)
+        print(visible(json_line(record)), file=sys.stderr)
     else:
         label = typer.style("error:", fg="red", bold=True)
         text = "\n".join(clean(line) for line in message.split("\n"))

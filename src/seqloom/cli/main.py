@@ -28,7 +28,7 @@ from seqloom.cli import (
     vectors,
 )
 from seqloom.cli.failures import report
-from seqloom.cli.output import require_open, stand_in_for_closed, use_utf8
+from seqloom.cli.output import guard_terminal, require_open, stand_in_for_closed, use_utf8
 from seqloom.version import __version__
 
 BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
@@ -105,6 +105,7 @@ def execute(arguments: Sequence[str]) -> int:
 
 
 def _invoke(words: list[str]) -> int:
+    guard_terminal(words)
     # Not through the library's own main function, which has its own ideas of interrupts and closed pipes.
     command = typer.main.get_command(app)
     try:

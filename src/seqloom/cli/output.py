@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seqloom.core.errors import UsageError
+from seqloom.core.terminal import TerminalWriter, visible
 
 if TYPE_CHECKING:
     from seqloom.metrics.translation import Score
-
-_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]
-_TURNS_TEXT_ROUND = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_CLEAN = {**dict.fromkeys(_CONTROLS, " "), **dict.fromkeys(_TURNS_TEXT_ROUND, "\ufffd")}
 
 
 class Numbered(Protocol):
@@ -66,8 +63,21 @@ def let_go_of(stream: Numbered) -> None:
 
 
 def clean(text: str) -> str:
-    """Text from data as a terminal may show it: control characters as spaces, direction overrides not obeyed."""
-    return text.translate(_CLEAN)
+    """Text from data as a terminal may show it on one line: nothing in it is obeyed, and what would be is spelt out."""
+    return visible(text)
+
+
+def guard_terminal(words: Sequence[str]) -> None:
+    """Where results go to a terminal, spell out what it would obey; into files and pipes they go byte for byte.
+
+    Help is left alone: it has colours, and no word of it comes from data.
+    """
+    ours = words[: words.index("--")] if "--" in words else words
+    is_help = any(word in ("-h", "--help") for word in ours)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty() and not is_help:
+        sys.stdout = TerminalWriter(
+            sys.stdout.buffer, encoding="utf-8", errors="backslashreplace", newline="\n", line_buffering=True
+        )
 
 
 def one_line(text: str) -> str:

@@ -132,8 +132,11 @@ def _write(job: CatalogueJob, data: bytes) -> None:
     place = job.place
     if place is None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():  # through the stream that spells out what a terminal would obey
+            sys.stdout.write(data.decode("utf-8", errors="replace"))
+        else:
+            sys.stdout.buffer.write(data)
+        sys.stdout.flush()
     elif place.exists() and not place.is_file():
         place.write_bytes(data)  # a pipe or a device stays what it is
     else:
