@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import nasty
 from classical.ngram_twin import KneserNeyTwin, count_grams, encoded, sentences_of
 from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.classical.ngram_counts import Grams, count_ngrams
@@ -256,7 +257,7 @@ def test_lines_are_scored_as_their_words() -> None:
         model.score_lines(["a", "b\nc"])
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])), max_size=4))
+@given(nasty.lines(most=4))
 def test_any_text_is_split_as_bytes_are(lines: list[str]) -> None:
     model = NGram.from_arrays(SMALL.arrays(), SMALL.vocabulary)
     ids, _ = model.words.encode(lines)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.cli.arguments import config_and_overrides, file_names, sort_words
 from seqloom.cli.lines import read_blocks
 from seqloom.core.errors import DataError, UsageError
@@ -24,7 +25,9 @@ class Trickle:
         return taken
 
 
-TEXTS = st.text(st.sampled_from("aä字🙂\n\r\u2028\x85 \ufeff"), max_size=40)
+TEXTS = st.one_of(
+    st.text(st.sampled_from("aä字🙂\n\r\u2028\x85 \ufeff"), max_size=40), nasty.texts(most=4, longest=20, without="\0")
+)
 
 
 @given(TEXTS, st.lists(st.integers(1, 7), min_size=1, max_size=5))

@@ -1,12 +1,18 @@
 """`seqloom look zipf`: what a text is made of, told and drawn."""
 
 import gzip
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import nasty
 from cli.calling import call
 from cli.conftest import Tiny
+from seqloom.recipes.zipf import ZipfConfig, look_at_counts
+from seqloom.text.normalise import Normaliser
 
 TEXT = "The cat sat. The cat ran!\n\nThe dog sat, and the cat ran.\n" * 12
 
@@ -85,3 +91,19 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path, text: Path) -> None:
         called = call("look", "zipf", *words)
         assert (called.code, called.out) == (code, ""), called.err
         assert part in called.err
+
+
+@given(nasty.lines(fewest=1, without="\0"), st.sampled_from(["words", "spaces", "characters"]))
+def test_any_text_is_counted_and_drawn_by_its_tokens(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], unit: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.en"
+    path.write_bytes("".join(f"{line}\n" for line in [*lines, "a b c"]).encode())
+    config = ZipfConfig.model_validate({"unit": unit, "punctuation": True, "lowercase": False})
+    found = look_at_counts([path], config).statistics
+    assert found.lengths.lines + found.lengths.blank == len(lines) + 1
+    (first, *_) = found.orders
+    assert first.types <= first.tokens
+    if unit == "spaces":
+        words = Counter(word for line in [*lines, "a b c"] for word in Normaliser()(line).split())
+        assert (first.tokens, first.types) == (words.total(), len(words))

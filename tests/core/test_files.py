@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+import nasty
 from seqloom.core import decoding, files
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import (
@@ -23,9 +23,7 @@ from seqloom.core.files import (
     write_atomically,
 )
 
-NASTY_LINES = st.lists(
-    st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\r\u2028\u2029\x85\x0b\x0c\ufeffé😀")))
-)
+NASTY_LINES = nasty.lines(without="\0")
 
 
 def written(folder: Path, content: bytes, name: str = "text.de") -> Path:
@@ -36,11 +34,35 @@ def written(folder: Path, content: bytes, name: str = "text.de") -> Path:
 
 @given(NASTY_LINES)
 def test_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
-    lines = [line.replace("\n", " ").replace("\0", " ").rstrip("\r") for line in lines]
+    lines = [line.rstrip("\r") for line in lines]
     if lines:
         lines[0] = lines[0].lstrip("\ufeff")
     path = written(tmp_path_factory.mktemp("lines"), "".join(f"{line}\n" for line in lines).encode())
     assert list(read_lines(path)) == lines
+
+
+@given(nasty.files())
+def test_any_bytes_are_lines_or_a_data_error_that_names_the_file(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = written(tmp_path_factory.getbasetemp(), data, "any.de")
+    try:
+        lines = list(read_lines(path))
+    except DataError as error:
+        told = str(error)
+    else:
+        assert lines == nasty.lines_of(data)
+        return
+    assert str(path) in told
+    assert "\0" in data.decode("utf-8", "replace") or not is_utf8(data)
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def test_only_lf_ends_a_line(tmp_path: Path) -> None:

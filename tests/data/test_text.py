@@ -5,7 +5,9 @@ import lzma
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
+import nasty
 from seqloom.core.errors import DataError, UsageError
 from seqloom.data.text import TextCorpus, TextLine
 
@@ -79,3 +81,13 @@ def test_empty_files_are_named(tmp_path: Path) -> None:
         TextCorpus([blank], unit="paragraph")
     with pytest.raises(UsageError, match="a text file is needed"):
         TextCorpus([])
+
+
+@given(nasty.good_files(fewest=1, without="\0"))
+def test_any_lines_of_a_text_come_as_they_are(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(data)
+    expected = nasty.lines_of(data)
+    corpus = TextCorpus([path])
+    assert [line.text for line in corpus] == expected
+    assert [line.number for line in corpus] == list(range(1, len(expected) + 1))

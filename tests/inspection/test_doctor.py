@@ -6,8 +6,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+import nasty
 from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, find_runs
 from seqloom.inspection.doctor.alignment_kernels import best_path
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
@@ -77,11 +77,22 @@ def test_what_is_odd_is_mended_and_the_rest_is_left() -> None:
     assert mend_characters("a\x07b\ufeff\u202e") == "a b"
 
 
-@given(st.text(max_size=40))
+@given(nasty.texts())
 def test_mended_text_is_mended(text: str) -> None:
     once = mend_characters(text)
     assert "\n" not in once
     assert not {"\u202e", "\ufeff", "\u200b"} & set(once)
+
+
+@given(nasty.line(), nasty.line())
+def test_any_pair_can_be_looked_at(source: str, target: str) -> None:
+    assert look_at_characters(source, target) >= 0
+    words = words_of(source), words_of(target)
+    assert all(word and not set(word) & set(" \t\n\r\u2028") for side in words for word in side)
+    assert is_copy(source, source, words=(words[0], words[0])) in (0, 1)
+    assert sum(scripts_of(source).values()) <= 2 * len(source)  # a letter may become two in its normal form
+    assert is_left_open(source) in (False, True)
+    assert (key_of(source) == key_of(target)) == (source == target)
 
 
 def test_numbered_points_and_faces_open_nothing() -> None:

@@ -2,13 +2,17 @@
 
 import gzip
 import struct
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import nasty
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, UsageError
 from seqloom.interop.word2vec_format import is_binary_name, read_vectors, write_vectors
@@ -29,6 +33,29 @@ def test_reads_back_what_it_wrote_to_the_bit(name: str, tmp_path: Path, vectors:
     again = read_vectors(tmp_path / name)
     assert again.words == vectors.words
     assert again.vectors.tobytes() == vectors.vectors.tobytes()
+
+
+WORDS = nasty.line(most=2, longest=20, without="\0").map(lambda text: "".join(text.split())).filter(bool)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=5, unique=True), st.sampled_from(NAMES[:2]))
+def test_any_words_without_spaces_come_back(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str], name: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / name
+    found = WordVectors(tuple(words), np.ones((len(words), 2), np.float32), np.zeros(len(words), np.int64))
+    write_vectors(found, path)
+    assert read_vectors(path).words == tuple(words)
+
+
+@given(nasty.files(longest=20), st.sampled_from([b"", b"2 2\n", b"1 1\na 1\n"]), st.sampled_from(NAMES[:2]))
+def test_any_bytes_are_vectors_or_a_data_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, start: bytes, name: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(start + data)
+    with suppress(DataError):
+        assert len(read_vectors(path).words) in (1, 2)
 
 
 def test_text_has_the_layout_that_others_know(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, _bootstrap_resample
 
+import nasty
 from seqloom.core.errors import DataError, UsageError
 from seqloom.metrics.significance import approximate_randomisation, paired_bootstrap
 from seqloom.metrics.translation import (
@@ -205,3 +206,15 @@ def test_chinese_is_scored_by_character_without_spaces() -> None:
     assert 40 < score(bleu, hypotheses, references=references).value < 60
     assert score(ter, hypotheses, references=references).value == pytest.approx(100 * 2 / 9)
     assert score(Bleu(), hypotheses, references=references).value == 0
+
+
+@pytest.mark.parametrize("language", [None, "zh", "ja"])
+@given(nasty.lines(fewest=1, most=3, longest=40), nasty.lines(fewest=3, most=3, longest=40))
+@effort(max_examples=20)
+def test_any_text_has_its_scores_and_itself_the_best(language: str | None, first: list[str], other: list[str]) -> None:
+    for metric in metrics_for(language):
+        value = score(metric, first, references=other[: len(first)]).value
+        assert np.isfinite(value)
+        assert value >= 0
+        same = [*first, "a b c d e f"]
+        assert score(metric, same, references=same).value == pytest.approx(0 if isinstance(metric, Ter) else 100)

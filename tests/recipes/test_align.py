@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+import nasty
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.data.corpus import ParallelCorpus, open_corpus
@@ -79,3 +81,20 @@ def test_the_threads_change_nothing(corpus: ParallelCorpus) -> None:
     text = read_words(corpus, AlignConfig())
     one, two = (fit_words(text, AlignConfig(), threads=threads) for threads in (1, 2))
     assert np.array_equal(one.forward.table.probabilities, two.forward.table.probabilities)
+
+
+@given(nasty.lines(fewest=2, most=5, longest=20, without="\0\r\t\ufeff"))
+@settings(max_examples=20)
+def test_any_text_has_a_row_of_links_for_each_pair(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    paths = [folder / "any.de", folder / "any.en"]
+    for path, side in zip(paths, (lines, lines[::-1]), strict=True):
+        path.write_bytes("".join(f"{line}\n" for line in [*side, "the end"]).encode())
+    config = AlignConfig()
+    text = read_words(open_corpus(paths), config)
+    assert "the" in text.source_words
+    links = list(link_words(text, fit_words(text, config), config))
+    assert len(links) == len(lines) + 1
+    for number, row in enumerate(links):
+        assert all(source < len(shown(text, 0, number)) for source, _ in row)
+        assert all(target < len(shown(text, 1, number)) for _, target in row)

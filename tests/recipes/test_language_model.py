@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 
+import nasty
 from recipes.texts import TINY, write_text
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.stepping import Source
@@ -57,6 +60,23 @@ def test_the_score_of_a_line_is_the_sum_of_its_steps(kind: str, models: dict[str
     assert [score.tokens for score in scores] == [len(ids) + 1 for ids in encoded]
     for score, ids in zip(scores, encoded, strict=True):
         assert score.log_prob == pytest.approx(by_steps(model, ids), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rnn_lm", "ngram"])
+@given(lines=nasty.lines(fewest=1, most=4, longest=30))
+@settings(max_examples=20)
+def test_any_line_has_its_score(kind: str, models: dict[str, Path], lines: list[str]) -> None:
+    model = loaded(models[kind])
+    scores = model.score(lines, context="line")
+    assert len(scores) == len(lines)
+    assert all(math.isfinite(score.log_prob) and score.log_prob <= 0 for score in scores)
+    (alone,) = model.score(lines[-1:], context="line")
+    assert (alone.log_prob, alone.tokens) == (pytest.approx(scores[-1].log_prob, rel=1e-4), scores[-1].tokens)
+
+
+@cache
+def loaded(folder: Path) -> LanguageModel:
+    return LanguageModel.load(folder)
 
 
 def test_a_recurrent_model_reads_on_unless_it_is_told_to_begin_anew(models: dict[str, Path]) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given
+from hypothesis import settings as effort
 
+import nasty
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source
@@ -132,3 +135,20 @@ def test_what_is_wished_for_is_written_although_the_lexicon_does_not_know_it(
 def test_eight_bits_translate_every_line(tiny: Trained, corpus: tuple[list[str], list[str]]) -> None:
     translator, lines = Translator.load(tiny.run), lines_of(corpus, 4)
     assert len(translator.translate(lines, search=settings(translator, precision="int8"))) == 4
+
+
+@given(nasty.lines(fewest=1, most=4, longest=20, without="\0\t\r\ufeff"))
+@effort(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_gives_a_lexicon_of_known_symbols(model: Path, lines: list[str]) -> None:
+    paths = [model.parent / "any.en", model.parent / "any.de"]
+    for path, side in zip(paths, (lines, lines[::-1]), strict=True):
+        path.write_bytes("".join(f"{line}\n" for line in [*side, "the end"]).encode())
+    fitted = fit_lexicon(model, paths)
+    tokenizers = load(model).tokenizers
+    lexicon = load_lexicon(model, tokenizers)
+    assert fitted.pairs <= len(lines) + 1
+    offered = Shortlist.of(lexicon, frequent=2)
+    for line in lines:
+        symbols = offered.symbols([*tokenizers.source.encode(line), END])
+        assert END in symbols
+        assert symbols.max() < tokenizers.target.size

@@ -3,6 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.recipes.parts import cut, join
 
 
@@ -64,3 +65,10 @@ def test_joined_parts_have_spaces_where_their_script_has_them() -> None:
     joined = join(["", "One.", "", "Two."], inside_word=[False] * 4)
     assert joined.text == "One. Two."
     assert [joined.text[start:] for start in joined.starts[1::2]] == ["One. Two.", "Two."]
+
+
+@given(nasty.texts(longest=60), st.integers(1, 30))
+def test_nothing_but_spaces_is_lost_of_any_text(text: str, longest: int) -> None:
+    found = parts_of(text, longest=longest)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(len(part) <= longest or not part.isascii() for part in found)  # marks stay with their letters

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as effort
 from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
@@ -218,3 +220,13 @@ def test_multi30k_is_cut_as_finely_as_by_joint_byte_pairs_elsewhere(real_data: P
     assert ours.size == 8000
     assert sum(map(len, ids)) / len(ids) == pytest.approx(14.3, abs=0.5)
     assert ours.round_trip_report([*english[:2000], *german[:2000]]).changed == 0
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "unigram"])
+@given(lines=nasty.lines(fewest=1, most=4, longest=30))
+@effort(max_examples=20)
+def test_any_text_can_be_learned_from_and_comes_back(kind: str, lines: list[str]) -> None:
+    config = TextConfig.model_validate({"kind": kind, "size": 1000, "minimum_count": 1})
+    learned = train_tokenizer([*lines, "the end"], config)
+    for line in lines:
+        assert learned.decode(learned.encode(line)) == learned.normaliser(line)

@@ -1,7 +1,12 @@
 """How much of a line a tokeniser has never met, for every kind of vocabulary."""
 
-import pytest
+from functools import cache
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nasty
 from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.training import train_tokenizer
 from seqloom.text.unfamiliar import unfamiliar_share
@@ -55,3 +60,13 @@ def test_a_line_is_measured_as_the_model_reads_it() -> None:
     assert unfamiliar_share(trained(kind="char", lowercase=True), "DOG") == 0.0
     assert unfamiliar_share(trained(kind="char"), "ﬀ") == 1.0
     assert unfamiliar_share(trained(kind="char", unicode_form="nfkc"), "ﬀ") == 0.0  # two letters that were met
+
+
+@given(nasty.texts(longest=60), st.sampled_from(["word", "char", "bpe"]))
+def test_of_any_text_it_is_a_share(text: str, kind: str) -> None:
+    assert 0 <= unfamiliar_share(ready(kind), text) <= 1
+
+
+@cache
+def ready(kind: str) -> Tokenizer:
+    return trained(kind=kind)
