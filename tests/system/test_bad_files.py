@@ -97,6 +97,15 @@ def test_what_is_no_corpus_is_refused_before_anything_is_made(bench: Bench, row:
     assert not (bench.folder / "run.dir").exists()
 
 
+@pytest.mark.parametrize("row", ["empty", "invalid UTF-8", "UTF-16 with a mark", "UTF-32 without", "NUL"])
+def test_a_text_of_one_language_is_refused_for_the_same_reasons(bench: Bench, row: str) -> None:
+    files, code, parts = REFUSED_BY_TRAINING[row]
+    bench.write(files)
+    called = bench.call("train", "model.kind=rnn_lm", "--train", "a.en", "--out", "run.dir")
+    assert (called.code, called.out) == (code, "")
+    assert all(part.split(",")[0] in called.err for part in parts), called.err
+
+
 REFUSED_IN_USE: Mapping[str, tuple[Mapping[str, bytes], int, list[str]]] = {
     "invalid UTF-8": (
         {"a.en": BAD},

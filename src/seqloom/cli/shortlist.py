@@ -8,6 +8,7 @@ import typer
 
 from seqloom.cli.arguments import file_names
 from seqloom.cli.console import show_events
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import clean, examples, json_line
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def shortlist(
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", min=1, help="All cores without it. They change no result.")
     ] = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
     json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
 ) -> None:
     """Learn which symbols translate which, and put that into the model folder.
@@ -43,9 +46,16 @@ def shortlist(
     """
     from seqloom.recipes.lexicon import fit_lexicon
 
-    paths = [Path(name) for name in file_names(train)]
+    paths, decoding = [Path(name) for name in file_names(train)], Decoding.asked(encoding, on_bad_utf8)
     with show_events(as_json=json, has_progress=True) as listener:
-        fitted = fit_lexicon(model, paths, threads=threads or os.cpu_count() or 1, listener=listener)
+        fitted = fit_lexicon(
+            model,
+            paths,
+            encoding=decoding.encoding,
+            on_bad=decoding.on_bad,
+            threads=threads or os.cpu_count() or 1,
+            listener=listener,
+        )
     print(json_line(fitted) if json else "\n".join(_describe(fitted, model)))
 
 

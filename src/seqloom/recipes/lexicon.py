@@ -19,6 +19,7 @@ from torch import Tensor
 from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.archives import is_archive
+from seqloom.core.decoding import OnBad
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.stepping import Source
@@ -62,6 +63,8 @@ def fit_lexicon(
     train: Sequence[Path] = (),
     *,
     config: Model1Config | None = None,
+    encoding: str = "utf-8",
+    on_bad: OnBad = "error",
     threads: int = 1,
     listener: Listener = ignore,
 ) -> Fitted:
@@ -77,7 +80,10 @@ def fit_lexicon(
     read_card(folder)
     require_translator(folder, read_settings(folder))
     tokenizers = Tokenizers.load(folder / "text")
-    bitext = _encoded(open_corpus(train), tokenizers, listener) if train else _stored(folder, tokenizers)
+    if train:
+        bitext = _encoded(open_corpus(train, encoding=encoding, on_bad=on_bad), tokenizers, listener)
+    else:
+        bitext = _stored(folder, tokenizers)
     config = config or Model1Config()
 
     def tell(done: int) -> None:

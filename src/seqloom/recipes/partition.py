@@ -57,7 +57,7 @@ def look_at_partition(
     file: Path,
     config: PartitionConfig | None = None,
     *,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     progress: Tell = lambda _done, _all: None,
 ) -> list[Finding]:
     """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling."""
@@ -87,7 +87,7 @@ def look_at_partition(
     return findings
 
 
-def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str) -> list[list[int]]:
+def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str | None) -> list[list[int]]:
     """The first lines of a text as ids, as many as are needed."""
     require_file(file)
     found: list[list[int]] = []

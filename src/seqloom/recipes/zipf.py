@@ -73,7 +73,8 @@ def look_at_counts(
     known: dict[str, int] = {}
     ids, lengths = array("q"), array("q")
     for number, path in enumerate(paths, start=1):
-        for line in read_lines(path, chosen.encoding):
+        # Another encoding is a setting here, not the flag that messages would offer.
+        for line in read_lines(path, None if chosen.encoding == "utf-8" else chosen.encoding):
             tokens = cut(line)
             ids.extend(known.setdefault(token, len(known)) for token in tokens)
             lengths.append(len(tokens))
