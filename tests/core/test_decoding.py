@@ -6,7 +6,7 @@ import pytest
 
 from seqloom.core import files
 from seqloom.core.decoding import LineDecoder, OnBad
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import LineReader
 from seqloom.core.oddities import Oddities
 
@@ -76,6 +76,12 @@ def test_more_bad_lines_than_are_listed_are_counted() -> None:
         decoder.require_good()
     assert len(caught.value.problems) == 1_000
     assert str(caught.value).split("\n")[-1] == "… and 1,495 more problems like these"
+
+
+@pytest.mark.parametrize("encoding", ["", " ", "hex", "rot13", "undefined", "caf\udce9", "a\0b", "x" * 5_000])
+def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(UsageError, match="is no encoding that is known; try utf-8, latin-1 or utf-16"):
+        LineDecoder("x", encoding)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])

@@ -150,7 +150,7 @@ def test_wide_encodings_are_recognised_and_readable_as_hinted(tmp_path: Path, en
 
 
 def test_an_unknown_encoding_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"utf-7\.5 is no encoding that is known"):
+    with pytest.raises(UsageError, match=r"utf-7\.5' is no encoding that is known"):
         read_lines(written(tmp_path, b"a\n"), "utf-7.5")
 
 

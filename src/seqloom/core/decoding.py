@@ -49,10 +49,7 @@ class LineDecoder:
         nul_is_space: bool = False,
     ) -> None:
         """`name` is for messages; `blank` stands for a line that is skipped."""
-        try:
-            self._codec = codecs.lookup(encoding or "utf-8")
-        except LookupError as error:
-            raise UsageError(f"{encoding} is no encoding that is known; try utf-8, latin-1 or utf-16") from error
+        self._codec = _text_codec("utf-8" if encoding is None else encoding)
         self.name = name
         self.lines = 0
         """Lines given so far."""
@@ -213,6 +210,15 @@ class LineDecoder:
         if self._can_be_set:
             return f"add --encoding {encoding}"
         return f"convert it first: iconv -f {encoding} -t utf-8"
+
+
+def _text_codec(encoding: str) -> codecs.CodecInfo:
+    try:
+        "".encode(encoding)  # codecs that are not of text (hex, zlib) refuse this
+        return codecs.lookup(encoding)
+    except (LookupError, ValueError) as error:
+        shown = ascii(encoding[:40])
+        raise UsageError(f"{shown} is no encoding that is known; try utf-8, latin-1 or utf-16") from error
 
 
 def _of_one(words: str) -> str:
