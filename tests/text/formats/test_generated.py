@@ -6,7 +6,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nasty
@@ -127,7 +127,7 @@ def test_nothing_is_lost_in_a_thousand_catalogues_of_each_format(
     writer = st.tuples(st.just(name), WRITERS[name][1], st.integers(0, 11))
 
     @given(writer, _engines, st.booleans(), st.booleans())
-    @settings(max_examples=1_000)
+    @settings(max_examples=1_000, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
     def check(drawn: tuple[str, list[Unit], int], engine: Engine, aligned: bool, fuzzy: bool) -> None:
         _check(tmp_path_factory.mktemp("generated"), drawn, engine, aligned=aligned, fuzzy=fuzzy)
 
