@@ -133,6 +133,7 @@ def test_with_json_an_error_is_a_record_with_its_problems() -> None:
         called = call("info", "x", "--json")
     assert json.loads(called.err) == {
         "event": "error",
+        "kind": "data",
         "message": "look:\na.de:3:7: invalid UTF-8 byte 0xE9",
         "exit_code": 3,
         "problems": [{"message": "invalid UTF-8 byte 0xE9", "file": "a.de", "line": 3, "column": 7}],

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.output import examples
+from seqloom.cli.output import examples, json_line
 from seqloom.core.files import require_folders_above
 
 EXAMPLES = examples(
@@ -19,6 +19,7 @@ def average(
         list[Path], typer.Argument(metavar="MODEL…", help="Models or runs of one config, or checkpoints of one run.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the model.")],
+    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
 ) -> None:
     """Make a model whose weights are the mean of several models' weights.
 
@@ -27,4 +28,5 @@ def average(
     from seqloom.recipes.train import average as recipe
 
     require_folders_above(out)
-    print(f"Model  {recipe(models, out)}")
+    model = recipe(models, out)
+    print(json_line({"model": model, "averaged": models}) if json else f"Model  {model}")

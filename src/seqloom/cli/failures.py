@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import select
 import sys
 import traceback
@@ -10,7 +11,18 @@ from typing import Any
 import typer
 
 from seqloom.cli.output import Numbered, clean, json_line, let_go_of
-from seqloom.core.errors import DataError, SeqloomError, exit_code_of, is_out_of_memory
+from seqloom.core.errors import (
+    ConfigError,
+    DataError,
+    ModelError,
+    Problem,
+    SeqloomError,
+    Stopped,
+    TrainingError,
+    UsageError,
+    exit_code_of,
+    is_out_of_memory,
+)
 from seqloom.core.terminal import visible, visible_lines
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
@@ -25,6 +37,8 @@ _USERS_OWN = {
 
 _LONGEST_NAME = 200
 
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<said>.*)")
+
 
 def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True) -> int:
     """Say what went wrong, and return the exit status.
@@ -38,6 +52,8 @@ def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming:
             return 0
         error = SeqloomError("standard output was closed before the result could be written; all else is done")
     if isinstance(error, SystemExit):
+        if is_streaming and isinstance(error.__context__, BrokenPipeError):  # so ends the library that lays out help
+            return 0
         return error.code if isinstance(error.code, int) else 1
     message, code = _explain(error)
     try:
@@ -51,8 +67,8 @@ def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_deb
     if is_debug:
         print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if as_json:
-        problems = [vars(problem) for problem in error.problems] if isinstance(error, DataError) else []
-        record = {"event": "error", "message": message, "exit_code": code, "problems": problems}
+        problems = [vars(problem) for problem in _problems(error, message)]
+        record = {"event": "error", "kind": _kind(error), "message": message, "exit_code": code, "problems": problems}
         print(visible(json_line(record)), file=sys.stderr)
     else:
         label = typer.style("error:", fg="red", bold=True)
@@ -74,6 +90,37 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"internal error: {what}\nThis is a mistake in Seqloom; please report it with what --debug shows.", 1
+
+
+def _kind(error: BaseException) -> str:
+    """What sort of error it is, in a word: that of its class if it has one of ours."""
+    kinds: dict[type[BaseException], str] = {
+        ConfigError: "config",
+        DataError: "data",
+        ModelError: "model",
+        TrainingError: "training",
+        Stopped: "stopped",
+        KeyboardInterrupt: "stopped",
+        UsageError: "usage",
+        _BAD_COMMAND_LINE: "usage",
+        SeqloomError: "failure",
+        OSError: "system",
+        MemoryError: "memory",
+    }
+    found = next((kind for each, kind in kinds.items() if isinstance(error, each)), "internal")
+    return "memory" if found == "internal" and is_out_of_memory(error) else found
+
+
+def _problems(error: BaseException, message: str) -> list[Problem]:
+    """What is wrong, one by one; the message of another error than one of data tells its places in the same form."""
+    if isinstance(error, DataError):
+        return list(error.problems)
+    found = [_PLACE.fullmatch(line) for line in message.split("\n")] if isinstance(error, SeqloomError) else []
+    return [
+        Problem(each["said"], each["file"], int(each["line"]), int(each["column"]) if each["column"] else None)
+        for each in found
+        if each
+    ]
 
 
 def shortened(name: object) -> str:

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +30,7 @@ from seqloom.cli import (
 )
 from seqloom.cli.failures import report
 from seqloom.cli.output import guard_terminal, require_open, stand_in_for_closed, use_utf8
+from seqloom.core.errors import UsageError
 from seqloom.version import __version__
 
 BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
@@ -61,6 +63,9 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=LOOK)(info.info)
 app.command(epilog=selfcheck.EXAMPLES, rich_help_panel=LOOK)(selfcheck.selfcheck)
 app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)
+
+
+_EXPLAINS = frozenset({"-h", "--help", "--version"})
 
 
 def _show_version(is_asked: bool) -> bool:
@@ -101,13 +106,16 @@ def execute(arguments: Sequence[str]) -> int:
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
-        return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming)
+        return report(
+            error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming or bool(_EXPLAINS & set(ours))
+        )
 
 
 def _invoke(words: list[str]) -> int:
     guard_terminal(words)
     # Not through the library's own main function, which has its own ideas of interrupts and closed pipes.
     command = typer.main.get_command(app)
+    _refuse_empty(command, words)
     try:
         with command.make_context("seqloom", words) as context:
             command.invoke(context)
@@ -116,3 +124,16 @@ def _invoke(words: list[str]) -> int:
         return finished.exit_code
     sys.stdout.flush()
     return 0
+
+
+def _refuse_empty(command: Any, words: Sequence[str]) -> None:
+    """Refuse an option without a value (`--out "$UNSET"`): an empty path would mean the folder one stands in."""
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    names = {name: each for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+    ours = words[: words.index("--")] if "--" in words else words
+    for word, following in pairwise([*ours, " "]):
+        name, equals, value = word.partition("=")
+        given = value if equals else following
+        if not given and name in names and names[name].metavar != "TEXT":
+            raise UsageError(f"{name} is empty; give it a value, or leave it out (is a variable of the shell not set?)")

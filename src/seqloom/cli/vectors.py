@@ -161,6 +161,7 @@ def draw_map(
         str,
         typer.Option("--method", metavar="pca|tsne", help="pca, or tsne for up to 2,000 words, which takes longer."),
     ] = "pca",
+    json: Json = False,
 ) -> None:
     """Draw words on a plane, near to each other where their vectors are."""
     from seqloom.inspection.embedding_map import ITERATIONS
@@ -168,7 +169,7 @@ def draw_map(
 
     if method not in ("pca", "tsne"):
         raise UsageError(f"--method {method} is neither pca nor tsne")
-    with show_events(as_json=False) as listener:
+    with show_events(as_json=json) as listener:
         found = draw_words(
             open_vectors(model),
             out,
@@ -179,7 +180,8 @@ def draw_map(
                 Event("progress", {"what": "laying out words", "done": done, "all": ITERATIONS})
             ),
         )
-    print(f"{found.describe()}\ndrawn in {out}")
+    told = {"words": len(found.words), "method": method, "file": out, "described": found.describe()}
+    print(json_line(told) if json else f"{found.describe()}\ndrawn in {out}")
 
 
 @app.command(epilog=EXPORT_EXAMPLES)
@@ -189,6 +191,7 @@ def export(
     binary: Annotated[
         bool | None, typer.Option("--binary/--text", help="The format, whatever the name says.", show_default=False)
     ] = None,
+    json: Json = False,
 ) -> None:
     """Write word vectors in word2vec's format, which gensim, spaCy and others read."""
     from seqloom.interop.word2vec_format import write_vectors
@@ -196,7 +199,8 @@ def export(
 
     found = open_vectors(model)
     write_vectors(found, out, binary=binary)
-    print(f"{len(found):,} words of width {found.width} written to {out}")
+    told = {"words": len(found), "width": found.width, "file": out}
+    print(json_line(told) if json else f"{len(found):,} words of width {found.width} written to {out}")
 
 
 def _lines(found: "list[Neighbour]") -> list[str]:
