@@ -76,3 +76,16 @@ def test_an_elastic_restart_goes_on_to_the_same_bits(tmp_path: Path, whole: Chec
     assert same_bits(end.weights, whole.weights)
     assert same_bits(end.generators, whole.generators)
     assert not list((tmp_path / "run").rglob("*partial*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["die_at", "raise_at"])
+def test_an_elastic_restart_of_ranks_that_share_a_model_goes_on_to_the_same_bits(tmp_path: Path, fault: str) -> None:
+    run_toy(tmp_path / "whole", ranks=2, parallel="sharded", **OPTIONS)
+    result = torchrun(tmp_path / "run", restarts=1, parallel="sharded", **{fault: [1, 1]})
+    assert result.returncode == 0, result.stderr
+    assert '"event": "resumed", "step": 2' in result.stdout
+    ends = [read_checkpoint(checkpoint_folder(tmp_path / name, 5)) for name in ("run", "whole")]
+    assert same_bits(ends[0].weights, ends[1].weights)
+    assert same_bits(ends[0].optimiser, ends[1].optimiser)
+    assert not list((tmp_path / "run").rglob("*partial*"))

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -51,37 +51,53 @@ class Running:
         return [rank.exitcode for rank in self.ranks]
 
 
-def start(run: Path, *, ranks: int = 1, **options: object) -> Running:
-    """Start the toy. Its processes are forked from one that has imported torch already, which saves seconds each."""
+def start(
+    run: Path, *, ranks: int = 1, program: Callable[[Path, dict[str, object]], int] = main, **options: object
+) -> Running:
+    """Start the toy, or another program like it.
+
+    Its processes are forked from one that has imported torch already, which saves seconds each.
+    """
     run.mkdir(exist_ok=True)
     for old in [*run.glob("events.*"), *run.glob("messages.*")]:
         old.unlink()
     context = multiprocessing.get_context("forkserver")
     os.environ["PYTHONPATH"] = TESTS
-    context.set_forkserver_preload(["training.toy", "torch._dynamo"])  # the second is imported by a first step
+    # What a first step imports, of a run that is sharded too.
+    context.set_forkserver_preload(["training.toy", "torch._dynamo", "torch.distributed.fsdp"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = [
-        context.Process(target=_run, args=(run, dict(options), rank, ranks, port), daemon=True) for rank in range(ranks)
+        context.Process(target=_run, args=(program, run, dict(options), rank, ranks, port), daemon=True)
+        for rank in range(ranks)
     ]
     for process in processes:
         process.start()
     return Running(tuple(processes), run)
 
 
-def run_toy(run: Path, *, ranks: int = 1, **options: object) -> list[Mapping[str, object]]:
+def run_toy(
+    run: Path, *, ranks: int = 1, program: Callable[[Path, dict[str, object]], int] = main, **options: object
+) -> list[Mapping[str, object]]:
     """The events of a run that must succeed."""
-    running = start(run, ranks=ranks, **options)
+    running = start(run, ranks=ranks, program=program, **options)
     assert running.codes() == [0] * ranks, running.messages()
     return running.events()
 
 
-def _run(run: Path, options: dict[str, object], rank: int, ranks: int, port: int) -> None:
+def _run(
+    program: Callable[[Path, dict[str, object]], int],
+    run: Path,
+    options: dict[str, object],
+    rank: int,
+    ranks: int,
+    port: int,
+) -> None:
     if ranks > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     with ExitStack() as stack:
         sys.stdout = stack.enter_context((run / f"events.{rank}").open("w"))
         sys.stderr = stack.enter_context((run / f"messages.{rank}").open("w"))
-        code = main(run, options)
+        code = program(run, options)
     sys.exit(code)

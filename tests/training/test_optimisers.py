@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from seqloom.core.errors import ModelError
-from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser, set_rate, split_by_decay
+from seqloom.training.optimisers import (
+    make_optimiser,
+    optimiser_tensors,
+    restore_optimiser,
+    set_rate,
+    split_by_decay,
+    trained,
+)
 from training.toy import ToyModel, settings
 
 
@@ -58,14 +65,14 @@ def test_an_optimiser_that_is_restored_goes_on_like_the_old_one(kind: str) -> No
     step(one, first, 1)
     other.load_state_dict(one.state_dict())
     second = make_optimiser(other, config)
-    restore_optimiser(second, other, optimiser_tensors(first, one))
+    restore_optimiser(second, trained(other), optimiser_tensors(first, trained(one)))
     step(one, first, 2)
     step(other, second, 2)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert optimiser_tensors(second, other)
+    assert optimiser_tensors(second, trained(other))
 
 
 def test_the_state_of_another_model_is_refused() -> None:
     optimiser = make_optimiser(ToyModel(), settings())
     with pytest.raises(ModelError, match=r"it has decoder\.weight, which this one has not"):
-        restore_optimiser(optimiser, ToyModel(), {"decoder.weight/exp_avg": torch.zeros(1)})
+        restore_optimiser(optimiser, trained(ToyModel()), {"decoder.weight/exp_avg": torch.zeros(1)})

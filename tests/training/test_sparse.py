@@ -17,7 +17,7 @@ from seqloom.nn.objectives import SampledSoftmax
 from seqloom.nn.outputs import Output
 from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
 from seqloom.training.distributed import World
-from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
+from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser, trained
 from seqloom.training.sparse import choose_row_gradients, gradient_values, set_row_gradients
 from seqloom.training.task import Loss
 from seqloom.training.trainer import Trainer
@@ -165,7 +165,8 @@ def test_what_is_remembered_of_a_row_is_what_the_dense_optimiser_remembers(chang
         values = torch.randn(len(rows), 2, dtype=torch.float64)
         feed(sparse, optimisers[0], rows, values, is_sparse=True)
         feed(dense, optimisers[1], rows, values, is_sparse=False)
-    ours, theirs = (optimiser_tensors(*pair) for pair in zip(optimisers, (sparse, dense), strict=True))
+    pairs = zip(optimisers, (sparse, dense), strict=True)
+    ours, theirs = (optimiser_tensors(optimiser, trained(model)) for optimiser, model in pairs)
     for part in set(theirs) - {"table/step"}:
         torch.testing.assert_close(ours[part], theirs[part], rtol=0, atol=1e-12)
     assert ours["table/step"].tolist() == [5.0] * 4
@@ -189,10 +190,10 @@ def test_the_norm_counts_the_sum_of_a_row_that_comes_up_twice() -> None:
 def test_what_the_optimiser_remembers_of_rows_is_restored_to_the_bit(changes: dict[str, object]) -> None:
     model = TinyModel(dtype=torch.float32)
     optimiser = take_steps(model, is_sparse=True, steps=2, **changes)
-    tensors = {name: tensor.clone() for name, tensor in optimiser_tensors(optimiser, model).items()}
+    tensors = {name: tensor.clone() for name, tensor in optimiser_tensors(optimiser, trained(model)).items()}
     second = make_optimiser(model, settings(**changes))
-    restore_optimiser(second, model, tensors)
-    again = optimiser_tensors(second, model)
+    restore_optimiser(second, trained(model), tensors)
+    again = optimiser_tensors(second, trained(model))
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
     if changes["optimiser"] != "sgd":
@@ -286,7 +287,7 @@ def test_a_run_with_row_updates_resumes_to_the_same_bits(tmp_path: Path) -> None
     rest, _ = make(tmp_path / "parts", DrawingTask(), steps=6)
     rest.train(resume=True)
     assert same_bits(dict(rest.model.state_dict()), dict(whole.model.state_dict()))
-    assert whole.optimiser.state[whole.model.embedding.weight]["step"].shape == (SYMBOLS,)  # type: ignore[union-attr, index]
+    assert whole.holding.optimiser.state[whole.model.embedding.weight]["step"].shape == (SYMBOLS,)  # type: ignore[union-attr, index]
 
 
 def test_a_task_prepares_a_fresh_model_and_no_model_that_goes_on(tmp_path: Path) -> None:

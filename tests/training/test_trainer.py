@@ -13,6 +13,7 @@ from seqloom.core.errors import ConfigError, DataError, TrainingError, UsageErro
 from seqloom.core.events import Event
 from seqloom.training.checkpoint import checkpoint_folder, checkpoint_steps, pointed_step, read_checkpoint
 from seqloom.training.distributed import World
+from seqloom.training.optimisers import trained
 from seqloom.training.reports import TIMING_KEYS, in_words, layer_norms
 from seqloom.training.task import Loss
 from seqloom.training.trainer import Trainer
@@ -170,7 +171,7 @@ def test_norms_are_given_layer_by_layer() -> None:
     for parameter, value in zip(model.parameters(), (3.0, 4.0, float("inf"), 0.0, 2.0, 1.5), strict=True):
         parameter.grad = torch.full_like(parameter, 0.0)
         parameter.grad.flatten()[0] = value
-    norms = layer_norms(model)
+    norms = layer_norms(trained(model))
     assert norms == {"layers.0": 5.0, "layers.1": float("inf"), "output": 2.5}
     assert in_words(norms) == "layers.0 5, layers.1 inf, output 2.5"
     assert in_words({str(at): 1.0 for at in range(14)}).endswith("11 1 and 2 more")

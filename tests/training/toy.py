@@ -4,6 +4,7 @@ Run as a program it trains in a process of its own, which the tests then stop, k
 `python -m training.toy RUN '{"steps": 9, …}'`.
 """
 
+import errno
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import Event, to_json
 from seqloom.nn.dropout import Dropout
+from seqloom.training.arriving import Arriving
+from seqloom.training.disk import RealDisk
 from seqloom.training.distributed import join
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Loss
@@ -50,6 +53,10 @@ class ToyModel(nn.Module):
         with torch.no_grad():
             for parameter in (self.first.weight, self.first.bias, self.second.bias, *self.output.parameters()):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) / 2)
+
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """All of them; the first two have a weight in common, so that ranks cannot gather them one by one."""
+        return [(layer, "forward") for layer in (self.first, self.second, self.output)]
 
     def forward(self, values: Tensor) -> Tensor:
         if self.training:
@@ -167,6 +174,21 @@ def same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return next(bits) == next(bits)
 
 
+@dataclass
+class FullAt(RealDisk):
+    """A disk that has no room when a checkpoint is written for the n-th time, after the first of its files."""
+
+    at: int
+    written: int = 0
+
+    def write_arriving(self, path: Path, tensors: Arriving) -> None:
+        if path.name == "model.safetensors":
+            self.written += 1
+        if path.name == "optim.safetensors" and self.written == self.at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_arriving(path, tensors)
+
+
 def main(run: Path, options: dict[str, object]) -> int:
     """Train in this process. Options that are no settings: how the model is made, and what happens to the run."""
     torch.set_num_threads(1)
@@ -176,6 +198,7 @@ def main(run: Path, options: dict[str, object]) -> int:
     resume, kill_at = bool(options.pop("resume", False)), options.pop("kill_at", None)
     poisoned = frozenset(tuple(pair) for pair in options.pop("poisoned", []))  # type: ignore[attr-defined]
     hold_at, order_file = options.pop("hold_at", None), options.pop("order_file", None)
+    full_at = int(options.pop("full_at", 0))  # type: ignore[call-overload]
     die_at, raise_at = options.pop("die_at", None), options.pop("raise_at", None)
     # torchrun starts a program again with the same words: it goes on, and what went wrong does so only once.
     is_restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
@@ -201,7 +224,8 @@ def main(run: Path, options: dict[str, object]) -> int:
     task.on_batch = hold
     with join(torch.device("cpu")) as world:
         trainer = Trainer(
-            ToyModel(**rates, rare=rare).to(dtype),
+            # Every rank draws weights of its own; those of the first count.
+            ToyModel(**rates, rare=rare, seed=3 + world.rank).to(dtype),
             task,
             settings(**options),
             run=run,
@@ -209,6 +233,7 @@ def main(run: Path, options: dict[str, object]) -> int:
             device=torch.device("cpu"),
             listener=listen,
             world=world,
+            disk=FullAt(full_at) if full_at else None,
         )
         try:
             trainer.train(resume=resume)

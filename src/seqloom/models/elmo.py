@@ -254,6 +254,10 @@ class Elmo(nn.Module):
         leftward = self.leftward.read(reorder(dropped, turn), lengths)
         return Layers(words, self.rightward.read(dropped, lengths), tuple(reorder(each, turn) for each in leftward))
 
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """The layers that ranks may gather one by one, and how a loss enters them."""
+        return [(cell, "run") for side in (self.rightward, self.leftward) for cell in side.layers.cells]
+
     def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> BothWays:
         """Features of every symbol from those before it, and from those after it; sentences come without a frame."""
         found = self.read(self.words(frame(ids, lengths)), lengths + 2)

@@ -159,6 +159,10 @@ class RnnLm(nn.Module):
         features: Tensor = self.dropout(hidden)
         return features if self.projection is None else self.projection(features)
 
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """The layers that ranks may gather one by one, and how a loss enters them."""
+        return [(cell, "run") for cell in self.layers.cells]
+
     def stepper(self) -> "RnnLmStepper":
         """This model as the search sees it."""
         return RnnLmStepper(self)

@@ -259,6 +259,17 @@ class Seq2Seq(nn.Module):
         hints = None if self.bridge is None else self.bridge(context)
         return self.decoder.start(values, lengths, context=context, hints=hints)
 
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """The layers that ranks may gather one by one, and how a loss enters them.
+
+        A decoder that takes steps in training, as many as the longest sentence has symbols, is not among them.
+        """
+        encoder, decoder = self.encoder.layers, self.decoder
+        cells = [*encoder.cells] if isinstance(encoder, Stack) else [*encoder.rightward, *encoder.leftward]
+        if not decoder.reads_looks and decoder.first is None:
+            cells += decoder.stack.cells
+        return [(cell, "run") for cell in cells]
+
     def stepper(self, *, attention: bool = False, shortlist: Shortlister | None = None) -> "Seq2SeqStepper":
         """This model as the search sees it; with `attention`, each step tells where it looked, if it looks at all.
 

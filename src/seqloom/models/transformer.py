@@ -32,7 +32,7 @@ from seqloom.nn.heads import HeadPolicy
 from seqloom.nn.init import seeded
 from seqloom.nn.masks import additive, future, length_mask
 from seqloom.nn.memory import Memory
-from seqloom.nn.multihead import CrossAttention, KeyValues, SelfAttention, ShawKeys, check_heads
+from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Packing, pack, packing_of, side_by_side
 from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
@@ -188,13 +188,15 @@ class DecoderLayer(nn.Module):
         packing: Packing,
         *,
         bias: Float[Tensor, "heads target target"] | None,
-        memory: KeyValues,
+        memory: Float[Tensor, "source width"],
+        memory_packing: Packing,
         memory_mask: Float[Tensor, "#batch #heads #queries keys"],
     ) -> Float[Tensor, "tokens width"]:
         # Padding needs no mask here: it stands after the tokens, where a causal query never looks.
         own = None if bias is None else bias[None]
+        keys = self.cross.key_values(memory, memory_packing)
         x = self.around_self(x, lambda x: self.self(x, packing, mask=own, is_causal=bias is None))
-        x = self.around_cross(x, lambda x: self.cross(x, packing, memory, mask=memory_mask))
+        x = self.around_cross(x, lambda x: self.cross(x, packing, keys, mask=memory_mask))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
@@ -254,8 +256,7 @@ class Transformer(nn.Module):
         x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
         bias = self._causal_bias(packing.longest)
         for layer in self.decoder.layers:
-            keys = layer.cross.key_values(memory, memory_packing)
-            x = layer(x, packing, bias=bias, memory=keys, memory_mask=memory_mask)
+            x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
         features: Tensor = self.decoder.norm(x)
         return features
 
@@ -272,6 +273,10 @@ class Transformer(nn.Module):
             x = layer(x, packing, attention_mask)
         memory: Tensor = self.encoder.norm(x)
         return memory, packing, mask
+
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """The layers that ranks may gather one by one, and how a loss enters them."""
+        return [(layer, "forward") for layer in (*self.encoder.layers, *self.decoder.layers)]
 
     def stepper(
         self, *, attention: bool = False, heads: str = "mean", shortlist: Shortlister | None = None

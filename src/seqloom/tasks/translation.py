@@ -24,6 +24,7 @@ from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.training.cutting import gathered
 from seqloom.training.task import Loss
 
 
@@ -191,7 +192,7 @@ def with_guesses(model: nn.Module, batch: MixedBatch) -> Int[Tensor, "batch targ
     on what was read then takes its usual way. This serves any model that can be decoded.
     """
     read = batch.previous
-    with evaluating(model):
+    with gathered(model), evaluating(model):
         stepper = cast("TranslationModel", model).stepper()
         state = stepper.start(batch.source)
         for position in range(1, read.shape[1]):

@@ -22,6 +22,7 @@ from torch import Tensor
 from seqloom.core.errors import ModelError, SeqloomError, TrainingError
 from seqloom.core.events import Listener, notice
 from seqloom.core.files import FileRecord, check_manifest, directory_manifest, why_unwritten
+from seqloom.training.arriving import Arriving
 from seqloom.training.disk import Disk
 
 FORMAT = 1
@@ -31,6 +32,23 @@ _MODEL, _OPTIMISER, _GENERATORS, _STATE = "model.safetensors", "optim.safetensor
 _MEMORY, _MANIFEST = "memory.safetensors", "manifest.json"
 _FOLDER = re.compile(r"step-(\d+)")
 _PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Weights and optimiser state that are spread over ranks, and come as they are written: first those, then these."""
+
+    weights: Arriving
+    optimiser: Arriving
+
+    @property
+    def nbytes(self) -> int:
+        return self.weights.nbytes + self.optimiser.nbytes
+
+    def finish(self) -> None:
+        """Take part in what the writing rank still asks for, or would have asked for if it had not failed."""
+        self.weights.finish()
+        self.optimiser.finish()
 
 
 @dataclass(frozen=True)
@@ -54,19 +72,28 @@ class NewerFormatError(ModelError):
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk) -> Path:
-    """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part."""
+def write_checkpoint(
+    run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk, spread: Spread | None = None
+) -> Path:
+    """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part.
+
+    What is `spread` takes the place of the checkpoint's own weights and optimiser state.
+    """
     folder = checkpoint_folder(run, checkpoint.step)
     partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
-    need = _bytes_needed(checkpoint)
+    need = _bytes_needed(checkpoint, spread)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # 1. A folder under another name, on the same file system, if there is room for it.
         _require_room(folder.parent, need, disk=disk)
         disk.make_folder(partial)
         # 2. The four files, or five.
-        disk.write_tensors(partial / _MODEL, checkpoint.weights)
-        disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
+        if spread is None:
+            disk.write_tensors(partial / _MODEL, checkpoint.weights)
+            disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
+        else:
+            disk.write_arriving(partial / _MODEL, spread.weights)
+            disk.write_arriving(partial / _OPTIMISER, spread.optimiser)
         disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
         disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
         if checkpoint.memory:
@@ -120,10 +147,11 @@ def discard(folder: Path, *, disk: Disk) -> None:
         disk.remove_folder(aside)
 
 
-def _bytes_needed(checkpoint: Checkpoint) -> int:
+def _bytes_needed(checkpoint: Checkpoint, spread: Spread | None) -> int:
     """Room for its tensors, and a fifth of it for all else."""
     parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
-    return round(1.2 * sum(tensor.nbytes for part in parts for tensor in part.values()))
+    here = sum(tensor.nbytes for part in parts for tensor in part.values())
+    return round(1.2 * (here + (spread.nbytes if spread else 0)))
 
 
 def _require_room(folder: Path, need: int, *, disk: Disk) -> None:

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from seqloom.core.files import fsync_directory, write_atomically
+from seqloom.training.arriving import Arriving, write_safetensors
 
 
 class Disk(Protocol):
@@ -20,6 +21,8 @@ class Disk(Protocol):
     def make_folder(self, folder: Path) -> None: ...
 
     def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
+
+    def write_arriving(self, path: Path, tensors: Arriving) -> None: ...
 
     def write_text(self, path: Path, text: str) -> None: ...
 
@@ -44,6 +47,12 @@ class RealDisk:
     def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file(dict(tensors), path)
         with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+    def write_arriving(self, path: Path, tensors: Arriving) -> None:
+        with path.open("xb") as file:
+            write_safetensors(file, tensors)
+            file.flush()
             os.fsync(file.fileno())
 
     def write_text(self, path: Path, text: str) -> None:

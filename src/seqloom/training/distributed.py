@@ -40,7 +40,7 @@ class World:
         return int(self._reduce((float(value),), distributed.ReduceOp.MIN)[0])
 
     def _reduce(self, values: tuple[float, ...], how: distributed.ReduceOp.RedOpType) -> list[float]:
-        if self.size == 1:
+        if self.size == 1 or not values:
             return list(values)
         # float64 holds every count below 2⁵³ exactly.
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from seqloom.core.errors import ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, notice
@@ -15,20 +14,20 @@ from seqloom.training import checkpoint
 from seqloom.training.checkpoint import Checkpoint
 from seqloom.training.disk import Disk
 from seqloom.training.distributed import World
+from seqloom.training.holding import Holding
 from seqloom.training.leftovers import remove_leftovers
-from seqloom.training.optimisers import optimiser_tensors, restore_optimiser
 from seqloom.training.progress import Progress
 from seqloom.training.randomness import generator_states, restore_generators
 from seqloom.training.settings import TrainingConfig
-from seqloom.training.weights import for_disk, load_weights, weights_of
+from seqloom.training.weights import for_disk, load_weights
 
 
 @dataclass(frozen=True)
 class Keeper:
     """What is kept of a run, where, and through which disk. Every rank calls every method; the first one writes."""
 
+    holding: Holding[Any]
     model: nn.Module
-    optimiser: Optimizer
     run: Path
     device: torch.device
     world: World
@@ -71,8 +70,9 @@ class Keeper:
             "to go back to the checkpoint before it"
         )
         load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
+        self.holding.share()
         try:
-            restore_optimiser(self.optimiser, self.model, found.optimiser)
+            self.holding.restore_optimiser(found.optimiser)
             progress = Progress.from_json(found.state["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelError(f"{folder} does not say all that a run needs to go on ({error}). {way_out}") from error
@@ -103,25 +103,30 @@ class Keeper:
         """Write a checkpoint and remove old ones; what went wrong on the disk, if something did."""
         generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
         failures: list[TrainingError] = []
+        spread = self.holding.spread()
 
         def write() -> None:
-            tensors = optimiser_tensors(self.optimiser, self.model)
             contents = Checkpoint(
                 step=progress.step,
-                weights=weights_of(self.model),
-                optimiser={name: for_disk(tensor) for name, tensor in tensors.items()},
+                weights=self.holding.weights(),
+                optimiser=self.holding.optimiser_tensors(),
                 generators=generators,
                 state={"progress": progress.to_json(), "circumstances": circumstances},
                 memory={name: for_disk(tensor) for name, tensor in memory.items()},
             )
             try:
-                folder = checkpoint.write_checkpoint(self.run, contents, is_best=is_best, disk=self.disk)
+                folder = checkpoint.write_checkpoint(self.run, contents, is_best=is_best, disk=self.disk, spread=spread)
             except TrainingError as error:
                 failures.append(error)
                 return
+            finally:
+                if spread is not None:
+                    spread.finish()
             self.listener(Event("saved", {"step": progress.step, "path": str(folder), "is_best": is_best}))
             self._prune(progress.step, config)
 
+        if spread is not None and not self.world.is_first:
+            spread.finish()
         self.world.first_does(write, what="save a checkpoint")
         (has_failed,) = self.world.from_first(float(bool(failures)))
         if has_failed and not failures:

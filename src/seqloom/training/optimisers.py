@@ -23,12 +23,18 @@ from seqloom.training.sparse import adam_rows, sgd_rows, update_touched_rows
 _FUSED_DEVICES = {"cpu", "cuda"}
 
 
-def make_optimiser(model: nn.Module, config: TrainingConfig) -> Optimizer:
-    """The optimiser of a config over the parameters of a model that ask for a gradient."""
+def make_optimiser(
+    model: nn.Module, config: TrainingConfig, *, held: Mapping[str, nn.Parameter] | None = None
+) -> Optimizer:
+    """The optimiser of a config over the parameters of a model that ask for a gradient.
+
+    Where a rank holds parts of them only, `held` gives these parts by name.
+    """
+    held = trained(model) if held is None else held
     decayed, plain = split_by_decay(model)
     groups = [
-        {"params": list(decayed.values()), "weight_decay": config.weight_decay},
-        {"params": list(plain.values()), "weight_decay": 0.0},
+        {"params": [held[name] for name in decayed], "weight_decay": config.weight_decay},
+        {"params": [held[name] for name in plain], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     devices = {parameter.device.type for parameter in model.parameters()}
@@ -77,22 +83,23 @@ def set_rate(optimiser: Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def optimiser_tensors(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def optimiser_tensors(optimiser: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     """What the optimiser remembers (means, step counters), as "parameter/part": by name, not by position."""
     tensors = {}
-    for name, parameter in trained(model).items():
+    for name, parameter in parameters.items():
         for part, value in optimiser.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"{name}/{part}"] = torch.as_tensor(value)
     return tensors
 
 
-def restore_optimiser(optimiser: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimiser(
+    optimiser: Optimizer, parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]
+) -> None:
     """Give an optimiser back what `optimiser_tensors` took from it; rates and decay stay those of the config."""
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     position = {id(parameter): number for number, parameter in enumerate(order)}
     state: dict[int, dict[str, Tensor]] = {}
-    parameters = trained(model)
     for name, tensor in tensors.items():
         owner, part = name.rsplit("/", 1)
         if owner not in parameters:

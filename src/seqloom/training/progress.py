@@ -67,6 +67,10 @@ class Share:
     mine: tuple[int | None, ...]
     """Indices in the order in which they are used; None is an empty batch that keeps this rank in step."""
 
+    def stand_in(self, position: int, *, ranks: int) -> int:
+        """A batch that some rank has at this position, for one that has none and must not stand idle."""
+        return self.first + position * ranks
+
 
 def deal(epoch: int, first: int, last: int, *, rank: int, ranks: int) -> Share:
     """Deal out batches as cards are dealt: one to each rank in turn, and an empty one where the last round is short."""

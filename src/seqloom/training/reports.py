@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.core.events import Value
 from seqloom.training.distributed import World
-from seqloom.training.optimisers import trained
+from seqloom.training.holding import Holding
 from seqloom.training.progress import Progress, Share
 from seqloom.training.sparse import gradient_values
 from seqloom.training.task import Batch, Task
@@ -95,32 +95,39 @@ class BadStep:
 
 
 def find_bad_step(
-    model: nn.Module, task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
+    holding: Holding[Batch], task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
 ) -> BadStep:
     """Look at a step that went wrong.
 
-    All ranks must call it: the batch may be another one's. Each can look at every batch, since a batch is a function of
-    its position.
+    All ranks must call it: the batch may be another one's, and so may what was computed from it. Each can look at every
+    batch, since a batch is a function of its position.
     """
     pairs = zip(share.mine, losses, strict=True)
     mine = [index for index, loss in pairs if index is not None and not math.isfinite(loss.item())]
     found = world.least(mine[0] if mine else share.last)
     indices = (found,) if found < share.last else tuple(range(share.first, share.last))
     texts = [f"batch {index} ({task.describe(task.batch(share.epoch, index))})" for index in indices[:_SHOWN]]
-    names = [
-        name
-        for name, parameter in trained(model).items()
-        if (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
+    bad_here = [
+        (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
+        for parameter in holding.parameters.values()
     ]
+    found_bad = zip(holding.parameters, world.sum(*map(float, bad_here)), strict=True)
+    names = [name for name, ranks in found_bad if ranks]
     bad = f"; gradients that are not finite: {_some(names)}" if names else ""
     where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{bad}"
-    return BadStep(share.epoch, indices, where, layer_norms(model))
+    norms = layer_norms(holding.parameters)
+    if holding.is_sharded:
+        # Every rank has the same layers, since all have a gradient of the same parameters.
+        counted = layer_norms(holding.counted)
+        squares = world.sum(*(counted.get(layer, 0.0) * counted.get(layer, 0.0) for layer in norms))
+        norms = {layer: math.sqrt(square) for layer, square in zip(norms, squares, strict=True)}
+    return BadStep(share.epoch, indices, where, norms)
 
 
-def layer_norms(model: nn.Module) -> dict[str, float]:
+def layer_norms(parameters: Mapping[str, nn.Parameter]) -> dict[str, float]:
     """The length of the gradient of each layer, which is what names have in common up to their first number."""
     squares: dict[str, float] = {}
-    for name, parameter in trained(model).items():
+    for name, parameter in parameters.items():
         values = gradient_values(parameter)
         if values is not None:
             layer = _layer(name)

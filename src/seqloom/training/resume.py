@@ -15,6 +15,7 @@ from seqloom.version import __version__
 
 _LABELS = {
     "ranks": "number of ranks",
+    "parallel": "kind of ranks",
     "threads": "number of threads",
     "device": "device",
     "is_deterministic": "deterministic algorithms",
@@ -24,6 +25,9 @@ _LABELS = {
     "python": "version of Python",
 }
 """What must be the same for the same bits, besides config and data."""
+
+_ALONE = "replicated"
+"""The kind of a rank that has the whole model, as a single one has; and of all ranks before there was another."""
 
 
 def circumstances(
@@ -36,6 +40,7 @@ def circumstances(
         "data": data,
         "machine": {
             "ranks": world.size,
+            "parallel": config.parallel if world.size > 1 else _ALONE,
             "threads": torch.get_num_threads(),
             "device": device.type,
             "is_deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -86,10 +91,11 @@ def _check(
                 f"{saved['data'][:12]}…); bring the old data back, or go on with --allow-data-change"
             )
         notice(listener, "the training data has changed since the checkpoint was written; going on as you asked")
+    machine = {"parallel": _ALONE, **saved["machine"]}
     differences = [
-        f"{label} was {saved['machine'].get(name)} and is {now['machine'][name]}"
+        f"{label} was {machine.get(name)} and is {now['machine'][name]}"
         for name, label in _LABELS.items()
-        if saved["machine"].get(name) != now["machine"][name]
+        if machine.get(name) != now["machine"][name]
     ]
     if differences and exact:
         raise ConfigError(

@@ -22,6 +22,10 @@ class TrainingConfig(Config):
     """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch has fewer
     where they do not come out even: a step never crosses an epoch."""
 
+    parallel: Literal["replicated", "sharded"] = "replicated"
+    """What each of several ranks holds: the whole model with its gradients and the optimiser's memory ("replicated"),
+    or an equal share of all three ("sharded", for models that are too large for that). The result is the same."""
+
     optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
     """Rule of the update: AdamW (decay apart from the gradient), Adam (decay as a part of it) or gradient descent."""
 

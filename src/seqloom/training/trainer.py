@@ -7,9 +7,9 @@ nothing. A loss or gradient that is no finite number changes no weight; the step
 position in the data, the schedule and the step number always move together.
 """
 
-import gc
+import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -17,7 +17,6 @@ from typing import Any, Generic, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore, notice
@@ -27,16 +26,17 @@ from seqloom.training import schedules
 from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
 from seqloom.training.disk import Disk, RealDisk
 from seqloom.training.distributed import World, alone
+from seqloom.training.holding import Holding
 from seqloom.training.keeping import Keeper
 from seqloom.training.lock import locked
 from seqloom.training.memory import keep_freed_memory
-from seqloom.training.objective import Objective, share_gradients
-from seqloom.training.optimisers import make_optimiser, set_rate
+from seqloom.training.optimisers import set_rate
 from seqloom.training.progress import Outcome, Progress, Share, deal
 from seqloom.training.randomness import generators_kept, seed_generators
 from seqloom.training.reports import BadStep, Measured, Pace, find_bad_step, in_words, step_values
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
 from seqloom.training.settings import TrainingConfig
+from seqloom.training.sharding import hold
 from seqloom.training.signals import AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
 from seqloom.training.task import Batch, Prepares, Task, remembering
@@ -76,11 +76,10 @@ class Trainer(Generic[Batch]):
         self.run, self.seed, self.device = run, seed, device
         self.listener = listener if self.world.is_first else ignore
         choose_row_gradients(self.model, task, updates=config.table_updates, world=self.world, listener=self.listener)
-        self.optimiser = make_optimiser(self.model, config)
-        self.objective: nn.Module = Objective(self.model, task)
+        self.holding: Holding[Batch] = hold(self.model, task, config, world=self.world, listener=self.listener)
         self.keeper = Keeper(
+            self.holding,
             self.model,
-            self.optimiser,
             run=run,
             device=device,
             world=self.world,
@@ -118,27 +117,18 @@ class Trainer(Generic[Batch]):
             signals = stack.enter_context(Signals())
             try:
                 self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change, strict=strict)
-                self.objective = share_gradients(Objective(self.model, self.task), self.world)
-                return self._loop(signals)
+                outcome = self._loop(signals)
+                self.holding.give_back()
+                return outcome
             except AtOnce:
                 raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
             finally:
-                self._let_go()
-
-    def _let_go(self) -> None:
-        """Give up what shares the gradients.
-
-        It holds the process group. If it were the last to do so, torch would close the group while holding Python's
-        lock, for which a thread of that group may be waiting: it has to go first, cycles included.
-        """
-        self.objective = Objective(self.model, self.task)
-        if self.world.size > 1:
-            gc.collect()
+                self.holding.let_go()
 
     def _loop(self, signals: Signals) -> Outcome:
         if self._end() is not None:
             return self._finish("nothing to do")
-        self.model.train()
+        self.holding.learner.train()
         self._pace = Pace(self.progress)
         while True:
             share = self._next_share()
@@ -176,23 +166,29 @@ class Trainer(Generic[Batch]):
 
     def _backward(self, share: Share, batches: list[Batch | None], *, count: int) -> list[Tensor]:
         """Add up the gradients of the mean loss; the summed losses of this rank's batches, still on the device."""
-        self.optimiser.zero_grad(set_to_none=True)
+        self.holding.clear()
         # Ranks average their gradients, so each loss is multiplied by their number: Σ loss · ranks / Σ count.
         scale = self.world.size / max(1, count)
         losses = []
         for position, (index, batch) in enumerate(zip(share.mine, batches, strict=True)):
+            is_idle = index is None
+            if index is None and self.holding.is_sharded:
+                # The others wait for this rank in every layer: it goes through the batch of another one, for nothing.
+                index = share.stand_in(position, ranks=self.world.size)
+                batch = self.task.batch(share.epoch, index)
             # Noise belongs to the batch, not to the rank that it was dealt to nor to what came before.
-            reseed(self.model, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
+            reseed(self.holding.learner, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
             is_last = position == len(batches) - 1
-            with nullcontext() if is_last else self._unsent():
+            with nullcontext() if is_last else self.holding.unsent():
                 try:
-                    loss = self.objective(batch)
-                    (loss * scale).backward()
+                    loss = self.holding.loss(batch)
+                    (loss * (0.0 if is_idle else scale)).backward()
                 except (MemoryError, RuntimeError) as error:
                     if is_out_of_memory(error) and batch is not None:
                         raise self._out_of_memory(f"batch {index} of epoch {share.epoch}", batch) from error
                     raise
-            losses.append(loss.detach())
+            losses.append(torch.zeros_like(loss) if is_idle else loss.detach())
+        self.holding.collect()
         return losses
 
     def _out_of_memory(self, place: str, batch: Batch) -> TrainingError:
@@ -203,22 +199,17 @@ class Trainer(Generic[Batch]):
             f"longest sentences; or go on with this one where there is more memory. {self._way_on()}"
         )
 
-    def _unsent(self) -> AbstractContextManager[None]:
-        """Gradients inside are added up here; the last batch of the step sends the sums to the other ranks."""
-        objective = self.objective
-        return objective.no_sync() if isinstance(objective, DistributedDataParallel) else nullcontext()
-
     def _measure(self, losses: list[Tensor], signals: Signals, *, count: int) -> Measured:
         """Loss, norm and signals, over all ranks. This is where the step waits for the device, once."""
-        norm = global_norm(gradients(self.model.parameters()))
+        norm = global_norm(gradients(self.holding.counted.values()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
         is_asked = (float(signals.received is SIGINT), float(signals.received is SIGTERM))
-        loss, interrupts, terminations = self.world.sum(loss_here, *is_asked)
+        loss, squares, interrupts, terminations = self.world.sum(loss_here, norm_here * norm_here, *is_asked)
         return Measured(
             loss=loss,
             count=count,
-            norm=norm_here,
+            norm=math.sqrt(squares) if self.holding.is_sharded else norm_here,
             rate=self.config.learning_rate * self._factor(self.progress.step + 1),
             signal=130 if interrupts else 143 if terminations else 0,
         )
@@ -226,11 +217,11 @@ class Trainer(Generic[Batch]):
     def _update(self, measured: Measured) -> None:
         """Clip, then step."""
         if self.config.clip_norm:
-            clip_by_norm(gradients(self.model.parameters()), self.config.clip_norm, norm=measured.norm)
+            clip_by_norm(gradients(self.holding.parameters.values()), self.config.clip_norm, norm=measured.norm)
         elif self.config.clip_value:
-            clip_by_value(gradients(self.model.parameters()), self.config.clip_value)
-        set_rate(self.optimiser, measured.rate)
-        self.optimiser.step()
+            clip_by_value(gradients(self.holding.parameters.values()), self.config.clip_value)
+        set_rate(self.holding.optimiser, measured.rate)
+        self.holding.optimiser.step()
 
     def _factor(self, step: int) -> float:
         config, warmup = self.config, self.config.warmup
@@ -274,7 +265,7 @@ class Trainer(Generic[Batch]):
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
         """Tell of a step that changed no weight, and end the run after too many in a row."""
         step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
-        found = find_bad_step(self.model, self.task, share=share, losses=losses, world=self.world)
+        found = find_bad_step(self.holding, self.task, share=share, losses=losses, world=self.world)
         earlier = [bad.place for bad in self._bad_steps][-(in_a_row - 1) :] if in_a_row > 1 else []
         self._bad_steps = [*self._bad_steps[-limit:], found]
         loss = measured.loss / max(1, measured.count)
@@ -301,7 +292,8 @@ class Trainer(Generic[Batch]):
         if not config.validate_every or (progress.step % config.validate_every and progress.step != config.steps):
             return False
         figures: dict[str, float] = {}
-        self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
+        with self.holding.whole():
+            self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
         (loss,) = self.world.from_first(figures.get("loss", 0.0))
         best = progress.best.after(loss, progress.step)
         plateau = progress.plateau.after(loss, patience=config.plateau_patience)
@@ -374,6 +366,7 @@ class Trainer(Generic[Batch]):
                 notice(self.listener, f"{self.run} has no checkpoint yet; starting from the beginning")
             if isinstance(self.task, Prepares):
                 self.task.prepare(self.model)
+            self.holding.share()
             return
         then, now = found.state.get("circumstances", {}), self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
@@ -416,7 +409,7 @@ class Trainer(Generic[Batch]):
 
     def _unusable(self) -> TrainingError | None:
         """Weights that are not finite are never written: they would push out those from which a run can go on."""
-        names = unusable_weights(self.model)
-        if not self.world.count(int(names != "")):
+        names = unusable_weights(self.holding.held, world=self.world)
+        if not names:
             return None
         return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {names}")

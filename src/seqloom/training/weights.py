@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError
+from seqloom.training.distributed import World
 
 _SHOWN = 3
 
@@ -49,10 +50,13 @@ def load_weights(
         tensor.copy_(weights[name])
 
 
-def unusable_weights(model: nn.Module) -> str:
-    """The first parameters that hold a number which is not finite, from which nothing can be learnt; "" for none."""
-    named = model.named_parameters()
-    names = [name for name, parameter in named if not bool(torch.isfinite(parameter).all())]
+def unusable_weights(held: Mapping[str, Tensor], *, world: World) -> str:
+    """The first parameters that hold a number which is not finite, from which nothing can be learnt; "" for none.
+
+    Every rank looks at what it holds of them, and all get the same answer.
+    """
+    bad_here = [float(not bool(torch.isfinite(tensor).all())) for tensor in held.values()]
+    names = [name for name, ranks in zip(held, world.sum(*bad_here), strict=True) if ranks]
     return _some(names) if names else ""
 
 
