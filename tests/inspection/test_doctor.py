@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 
 import nasty
+from seqloom.data.blocks import Line
+from seqloom.inspection.doctor import models
 from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, find_runs
 from seqloom.inspection.doctor.alignment_kernels import best_path
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
@@ -16,6 +18,7 @@ from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
+from seqloom.inspection.doctor.reading import survey_lines
 from seqloom.inspection.doctor.script import main_scripts
 from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
 from seqloom.inspection.doctor.unknown import Counts, forecast_side
@@ -201,3 +204,22 @@ def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:
 
 def test_nothing_of_a_text_reaches_the_page_unseen_or_unescaped() -> None:
     assert visible("<b>\u202e&") == '&lt;b&gt;<span class="odd">U+202E</span>&amp;'
+
+
+def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that memory hardly grows with the text: what is kept of a pair are numbers, whatever its length."""
+    monkeypatch.setattr(models, "SAMPLE", 50)
+    lines = [Line(at, 0, f"word{at % 7} " * 300, f"wort{at % 7} " * 300) for at in range(1, 1001)]
+    sample = models.Sample(len(lines))
+    survey = survey_lines(lines, keep=sample.keep)
+    columns = [
+        value
+        for part in (survey, survey.source, survey.target)
+        for value in vars(part).values()
+        if isinstance(value, np.ndarray)
+    ]
+    assert all(len(column) == len(lines) for column in columns)
+    assert sum(column.nbytes for column in columns) == 48 * len(lines)
+    learned = sample.learn(survey, tell=lambda _what: None)
+    assert learned.is_sampled.sum() == 50
+    assert np.diff(np.flatnonzero(learned.is_sampled)).tolist() == [20] * 49

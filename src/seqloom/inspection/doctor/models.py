@@ -38,6 +38,8 @@ class Sample:
         self._total = total
         self._numbers: list[int] = []
         self._words: tuple[list[list[str]], list[list[str]]] = ([], [])
+        self._once: dict[str, str] = {}
+        """Each word that is held, held once: most of the memory would be copies of a few thousand."""
         self._texts: tuple[list[str], list[str]] = ([], [])
         self._languages = TwoLanguages(CharacterModel(), CharacterModel())
         self.counts = Counts.none(), Counts.none()
@@ -53,7 +55,7 @@ class Sample:
         counts = self.held_out if len(self._numbers) % HELD_OUT_EVERY == 0 else self.counts
         for side, (text, words) in enumerate(((line.source, source), (line.target, target))):
             counts[side].add(text, words)
-            self._words[side].append(words)
+            self._words[side].append([self._once.setdefault(word, word) for word in words])
             self._texts[side].append(text)
         if len(self._texts[0]) == PIECE:
             self._learn_texts()
@@ -72,7 +74,7 @@ class Sample:
             survey.source.characters[is_sampled].astype(np.int64),
             survey.target.characters[is_sampled].astype(np.int64),
         )
-        self._words = ([], [])
+        self._words, self._once = ([], []), {}
         return Models(self._languages, (lexicon, make_judge(lines, characters)), is_sampled)
 
     def _learn_texts(self) -> None:
