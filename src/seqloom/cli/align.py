@@ -58,7 +58,8 @@ Reference = Annotated[
     typer.Option("--reference", metavar="FILE", help="Gold links, 1?2 for possible ones; gives the error rate."),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", min=1, help="All cores without it. They change no result.")
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, max=1000, help="All cores without it. They change no result."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="A record per line: line, links.")]
 

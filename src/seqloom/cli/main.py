@@ -65,6 +65,7 @@ app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)
 
 
+_UNSET = "(is a variable of the shell not set?)"
 _EXPLAINS = frozenset({"-h", "--help", "--version"})
 
 
@@ -127,13 +128,15 @@ def _invoke(words: list[str]) -> int:
 
 
 def _refuse_empty(command: Any, words: Sequence[str]) -> None:
-    """Refuse an option without a value (`--out "$UNSET"`): an empty path would mean the folder one stands in."""
+    """Refuse empty words (`--out "$UNSET"`): an empty path would mean the folder one stands in."""
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
-    names = {name: each for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+    valued = {name: each for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
     ours = words[: words.index("--")] if "--" in words else words
-    for word, following in pairwise([*ours, " "]):
+    for before, word in pairwise(["", *ours]):
         name, equals, value = word.partition("=")
-        given = value if equals else following
-        if not given and name in names and names[name].metavar != "TEXT":
-            raise UsageError(f"{name} is empty; give it a value, or leave it out (is a variable of the shell not set?)")
+        is_empty, option = (not value, name) if equals and name in valued else (not word, before)
+        if is_empty and option in valued and valued[option].metavar != "TEXT":
+            raise UsageError(f"{option} is empty; give it a value, or leave it out {_UNSET}")
+        if is_empty and option not in valued:
+            raise UsageError(f"a word of the command line is empty; leave it out, or write what it is to be {_UNSET}")

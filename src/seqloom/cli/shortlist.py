@@ -33,7 +33,8 @@ def shortlist(
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", min=1, help="All cores without it. They change no result.")
+        int | None,
+        typer.Option("--threads", metavar="N", min=1, max=1000, help="All cores without it. They change no result."),
     ] = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,

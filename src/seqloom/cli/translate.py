@@ -170,6 +170,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         min=1,
+        max=1000,
         help="Processes that translate, each with one thread and the model: for whole files, one for each core.",
     ),
 ]

@@ -109,7 +109,7 @@ class DataConfig(Config):
     def _known(cls, value: str) -> str:
         try:
             "".encode(value)
-        except LookupError:
+        except (LookupError, ValueError):
             raise ValueError(f"{value!r} is no encoding that Python knows; try utf-8, latin-1 or utf-16") from None
         return value
 
