@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nasty
@@ -54,6 +54,14 @@ def test_words_of_any_text_stand_in_order_and_leave_only_spaces(text: str) -> No
     assert all(begin < end for begin, end in spans)
     assert all(one[1] <= next_one[0] for one, next_one in pairwise(spans))
     assert "".join(shown(normal, spans)) == normal.replace(" ", "")
+
+
+@given(nasty.texts())
+@example("\x1a")
+def test_words_are_found_in_a_text_that_nobody_has_normalised(text: str) -> None:
+    spans = word_spans(text)
+    assert all(0 <= begin < end <= len(text) for begin, end in spans)
+    assert spans == sorted(spans)
 
 
 @given(st.lists(st.integers(0, 50), max_size=12))

@@ -64,6 +64,7 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
 
 def _spans(text: str, words: Sequence[str]) -> list[Span]:
     spans, place = [], 0
+    text = text.replace("\x1a", JOINER)  # which `split_words` cannot tell apart; no normalised text has it
     for word in words:
         core = word.removeprefix(JOINER).removesuffix(JOINER).replace("\x1a", JOINER) if word != JOINER else word
         begin = text.index(core, place)
