@@ -1,5 +1,6 @@
 """What cannot be shared by ranks is refused with a sentence, and what one process does not share it says."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from torch import nn
 from seqloom.core.errors import ConfigError
 from seqloom.training.cutting import require_shardable, separate_layers
 from seqloom.training.distributed import World
-from training.toy import ToyModel, make_trainer, same_bits, weights
+from seqloom.training.sharding import Sharded
+from training.toy import ToyModel, ToyTask, make_trainer, same_bits, settings, weights
 
 TWO = World(rank=0, size=2)
 
@@ -49,3 +51,16 @@ def test_layers_that_share_a_weight_are_not_gathered_one_by_one() -> None:
     assert separate_layers(model) == [(model.output, "forward")]
     model.second.weight = nn.Parameter(model.first.weight.detach().clone())
     assert [layer for layer, _ in separate_layers(model)] == [model.first, model.second, model.output]
+
+
+def test_a_model_that_cannot_be_copied_is_refused() -> None:
+    model = ToyModel()
+    model.lock = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"ToyModel cannot be copied \(cannot pickle .*; set training\.parallel=repl"):
+        Sharded(model, ToyTask(), settings(), world=TWO).share()
+
+
+def test_a_run_that_has_moved_rows_one_by_one_is_refused() -> None:
+    sharded = Sharded(ToyModel(), ToyTask(), settings(), world=TWO)
+    with pytest.raises(ConfigError, match=r"moved rows of output\.weight one by one .* training\.parallel=replicated"):
+        sharded.restore_optimiser({"output.weight/step": torch.zeros(5)})

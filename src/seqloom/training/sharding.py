@@ -65,9 +65,6 @@ class Sharded(Generic[Batch]):
         """Cut the model up. A copy takes part in training; its tensors are those of the model, until they are cut."""
         whole = live_weights(self._model)
         self._forms = {name: Form(each.dtype, tuple(each.shape)) for name, each in whole.items()}
-        # As with DDP, all begin with what the first rank has: a model from outside may draw other weights on each.
-        for each in whole.values():
-            distributed.broadcast(each.detach(), src=0)
         try:
             shared = (*self._model.parameters(), *self._model.buffers())
             self.learner = copy.deepcopy(self._model, {id(each): each for each in shared})
@@ -76,6 +73,9 @@ class Sharded(Generic[Batch]):
                 f"training.parallel=sharded works on a copy of the model, but {type(self._model).__name__} cannot be "
                 f"copied ({error}); set training.parallel=replicated"
             ) from error
+        # As with DDP, all begin with what the first rank has: a model from outside may draw other weights on each.
+        for each in whole.values():
+            distributed.broadcast(each.detach(), src=0)
         self._objective = Objective(self.learner, self._task)
         self._uses = Uses()
         cut(self._objective, self._world, uses=self._uses)
