@@ -11,7 +11,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from seqloom.inspection.beam_tree import GAP, MARKER, BeamTree, Place, cells
-from seqloom.inspection.drawing import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, fonts
+from seqloom.inspection.drawing import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
 
 SIZE = 8.0
 """Of the text, in points."""
@@ -37,7 +37,7 @@ def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
     """A search for the translation `target` of `source`."""
     above, below = tree.span
     width = max(7.2, CHARACTER * (tree.columns[-1] + MARKER))
-    title = _wrapped(f"{source} → {target}", width)
+    title = _wrapped(as_written(f"{source} → {target}"), width)
     legend = _legend(tree)
     columns = max(1, int(width // 3.6))
     head, foot = 0.45 + 0.19 * len(title), 0.25 + 0.22 * -(-len(legend) // columns)

@@ -1,6 +1,7 @@
 """The picture of a translator's gradients: a map of one sentence, and how the mean norm fades with distance."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +11,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from seqloom.inspection.connectivity import Connectivity, Profile
-from seqloom.inspection.drawing import FIRST, INK, QUIET, SECOND, fonts, tidy
+from seqloom.inspection.drawing import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
 from seqloom.inspection.lags import lag_below
 
 
@@ -37,7 +38,7 @@ def draw_connectivity(
     strongest = np.maximum(found.source.max(1), found.target.max(1)).clip(min=np.finfo(np.float64).tiny)[:, None]
     _draw_map(left, found.source / strongest, source, name="source")
     image = _draw_map(right, found.target / strongest, previous, name="target, as read so far")
-    left.set_yticks(range(len(target)), target, family=fonts(), fontsize=9)
+    left.set_yticks(range(len(target)), list(map(as_written, target)), family=fonts(), fontsize=9, parse_math=False)
     left.set_ylabel("loss at")
     bar = upper.colorbar(image, ax=[left, right], fraction=0.03, pad=0.02)
     bar.set_label("share of the row's strongest input", fontsize=9)
@@ -57,8 +58,9 @@ def draw_connectivity(
 
 def _draw_map(axes: Axes, shares: Float[np.ndarray, "rows columns"], inputs: Sequence[str], *, name: str) -> AxesImage:
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    families = fonts()
-    axes.set_xticks(range(len(inputs)), inputs, rotation=60, ha="left", rotation_mode="anchor", family=families)
+    plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
+    names = list(map(as_written, inputs))
+    axes.set_xticks(range(len(inputs)), names, rotation=60, ha="left", rotation_mode="anchor", **plain)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel(name, color=INK)

@@ -4,6 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
+from seqloom.core.terminal import visible
+
 INK, QUIET, GRID = "#222222", "#8a8a8a", "#e6e6e6"
 FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH = "#1f6f8b", "#d1495b", "#edae49", "#5b8e7d", "#7a5195", "#8d6346"
 SERIES = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
@@ -27,6 +29,14 @@ def tidy(axes: Axes) -> None:
     axes.spines["right"].set_visible(False)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def as_written(text: str) -> str:
+    """Text from models and data as a picture may show it; draw it with `parse_math=False`.
+
+    Otherwise what stands between two dollar signs is taken for a formula, and a control character spoils an SVG file.
+    """
+    return visible(text)
 
 
 def fonts() -> list[str]:

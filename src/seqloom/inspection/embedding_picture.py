@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from matplotlib.figure import Figure
 
-from seqloom.inspection.drawing import FIRST, INK, QUIET, fonts
+from seqloom.inspection.drawing import FIRST, INK, QUIET, as_written, fonts
 from seqloom.inspection.embedding_map import EmbeddingMap
 
 SIZE, DOTS, FONT = 10.0, 72.0, 7.0
@@ -34,8 +34,8 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
             continue
         taken.append(box)
         axes.annotate(
-            word, (right, up), xytext=(3, 0), textcoords="offset points", va="center", fontsize=FONT, color=INK,
-            family=families,
+            as_written(word), (right, up), xytext=(3, 0), textcoords="offset points", va="center", fontsize=FONT,
+            color=INK, family=families, parse_math=False,
         )  # fmt: skip
     axes.margins(x=0.08, y=0.04)
     axes.set_xticks([])
@@ -44,7 +44,8 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
         spine.set_color(QUIET)
         spine.set_linewidth(0.5)
     named = "" if len(taken) == len(found.words) else f"; {len(taken):,} have room for their names"
-    axes.set_title(title or f"{found.describe()}{named}", fontsize=10, color=INK, family=families)
+    shown = as_written(title or f"{found.describe()}{named}")
+    axes.set_title(shown, fontsize=10, color=INK, family=families, parse_math=False)
     return figure
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from seqloom.core.events import Event, read_events
-from seqloom.inspection.drawing import FIRST, GRID, INK, QUIET, SECOND, fonts
+from seqloom.inspection.drawing import FIRST, GRID, INK, QUIET, SECOND, as_written, fonts
 
 
 def plot_learning_curve(events: Path, picture: Path) -> None:
@@ -55,9 +55,11 @@ def plot_attention(
     figure = Figure(figsize=(2.4 + 0.46 * columns, 1.6 + 0.36 * rows), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    families = fonts()
-    axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor", family=families)
-    axes.set_yticks(range(rows), target, family=families)
+    plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
+    axes.set_xticks(
+        range(columns), list(map(as_written, source)), rotation=60, ha="left", rotation_mode="anchor", **plain
+    )
+    axes.set_yticks(range(rows), list(map(as_written, target)), **plain)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xlabel("source piece", color=INK)
@@ -68,7 +70,7 @@ def plot_attention(
     bar.set_label("attention weight", fontsize=9)
     bar.outline.set_visible(False)
     if title:
-        axes.set_title(title, fontsize=10, color=INK, family=families)
+        axes.set_title(as_written(title), fontsize=10, color=INK, **plain)
     figure.savefig(picture, dpi=144)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from seqloom.inspection.drawing import INK, fonts
+from seqloom.inspection.drawing import INK, as_written, fonts
 
 
 def draw_similarities(
@@ -21,7 +21,8 @@ def draw_similarities(
         axes.set_title(name, fontsize=10, color=INK)
         axes.set_xticks([])
         is_first = name == names[0]
-        axes.set_yticks(range(uses), labels if is_first else [""] * uses, family=fonts(), fontsize=9)
+        written = list(map(as_written, labels)) if is_first else [""] * uses
+        axes.set_yticks(range(uses), written, family=fonts(), fontsize=9, parse_math=False)
         axes.tick_params(length=0)
         for spine in axes.spines.values():
             spine.set_visible(False)
