@@ -15,8 +15,10 @@ import torch
 from cli.calling import Called, call
 from core.zips import File, build
 from seqloom.core.errors import ModelError, SeqloomError
+from seqloom.core.events import read_events
 from seqloom.recipes.archives import pack, unpack
 from seqloom.recipes.load import find_model, load
+from seqloom.training.lock import locked
 from system.small_models import change_json, vouch_again, write_small_model
 
 FILES = [
@@ -265,6 +267,18 @@ def test_a_run_record_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "config.yaml").write_text("seed: 1\n")
     (tmp_path / "run" / "run.json").write_text("[" * 100_000)
     assert "nested too deeply" in refused(call("train", "--resume", tmp_path / "run"))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"pid": 1e999, "host": ""}'])
+def test_a_lock_that_is_a_bomb_is_nobodys(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    with locked(tmp_path):
+        assert str(os.getpid()) in (tmp_path / "lock").read_text()
+
+
+def test_a_line_of_a_journal_that_is_a_bomb_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text("[" * 100_000 + '\n{"event": "step"}\n')
+    assert [event.kind for event in read_events(tmp_path / "events.jsonl")] == ["step"]
 
 
 # --- archives --------------------------------------------------------------------------------------------------------

@@ -166,6 +166,6 @@ def _read_header(folder: Path, layout: Layout) -> dict[str, Any]:
             size = (folder / name).stat().st_size
             if size != header["files"][name]["size"]:
                 raise damaged(folder, layout, f"{name} has {size:,} bytes, not {header['files'][name]['size']:,}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(folder, layout, str(error)) from error
     return header

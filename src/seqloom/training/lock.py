@@ -84,7 +84,7 @@ def _is_held(content: str) -> bool:
     try:
         record = json.loads(content)
         pid, host = int(record["pid"]), str(record["host"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     if host != socket.gethostname():
         return True
