@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seqloom.text.formats.carrying import has_all_of
 from seqloom.text.formats.markup import unescape
@@ -13,6 +15,7 @@ from seqloom.text.formats.po import read_po
 from seqloom.text.formats.segments import Content, Filling
 from seqloom.text.formats.tmx import read_tmx
 from seqloom.text.formats.xliff import read_xliff
+from text.formats.generated import WRITERS, Unit, write_po
 from text.formats.samples import fill, shouting, write
 
 pytestmark = pytest.mark.parity
@@ -52,6 +55,34 @@ def test_polib_sees_a_difference_where_there_is_one(tmp_path: Path) -> None:
     assert [new for old, new in zip(before, after, strict=True) if old != new] == [
         ("", 'Cannot open "%s": %m\n', "x %s %m\n", True)
     ]
+
+
+@given(WRITERS["a.po"][1], st.integers(0, 11))
+@settings(max_examples=60)
+def test_polib_reads_generated_catalogues_as_they_were_written_and_filled(
+    tmp_path_factory: pytest.TempPathFactory, units: list[Unit], style: int
+) -> None:
+    polib = _import("polib")
+    written = write_po(units, style)
+    path = tmp_path_factory.mktemp("polib") / "a.po"
+    path.write_bytes(written.text.encode())
+    for _ in range(2):
+        catalogue = read_po(path)
+        theirs = [entry for entry in polib.pofile(str(path)) if not entry.obsolete]
+        assert len(theirs) == len(units)
+        for group, entry in enumerate(theirs):
+            ours = [
+                segment
+                for segment, known in zip(catalogue.segments, written.known, strict=True)
+                if known.group == group
+            ]
+            forms = [entry.msgstr_plural[form] for form in sorted(entry.msgstr_plural)] or [entry.msgstr]
+            assert {segment.context for segment in ours} == {entry.msgctxt or ""}
+            assert {segment.text for segment in ours} <= {entry.msgid, entry.msgid_plural}
+            # A header may know of more forms or of fewer than the entry has.
+            assert all(one.target == other for one, other in zip(ours, forms, strict=False))
+            assert {segment.state for segment in ours if segment.target} <= {"fuzzy" if entry.fuzzy else "translated"}
+        path.write_bytes(catalogue.filled(fill(catalogue, shouting, aligned=True)))
 
 
 def test_compiled_catalogues_of_polib_are_read_and_ours_by_it(tmp_path: Path) -> None:
