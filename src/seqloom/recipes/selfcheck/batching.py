@@ -1,8 +1,9 @@
 """Batch size and padding change no token: each sentence by itself, and among others with padding that holds anything.
 
 In float32 the sums of a product may be taken in another order when more rows are multiplied at once, which moves a
-score by some 1e-6; hence two candidates within `TIE` may change places. In eight bits such a last digit can also turn a
-rounding the other way, which moves a score by a few 1e-3: candidates within `ROUNDING` may change places there.
+score by some 1e-6; hence two candidates within `TIE` may change places. In eight bits a last digit can turn a rounding
+the other way: on a Transformer of width 128, 2 scores of 50 moved by some 2e-3, each by one token (up to 5e-3), the
+others by less than 1e-6. Hence candidates within `ROUNDING` may change places there.
 """
 
 import torch
@@ -15,7 +16,7 @@ from seqloom.recipes.selfcheck.ties import Agreement, agreement, rows_of
 from seqloom.search.settings import Precision
 
 ROUNDING = 1e-2
-"""The tie of a search in eight bits: above what one rounding moves a score, below what a reader would notice."""
+"""The tie of a search in eight bits: what two candidates may move by that are each off by such a rounding."""
 
 
 def check_batches(bench: Bench) -> Finding:

@@ -26,7 +26,7 @@ def selfcheck_page(report: Report) -> str:
     state = "holds" if report.is_kept else "broken"
     advice = f"<p>{as_text(report.advice)}</p>" if report.advice else ""
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("", "promise", "what was seen", "time"))
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("kept", "promise", "what was seen", "time"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -45,9 +45,10 @@ def _row(checked: Checked) -> str:
     state = "none" if finding.outcome == "not applicable" else finding.outcome
     figures = "\n".join(f"{name}: {value}" for name, value in finding.figures.items())
     more = "\n".join(text for text in (figures, f"worst: {finding.worst}" if finding.worst else "") if text)
-    details = f"<details><summary>figures</summary><pre>{as_text(more)}</pre></details>" if more else ""
+    details = f"<details><summary>figures</summary><pre><bdi>{as_text(more)}</bdi></pre></details>" if more else ""
     return (
-        f'<tr class="{state}"><td class="mark" aria-label="{finding.outcome}">{MARKS[finding.outcome]}</td>'
+        f'<tr class="{state}"><td class="mark"><span role="img" aria-label="{finding.outcome}">'
+        f"{MARKS[finding.outcome]}</span></td>"
         f"<td><b>{as_text(checked.name)}</b><br>{as_text(checked.promise)}</td>"
-        f'<td>{as_text(finding.sentence)}{details}</td><td class="time">{checked.seconds:.1f} s</td></tr>'
+        f'<td><bdi>{as_text(finding.sentence)}</bdi>{details}</td><td class="time">{checked.seconds:.1f} s</td></tr>'
     )

@@ -100,7 +100,8 @@ def check_complete(cases: Sequence[Case], settings: SearchConfig) -> Finding:
     if not marked:
         return Finding("not applicable", f"none of {sentences:,} searches is marked complete", figures)
     beams = " and ".join(map(str, widths))
-    of_others = f"; of the other {sentences - marked:,}, {improved:,} are" if sentences > marked else ""
+    rest = sentences - marked
+    of_others = f"; wider beams find better outputs for {improved:,} of the other {rest:,}" if rest else ""
     if lead > TIE:
         sentence = f"a search marked complete is beaten by {lead:.1e} by a wider beam"
     else:
