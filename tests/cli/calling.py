@@ -52,6 +52,21 @@ def call(*words: object, stdin: bytes = b"") -> Called:
     return Called(code, out, err)
 
 
+def into_closed_pipe(*words: object, stdin: io.TextIOWrapper | None = None) -> Called:
+    """Carry out a command line whose output nobody reads: the reader has gone, as `head` goes when it has enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n")
+    with (
+        os.fdopen(writing, "w") as closed,
+        mock.patch.object(sys, "stdin", stdin),
+        mock.patch.object(sys, "stdout", closed),
+        mock.patch.object(sys, "stderr", err),
+    ):
+        code = execute([str(word) for word in words])
+    return Called(code, "", _text(err))
+
+
 def _text(stream: io.TextIOWrapper) -> str:
     stream.flush()
     buffer = stream.buffer

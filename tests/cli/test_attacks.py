@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from cli.calling import call, start
+from cli.calling import call, into_closed_pipe, start
 from cli.conftest import Tiny, train_words
 from seqloom.cli.console import Surviving
 from seqloom.core.errors import DataError, UsageError
@@ -239,3 +239,29 @@ def test_a_place_below_a_file_is_refused_in_words(tiny: Tiny, tmp_path: Path, wo
     assert f"{taken} is a file, not a folder" in called.err
     assert "File exists" not in called.err
     assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["translate", "score", "evaluate", "info"])
+def test_a_reader_who_has_enough_is_met_with_silence(tiny: Tiny, command: str) -> None:
+    given = {
+        "translate": [tiny.run, tiny.dev[0]],
+        "score": [tiny.run, *tiny.dev],
+        "evaluate": [tiny.run, "--source", tiny.dev[0], "--reference", tiny.dev[1]],
+        "info": [tiny.run],
+    }
+    called = into_closed_pipe(command, *given[command])
+    assert called.code == 0, called.err
+    assert "error" not in called.err
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard input at which somebody sits."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_who_sits_at_a_terminal_is_told_what_to_do_on_stderr(tiny: Tiny) -> None:
+    said = into_closed_pipe("translate", tiny.run, stdin=Terminal(io.BytesIO(b""), encoding="utf-8"))
+    assert (said.code, said.err) == (0, "Type a sentence and press Enter; Ctrl-D ends.\n")
+    assert call("translate", tiny.run).err == ""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from cli.calling import Called, call
+from cli.calling import Called, call, into_closed_pipe
 from cli.conftest import Tiny
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.recipes.load import load, load_fitted, save_model
@@ -337,3 +337,8 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
     assert [part for part in parts if part not in called.err] == []
     assert "internal error" not in called.err
     assert not Path("run").exists()
+
+
+def test_texts_that_nobody_reads_end_quietly(models: Models) -> None:
+    called = into_closed_pipe("generate", models.counted, "--count", 3)
+    assert (called.code, called.err) == (0, "")
