@@ -74,7 +74,8 @@ class DataConfig(Config):
 
     train: tuple[str, ...] = ()
     """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
-    JSONL, TMX, PO, XLIFF. Language models and word vectors: texts. Plain, .gz, .xz or .zst."""
+    JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the language of
+    `data.target` is read. Plain, .gz, .xz or .zst; a name may have * in it."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
