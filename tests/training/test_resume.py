@@ -16,9 +16,10 @@ from seqloom.core.errors import ConfigError, DataError
 from seqloom.training import keeping
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, read_checkpoint
 from seqloom.training.randomness import generator_states, generators_kept, restore_generators
+from seqloom.training.resume import changed_settings
 from seqloom.training.weights import weights_of
 from training.test_trainer import untimed
-from training.toy import ToyModel, ToyTask, make_trainer, same_bits, weights
+from training.toy import ToyModel, ToyTask, make_trainer, same_bits, settings, weights
 
 STEPS = 11
 """The toy has six batches an epoch: with one batch a step this ends in the second epoch, with three in the sixth."""
@@ -244,3 +245,9 @@ def test_global_generators_go_on_where_they_were() -> None:
     assert draw() != first
     restore_generators(states, torch.device("cpu"))
     assert draw() == first
+
+
+def test_a_setting_that_a_checkpoint_does_not_know_counts_as_its_default() -> None:
+    now = settings(parallel="sharded").model_dump(mode="json")
+    older = {name: value for name, value in now.items() if name not in ("parallel", "bad_steps")}
+    assert changed_settings({"training": older}, {"training": now}) == {"parallel": ["replicated", "sharded"]}

@@ -53,9 +53,12 @@ def circumstances(
 
 
 def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Settings that differ from those of the checkpoint, as [then, now]. The ones of now are used."""
-    then, given = saved["training"], now["training"]
-    return {name: [then.get(name), given[name]] for name in given if then.get(name) != given[name]}
+    """Settings that differ from those of the checkpoint, as [then, now]. The ones of now are used.
+
+    One that there was not yet is taken to have been as it is by default.
+    """
+    then, given = {**TrainingConfig().model_dump(mode="json"), **saved["training"]}, now["training"]
+    return {name: [then[name], given[name]] for name in given if then[name] != given[name]}
 
 
 def check_circumstances(
