@@ -182,6 +182,7 @@ def test_with_json_every_error_has_a_kind(error: BaseException, kind: str, code:
         (["translate", "", "x"], "a word of the command line is empty"),
         (["translate", "m", "--nbest", "1.5"], "--nbest"),
         (["config", "x" * 5000 + ".yaml"], "File name too long"),
+        (["config", "a\nerror: b.yaml"], "error: a\\nerror: b.yaml: no such file\n"),
         (["config", "two words.yaml"], "two words.yaml: no such file"),
         (["config", "--", "-dash.yaml"], "-dash.yaml: no such file"),
         (["config", os.fsdecode(b"caf\xe9.yaml")], "caf\\udce9.yaml: no such file"),

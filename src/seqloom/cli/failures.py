@@ -6,6 +6,7 @@ import re
 import select
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -40,8 +41,10 @@ _LONGEST_NAME = 200
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<said>.*)")
 
 
-def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True) -> int:
-    """Say what went wrong, and return the exit status.
+def report(
+    error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True, words: Sequence[str] = ()
+) -> int:
+    """Say what went wrong, and return the exit status. `words` are those of the command line, which may be odd names.
 
     `is_streaming` tells that the results are what the command writes: a reader who has enough of them and closes the
     pipe is nobody's mistake, and is met with silence.
@@ -56,6 +59,9 @@ def report(error: BaseException, *, as_json: bool, is_debug: bool, is_streaming:
             return 0
         return error.code if isinstance(error.code, int) else 1
     message, code = _explain(error)
+    # A line end in a name must not begin what looks like a message of its own.
+    for name in (part for word in words for part in (word, word.partition("=")[2]) if "\n" in part):
+        message = message.replace(name, name.replace("\n", "\\n"))
     try:
         _say(error, message, code, as_json=as_json, is_debug=is_debug)
     except OSError:  # nobody reads it; the status still tells

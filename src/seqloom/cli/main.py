@@ -107,9 +107,8 @@ def execute(arguments: Sequence[str]) -> int:
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
-        return report(
-            error, as_json=as_json, is_debug=is_debug, is_streaming=is_streaming or bool(_EXPLAINS & set(ours))
-        )
+        is_read = is_streaming or bool(_EXPLAINS & set(ours))
+        return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_read, words=words)
 
 
 def _invoke(words: list[str]) -> int:
