@@ -1,8 +1,9 @@
 """N lines in, N lines out, in order, whatever stands in them; and for any bytes a result or a sentence.
 
-The commands are carried out as they are typed, in this process. Only what does not depend on the text is done once: a
-model and its settings are read from disk when they are first asked for. Its weights are made double, so that no
-rounding decides between two words, and a line alone can be compared with the same line among others.
+The commands are carried out as they are typed, in this process. Only what does not depend on the text is done once: the
+table of commands is built, and a model and its settings are read from disk, when they are first asked for. The weights
+are made double, so that no rounding decides between two words, and a line alone can be compared with the same line
+among others.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import typer.main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -71,11 +73,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         for module in (translate, language_model, search_settings):
             for name in {"load", "resolve", "resolved", "load_language_model"} & set(vars(module)):
                 stack.enter_context(mock.patch.object(module, name, _remembered(getattr(module, name))))
+        stack.enter_context(mock.patch.object(typer.main, "get_command", _remembered(typer.main.get_command)))
         yield Bench(short, folder / "counted", folder)
 
 
 def _remembered(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Reads those models and settings that have not been read before."""
+    """Reads what has not been read before."""
     known: dict[str, Any] = {}
 
     def reader(*given: Any, **named: Any) -> Any:
@@ -303,7 +306,7 @@ MODES = {
 
 
 def check(bench: Bench, mode: str, data: st.DataObject) -> None:
-    kind = nasty.files(longest=LONGEST) if mode == "any bytes" else nasty.good_files(most=4, longest=LONGEST)
+    kind = nasty.files(longest=LONGEST) if mode == "any bytes" else nasty.good_files(fewest=2, most=4, longest=LONGEST)
     MODES[mode](Given(bench, data.draw(kind), data.draw(st.booleans()), data.draw(st.integers(0, 23))))
 
 
@@ -321,6 +324,13 @@ def test_as_many_lines_come_out_as_go_in(bench: Bench, mode: str, data: st.DataO
 @given(data=st.data())
 def test_as_many_lines_come_out_as_go_in_thousands_of_times(bench: Bench, mode: str, data: st.DataObject) -> None:
     check(bench, mode, data)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_an_empty_file_gives_no_lines(bench: Bench, mode: str, is_piped: bool) -> None:
+    for pick in range(8 if mode == "any bytes" else 1):
+        MODES[mode](Given(bench, b"", is_piped, pick))
 
 
 def test_several_processes_give_as_many_lines_too(bench: Bench) -> None:
