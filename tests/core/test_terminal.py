@@ -5,8 +5,8 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+import nasty
 from seqloom.core.terminal import TerminalWriter, visible, visible_lines
 
 OBEYED = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -28,14 +28,14 @@ def test_what_would_be_obeyed_is_spelt_and_all_else_stays(text: str, shown: str)
     assert visible(text) == shown
 
 
-@given(st.text())
+@given(nasty.texts())
 def test_nothing_that_is_obeyed_is_left_and_twice_is_once(text: str) -> None:
     assert not OBEYED & set(map(ord, visible(text)))
     assert not (OBEYED - {9, 10}) & set(map(ord, visible_lines(text)))
     assert visible(visible(text)) == visible(text)
 
 
-@given(st.text())
+@given(nasty.texts())
 def test_a_line_of_json_stays_what_it_was(text: str) -> None:
     assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
 
