@@ -119,9 +119,9 @@ def test_a_line_of_a_hundred_thousand_stays_one_line_and_is_named(bench: Bench, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["the dog ", "x"])
-def test_a_line_of_a_megabyte_takes_about_ten_times_a_tenth_of_it(bench: Bench, unit: str) -> None:
+def test_ten_times_the_line_takes_about_ten_times_as_long(bench: Bench, unit: str) -> None:
     took = []
-    for size in (100_000, 1_000_000):
+    for size in (50_000, 500_000):
         bench.write({"a.en": as_bytes([unit * (size // len(unit))])})
         started = time.process_time()
         called = bench.call("translate", "MODEL", "a.en", "search.length_factor=0", "search.length_constant=1")
