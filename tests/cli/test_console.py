@@ -63,6 +63,15 @@ def test_quick_progress_that_asks_for_it_has_a_line_per_tenth(capsys: pytest.Cap
     assert lines == [f"tokens: {done:,} of 1,000" for done in range(100, 1001, 100)]
 
 
+def test_tenths_are_counted_anew_for_each_thing_and_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = Lines(clock=Clock())
+    for what in ("one", "two", "two"):
+        for done in (5, 10):
+            listener(Event("progress", {"what": what, "done": done, "all": 10, "by_tenths": True}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["one: 5 of 10", "one: 10 of 10"] + 2 * ["two: 5 of 10", "two: 10 of 10"]
+
+
 def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     listener = Lines(clock=clock)

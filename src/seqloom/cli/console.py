@@ -69,14 +69,16 @@ class Lines:
         self._shows_progress = shows_progress
         self._clock = clock
         self._last = clock()
-        self._tenth = 0
+        self._tenths: dict[str, int] = {}
+        """The tenth that each thing has come to; that of the steps has no name."""
         self._steps: int | None = None
         self._begun = ""
         """What was said to have got some way, and not yet to be done."""
 
     def __call__(self, event: Event) -> None:
         if event.kind == "model":
-            self._steps, self._tenth = event.values.get("steps"), 0  # type: ignore[assignment]
+            self._steps = event.values.get("steps")  # type: ignore[assignment]
+            self._tenths = {}
         if event.kind in ("step", "progress"):
             self._progress(event)
             return
@@ -87,15 +89,19 @@ class Lines:
         is_step = event.kind == "step"
         done, everything = (event["step"], self._steps) if is_step else (event["done"], event["all"])
         tenth = 10 * done // everything if everything else 0
+        doing = "" if is_step else str(event["what"])
+        if tenth < self._tenths.get(doing, 0):  # it has begun again
+            del self._tenths[doing]
         is_due = self._clock() - self._last >= PAUSE
         if not is_step and done == everything and self._begun == event["what"]:
             is_due = True  # who was told of a part is told of the whole
         # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
         by_tenths = is_step or event.values.get("by_tenths", False)
-        if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenth)):
+        if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenths.get(doing, 0))):
             self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
             self._begun = "" if is_step or done == everything else str(event["what"])
-        self._tenth = max(tenth, self._tenth) if by_tenths else self._tenth
+        if by_tenths:
+            self._tenths[doing] = tenth
 
     def _print(self, line: str) -> None:
         self._last = self._clock()
