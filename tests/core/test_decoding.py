@@ -111,3 +111,11 @@ def test_a_mark_at_the_start_is_not_odd_and_one_further_on_is(tmp_path: Path) ->
 def test_what_is_not_seen_is_counted_in_other_encodings_too(tmp_path: Path) -> None:
     _, reader = read("a\nb\u202ec\n".encode("utf-16"), tmp_path, encoding="utf-16")
     assert any("turn the direction of writing" in sentence and "line 2" in sentence for sentence in reader.notices())
+
+
+@pytest.mark.parametrize("data", [b"\0\n\0\n", b"\n\0\n\0", b"\0 \0\n\0\n\0\n"])
+def test_nuls_among_line_ends_are_no_wide_encoding(data: bytes) -> None:
+    decoder = LineDecoder("in", nul_is_space=True)
+    found = [line for chunk in (data, b"") for line in decoder.feed(chunk)]
+    assert "".join(found).strip() == ""
+    assert any(" " in line for line in found)

@@ -227,7 +227,8 @@ def _of_one(words: str) -> str:
 
 def _wide(sample: bytes) -> str | None:
     """The encoding whose ASCII characters would leave NULs where this sample has them."""
-    if len(sample) < 4 or b"\0" not in sample:
+    # Some NULs among line ends are no text in any encoding; where it is text, something can be seen between them.
+    if len(sample) < 4 or b"\0" not in sample or not sample.translate(None, b"\0").strip():
         return None
     sample = sample[: len(sample) // 4 * 4]
     columns = [sample[start::4].count(0) * 4 / len(sample) for start in range(4)]
