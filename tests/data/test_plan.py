@@ -78,7 +78,9 @@ def test_examples_are_sorted_by_both_keys_and_then_by_place(pairs: list[tuple[in
     first = np.array([one for one, _ in pairs]) * (1000 if is_wide else 1)  # beyond 16 bits another way is taken
     second = np.array([other for _, other in pairs], dtype=np.int16)
     keys = list(zip(first.tolist(), second.tolist(), range(len(pairs)), strict=True))
-    assert sort_by(first, second).tolist() == sorted(range(len(pairs)), key=keys.__getitem__)
+    found = sort_by(first, second)
+    assert found.places.tolist() == sorted(range(len(pairs)), key=keys.__getitem__)
+    assert found.first.tolist() == sorted(first.tolist())
 
 
 def test_real_sentences_are_packed_tightly(real_data: Path) -> None:

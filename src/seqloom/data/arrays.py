@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import mmap
 import os
 import secrets
 import shutil
@@ -117,6 +118,13 @@ class Folder:
 
     arrays: Mapping[str, np.ndarray]
     header: Mapping[str, Any]
+    maps: tuple[mmap.mmap, ...] = ()
+
+    def let_go(self) -> None:
+        """Give back the pages that were looked at. The system may keep them; they are read again when needed."""
+        for each in self.maps:
+            if hasattr(mmap, "MADV_DONTNEED"):  # Windows has it not
+                each.madvise(mmap.MADV_DONTNEED)
 
     @property
     def symbols(self) -> int:
@@ -134,11 +142,15 @@ def open_folder(folder: Path, layout: Layout, *, verify: bool) -> Folder:
     header = _read_header(folder, layout)
     if verify and (problems := check_manifest(folder, header["files"])):
         raise damaged(folder, layout, problems[0])
-    arrays = {
-        name: np.memmap(folder / name, dtype=kind, mode="r").view(np.ndarray)
-        for name, kind in layout.arrays(np.dtype(header["ids"])).items()
-    }
-    return Folder(arrays, header)
+    kinds = layout.arrays(np.dtype(header["ids"]))
+    maps = {name: _map(folder / name) for name in kinds}
+    arrays = {name: np.frombuffer(maps[name], dtype=kind) for name, kind in kinds.items()}
+    return Folder(arrays, header, tuple(maps.values()))
+
+
+def _map(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def borders(lengths: np.ndarray) -> np.ndarray:

@@ -42,9 +42,11 @@ def collate(store: Store, indices: Integer[np.ndarray, " batch"]) -> PairBatch:
     """The batch of these examples of a store, in this order."""
     source, source_lengths = store.sources.padded(indices)
     target, target_lengths = store.targets.padded(indices)
-    return PairBatch(
+    batch = PairBatch(
         source=Source(torch.from_numpy(source), torch.from_numpy(source_lengths)),
         target=torch.from_numpy(target),
         target_lengths=torch.from_numpy(target_lengths),
         lines=store.lines(indices),
     )
+    store.let_go()  # so that the memory of a run does not grow with its corpus
+    return batch

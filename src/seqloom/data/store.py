@@ -160,6 +160,10 @@ class Store:
         lines: np.ndarray = self._lines[indices]
         return lines
 
+    def let_go(self) -> None:
+        """Give back the pages that were looked at: with each sentence the system maps many around it."""
+        self._folder.let_go()
+
     def fingerprint(self) -> str:
         """A hash of all that is stored."""
         return self._folder.fingerprint()
