@@ -38,6 +38,22 @@ def test_words_page_and_mended_copy(files: tuple[Path, Path], tmp_path: Path) ->
     assert f"103\t{files[0]}\tdropped\tempty: nothing on one side" in log
 
 
+def test_what_safe_repairs_leave_is_told(tmp_path: Path) -> None:
+    pairs = [(pair.source, pair.target) for pair in sample_pairs("en", "de", count=400, seed=4)]
+    pairs[100:120] = [(target, source) for source, target in pairs[100:120]]
+    paths = tmp_path / "corpus.en", tmp_path / "corpus.de"
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    called = call("doctor", *paths, "--out", tmp_path / "mended", "--fix", "safe")
+    at = called.lines.index("not mended:")
+    assert called.lines[at + 1].startswith("  Source and target swapped (train, ")
+    assert called.lines[at + 1].endswith(" lines): --fix swapped")
+    assert any(line.startswith("all in one: --fix safe,swapped") for line in called.lines)
+    called = call("doctor", *paths, "--out", tmp_path / "all", "--fix", "all")
+    assert not any("--fix" in line for line in called.lines[called.lines.index("not mended:") + 2 :])
+    assert any(line.endswith(": no --fix takes care of it") for line in called.lines), "characters of held-out lines"
+
+
 def test_records(files: tuple[Path, Path], tmp_path: Path) -> None:
     called = call("doctor", "--train", f"{files[0]},{files[1]}", "--html", tmp_path / "r.html", "--json")
     assert called.code == 0, called.err

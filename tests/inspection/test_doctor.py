@@ -1,6 +1,7 @@
 """The examinations one by one, on texts small enough to be read."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -18,10 +19,11 @@ from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
+from seqloom.inspection.doctor.lengths import examine_ratios
 from seqloom.inspection.doctor.reading import survey_lines
 from seqloom.inspection.doctor.script import main_scripts
 from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
-from seqloom.inspection.doctor.unknown import Counts, forecast_side
+from seqloom.inspection.doctor.unknown import Counts, Forecast, SideForecast, examine_unknown, forecast_side
 from seqloom.inspection.doctor_page import visible
 
 
@@ -200,6 +202,25 @@ def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:
     assert side.words == ((3, 0.5),)
     assert side.characters == pytest.approx(2 / 7)
     assert set(side.new_characters) == {"z", "ü"}
+
+
+def test_a_few_unknown_characters_are_more_than_nothing_and_can_be_seen() -> None:
+    side = SideForecast((), 2e-6, ("\u00a0", "\u0301", "ü"))
+    (fault,) = examine_unknown(Forecast("test", SideForecast((), 0.0, ()), side))
+    assert fault.sentence.endswith("less than 0.01 % of the characters of the target (U+00A0 U+0301 ü)")
+    (fault,) = examine_unknown(Forecast("test", replace(side, characters=0.0125), side))
+    assert "1.2 % of the characters of the source" in fault.sentence
+
+
+def test_lengths_of_shifted_lines_are_those_of_no_pairs() -> None:
+    lines = [Line(at, 0, "a word or two", "ein Wort oder zwei") for at in range(1, 301)]
+    for at in (9, 109):
+        lines[at] = Line(at + 1, 0, "a word or two", "ein Wort oder zwei " * 9)
+    survey = survey_lines(lines)
+    (fault,) = examine_ratios(survey, survey)
+    assert fault.lines.tolist() == [10, 110]
+    (fault,) = examine_ratios(survey, survey, runs=[Run(8, 10, 3), Run(105, 112, None)])
+    assert fault.lines.tolist() == [110], "of lines that belong to nothing it is still told"
 
 
 def test_nothing_of_a_text_reaches_the_page_unseen_or_unescaped() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from recipes.damage import Pairs, Planted, damage, read_pairs, write_pairs
 from seqloom.core.errors import UsageError
+from seqloom.core.events import Event
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.recipes.doctor import Diagnosis, diagnose, write_report
-from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, repair
+from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
 
 LANGUAGES = ("en", "de")
 LARGEST_FALSE_ALARM = 0.01
@@ -187,6 +188,53 @@ def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> Non
     again = diagnose(list(mended.files), test=list(damaged.found.splits[1].corpus.parts[0]))
     assert {fault.kind for fault in again.faults} & {"copies", "script", "duplicates", "leakage"} == set()
     assert "misaligned" in {fault.kind for fault in again.faults}, "what was not asked for stays"
+
+
+def test_what_was_not_mended_is_named_with_its_repair(damaged: Case, tmp_path: Path) -> None:
+    left = repair(damaged.found, choose_repairs("safe"), tmp_path / "safe").left
+    assert {"swapped", "misaligned"} <= {each.repair for each in left} <= set(REPAIRS) - set(SAFE)
+    (shifted,) = (each for each in left if each.repair == "misaligned")
+    assert (shifted.title, shifted.split) == ("Shifted lines", "train")
+    assert shifted.count == len(damaged.lines("misaligned"))
+    left = repair(damaged.found, choose_repairs("copies"), tmp_path / "copies").left
+    assert "leakage" in {each.repair for each in left}
+    assert repair(damaged.found, choose_repairs("all"), tmp_path / "all").left == ()
+
+
+def test_a_test_set_is_not_mended(damaged: Case, tmp_path: Path) -> None:
+    swapped = write_pairs([(b, a) for a, b in phrases("test", 100, 2)], tmp_path, "test", LANGUAGES)
+    found = diagnose(damaged.files, test=swapped)
+    left = [each for each in left_over(found, choose_repairs("all")) if each.split == "test"]
+    assert [each.repair for each in left if each.title == "The sides of test are swapped"] == [None]
+
+
+def test_the_log_gives_the_fault_of_the_report(tmp_path: Path) -> None:
+    pairs = phrases("train", 20, 1)
+    pairs[3] = (pairs[3][0] + " &amp; more", pairs[3][1])
+    pairs[5] = (pairs[5][0] + "\u200b", pairs[5][1])
+    pairs[7] = (pairs[7][0] + " fÃ¼r &amp; more", pairs[7][1])
+    found = diagnose(write_pairs(pairs, tmp_path, "train", LANGUAGES))
+    mended = repair(found, choose_repairs("garbled,invisible,spelling"), tmp_path / "mended")
+    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    assert [(number, why) for number, _, _, why in rows] == [
+        ("4", "spelling: an HTML entity, or accents apart from their letters"),
+        ("6", "invisible: characters that cannot be seen"),
+        ("8", "garbled: a double encoding, or control characters"),
+    ]
+
+
+def test_progress_counts_pairs_and_begins_at_nothing(tmp_path: Path) -> None:
+    told: dict[str, list[tuple[int, int]]] = {}
+
+    def listen(event: Event) -> None:
+        if event.kind == "progress":
+            told.setdefault(str(event["what"]), []).append((event["done"], event["all"]))
+
+    train = write_pairs(phrases("train", 300, 1), tmp_path, "train", LANGUAGES)
+    test = write_pairs(phrases("test", 40, 2), tmp_path, "test", LANGUAGES)
+    diagnose(train, test=test, listener=listen)
+    assert told["judging the languages of test"] == told["judging the alignment of test"] == [(0, 40), (40, 40)]
+    assert {name for name, steps in told.items() if steps[0][0] != 0 or steps[-1][0] != steps[-1][1]} == set()
 
 
 def test_repairs_have_names() -> None:

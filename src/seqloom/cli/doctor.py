@@ -9,7 +9,7 @@ import typer
 from seqloom.cli.arguments import file_names, require_new_file, require_readable_names, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
-from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.output import clean, counted, examples, json_line, table
 from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
@@ -111,7 +111,7 @@ def doctor(
             write_atomically(page, write_report(found))
         if fix is not None and out is not None:
             mended = repair(found, kinds, out, listener=listener)
-    lines = _records(found, mended, page) if json else _lines(found, mended, page)
+    lines = _records(found, mended, page) if json else _lines(found, mended, page, fix=fix)
     for line in lines:
         print(line)
     if not found.verdict.is_fit:
@@ -134,7 +134,7 @@ def _check_outputs(out: Path | None, html: Path | None, *, inputs: Sequence[Path
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -> Iterator[str]:
+def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None, *, fix: str | None) -> Iterator[str]:
     sizes = ", ".join(f"{split.name} {len(split.survey):,}" for split in found.splits)
     yield f"{sizes} pairs"
     yield found.verdict.sentence
@@ -151,8 +151,23 @@ def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -> 
         yield ""
         yield f"mended: {mended.kept:,} pairs kept ({mended.changed:,} changed), {mended.dropped:,} dropped"
         yield from (f"  {path}" for path in (*mended.files, mended.log))
+        yield from _left(mended, fix or "")
     yield ""
     yield f"report with pictures: {page}" if page is not None else "for a report with pictures: --html report.html"
+
+
+def _left(mended: "Repaired", fix: str) -> Iterator[str]:
+    """What was not mended, and the repairs that would take care of it."""
+    if not mended.left:
+        return
+    yield "not mended:"
+    for each in mended.left:
+        lines = f", {counted(each.count, 'line')}" if each.count else ""
+        by = f"--fix {each.repair}" if each.repair else "no --fix takes care of it"
+        yield f"  {each.title} ({each.split}{lines}): {by}"
+    repairs = list(dict.fromkeys(each.repair for each in mended.left if each.repair))
+    if repairs:
+        yield f"all in one: --fix {','.join([fix, *repairs])}"
 
 
 def _shown(found: "Diagnosis", fault: "Fault") -> Iterator[str]:

@@ -136,16 +136,17 @@ def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[li
     tell = _teller(listener, "reading train", len(train))
     survey = survey_lines(train, split="train", keep=sample.keep, progress=tell)
     models = sample.learn(survey, tell=lambda what: listener(Event("phase", {"what": what})))
-    judging = _teller(listener, "judging train", 2 * len(train))
-    splits = [look_again(survey, train, models, counts=sample.counts, reference=None, progress=judging)]
+    judging = _judging(listener, "train", len(train))
+    splits = [look_again(survey, train, models, counts=sample.counts, reference=None, begin=judging)]
     for name, corpus in corpora.items():
         if name == "train":
             continue
         counts = Counts.none(), Counts.none()
-        survey = survey_lines(corpus, split=name, keep=_counter(counts))
-        judging = _teller(listener, f"judging {name}", 2 * len(corpus))
+        tell = _teller(listener, f"reading {name}", len(corpus))
+        survey = survey_lines(corpus, split=name, keep=_counter(counts), progress=tell)
+        judging = _judging(listener, name, len(corpus))
         reference = splits[0].languages
-        splits.append(look_again(survey, corpus, models, counts=counts, reference=reference, progress=judging))
+        splits.append(look_again(survey, corpus, models, counts=counts, reference=reference, begin=judging))
     return splits, sample
 
 
@@ -161,7 +162,12 @@ def _teller(listener: Listener, what: str, everything: int) -> Callable[[int], N
     def tell(done: int) -> None:
         listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
+    tell(0)  # time is measured from here on
     return tell
+
+
+def _judging(listener: Listener, name: str, everything: int) -> Callable[[str], Callable[[int], None]]:
+    return lambda what: _teller(listener, f"judging the {what} of {name}", everything)
 
 
 def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> Iterator[Fault]:
@@ -179,7 +185,7 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
     yield from examine_languages(split.verdicts, survey, has_wrong_script=has_wrong_script)
     yield from examine_copies(survey)
     yield from examine_blanks(survey)
-    yield from examine_ratios(survey, reference)
+    yield from examine_ratios(survey, reference, runs=split.runs)
     yield from examine_long(survey)
     yield from examine_duplicates(survey)
     if split is not train:

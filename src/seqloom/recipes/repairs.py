@@ -17,6 +17,7 @@ from seqloom.data.blocks import Line
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.inspection.doctor.alignment import FARTHEST
 from seqloom.inspection.doctor.characters import mend_characters
+from seqloom.inspection.doctor.faults import Fault
 from seqloom.inspection.doctor.leakage import leaked_into
 from seqloom.recipes.doctor import Diagnosis
 
@@ -35,8 +36,19 @@ DROPPED = {
 }
 """Kinds of faults whose lines are dropped, in the order in which a reason is looked for."""
 
-MENDED = ("garbled", "invisible", "spelling")
+MENDED = {
+    "garbled": "a double encoding, or control characters",
+    "invisible": "characters that cannot be seen",
+    "spelling": "an HTML entity, or accents apart from their letters",
+}
 """Kinds whose characters are mended in place."""
+
+REASONS = {
+    **DROPPED,
+    **MENDED,
+    "swapped": "source and target were exchanged",
+    "misaligned": "its translation stands in another line",
+}
 
 REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
 SAFE: tuple[str, ...] = ("empty", "leakage", "copies", "script", "duplicates", *MENDED)
@@ -57,6 +69,20 @@ class Repaired:
     changed: int
     reasons: Mapping[str, int]
     """How many lines were dropped or changed, by the kind of their fault."""
+    left: tuple["Left", ...] = ()
+    """Faults that should be mended and were not."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A fault that is still in the text."""
+
+    title: str
+    split: str
+    count: int
+    """Its lines; 0 where it is a fault of the whole."""
+    repair: str | None
+    """The repair that would take care of it; None where only people can."""
 
 
 def choose_repairs(words: str) -> tuple[str, ...]:
@@ -96,18 +122,26 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
                 changed += mended is not None
                 reasons[kind] += 1
                 place = f"{line.number - before}\t{corpus.parts[file][0]}"
-                journal.write(f"{place}\t{what}\t{kind}: {_reason(kind)}\n")
+                journal.write(f"{place}\t{what}\t{kind}: {REASONS[kind]}\n")
             if number % TOLD_EVERY == 0 or number == len(corpus):
                 listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
     files = tuple(path for part in paths for path in part)
-    return Repaired(files, log, kept, dropped, changed, dict(reasons))
+    return Repaired(files, log, kept, dropped, changed, dict(reasons), left_over(diagnosis, kinds))
 
 
-def _reason(kind: str) -> str:
-    if kind in DROPPED:
-        return DROPPED[kind]
-    others = {"swapped": "source and target were exchanged", "misaligned": "its translation stands in another line"}
-    return others.get(kind, "odd characters")
+def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:
+    """What is worse than a note and is no matter of these repairs, which change the training text alone."""
+
+    def repair_of(fault: Fault) -> str | None:
+        # Lines of dev and test are told of those, but taken out of the training text.
+        is_within_reach = fault.split == "train" or fault.kind == "leakage"
+        return fault.kind if is_within_reach and fault.kind in REPAIRS else None
+
+    return tuple(
+        Left(fault.title, fault.split, len(fault.lines), repair_of(fault))
+        for fault in diagnosis.faults
+        if fault.severity != "note" and (repair_of(fault) is None or fault.kind not in kinds)
+    )
 
 
 def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
@@ -148,7 +182,8 @@ class Plan:
 
     dropped: Mapping[int, str]
     swapped: frozenset[int]
-    mended: frozenset[int]
+    mended: Mapping[int, str]
+    """Lines whose characters are mended, with the kind of their first fault."""
     partners: Mapping[int, int]
     """The lines in which the translations of shifted lines stand."""
 
@@ -173,7 +208,11 @@ class Plan:
         if number in self.mended:
             clean = mend_characters(pair[0]), mend_characters(pair[1])
             if clean != pair:
-                pair, what, kind = clean, "; ".join(filter(None, [what, "characters mended"])), kind or "garbled"
+                pair, what, kind = (
+                    clean,
+                    "; ".join(filter(None, [what, "characters mended"])),
+                    kind or self.mended[number],
+                )
         return line, pair, what, kind
 
 
@@ -204,7 +243,6 @@ def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
         is_leaked = leaked_into(diagnosis.train.survey, [split.survey for split in diagnosis.splits[1:]])
         by_kind["leakage"] = set((np.flatnonzero(is_leaked) + 1).tolist())
     partners = _find_partners(diagnosis) if "misaligned" in by_kind else {}
-    by_kind.get("ratios", set()).difference_update(partners)  # they were lengths of pairs that are none
     dropped: dict[int, str] = {}
     for kind in DROPPED:
         for number in by_kind.get(kind, ()):
@@ -212,7 +250,10 @@ def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
     for number in by_kind.get("misaligned", set()) | set(partners.values()):
         if number not in partners:  # its translation is lost, or has found its own line
             dropped.setdefault(number, "misaligned")
-    mended = frozenset(number for kind in MENDED for number in by_kind.get(kind, ()))
+    mended: dict[int, str] = {}
+    for kind in MENDED:
+        for number in by_kind.get(kind, ()):
+            mended.setdefault(number, kind)
     return Plan(dropped, frozenset(by_kind.get("swapped", ())), mended, partners)
 
 

@@ -108,10 +108,15 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 def percentage(count: int, total: int) -> str:
     """A share in percent, with as many digits as it takes to be more than nothing."""
-    share = 100 * count / max(1, total)
-    if count and share < 0.01:
+    return in_percent(count / max(1, total))
+
+
+def in_percent(share: float) -> str:
+    """A share, likewise."""
+    percent = 100 * share
+    if 0 < percent < 0.01:
         return "less than 0.01 %"
-    return f"{share:.2f} %" if share < 1 else f"{share:.1f} %"
+    return f"{percent:.2f} %" if percent < 1 else f"{percent:.1f} %"
 
 
 def touched(count: int, total: int, noun: str = "line") -> str:

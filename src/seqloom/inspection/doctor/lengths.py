@@ -5,10 +5,11 @@ r = log (target characters + 1) / (source characters + 1)
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from seqloom.inspection.doctor.faults import Fault, grade, numbers_where, touched
+from seqloom.inspection.doctor.faults import Fault, Run, grade, numbers_where, touched
 from seqloom.inspection.doctor.survey import Survey
 
 LARGEST_RATIO = 2.5
@@ -46,14 +47,20 @@ def examine_blanks(survey: Survey) -> list[Fault]:
     ]
 
 
-def examine_ratios(survey: Survey, reference: Survey) -> list[Fault]:
-    """Pairs of which one side is much longer than the other, by what is usual in the reference."""
+def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = ()) -> list[Fault]:
+    """Pairs of which one side is much longer than the other, by what is usual in the reference.
+
+    Shifted lines among the `runs` are left out: their lengths are those of pairs that are none.
+    """
     usual, spread = usual_ratio(reference)
     ratios = survey.log_ratios
     border = max(math.log(LARGEST_RATIO), DEVIATIONS * spread)
     # What a source of this length would have, against what it has.
     missing = np.abs(survey.target.characters - (survey.source.characters + 1) * math.exp(usual))
     is_odd = (np.abs(ratios - usual) > border) & (missing >= FEWEST_MORE) & (survey.blank == 0)
+    for run in runs:
+        if run.shift is not None:
+            is_odd[run.first - 1 : run.last] = False
     lines = numbers_where(is_odd)
     if len(lines) == 0:
         return []

@@ -28,6 +28,8 @@ from seqloom.inspection.doctor.texts import words_of
 from seqloom.inspection.doctor.unknown import Counts
 
 Progress = Callable[[int], None]
+Begin = Callable[[str], Progress]
+"""Told what is judged now; gives back whom to tell how many lines are done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +55,16 @@ def look_again(
     *,
     counts: tuple[Counts, Counts],
     reference: Languages | None,
-    progress: Progress,
+    begin: Begin,
 ) -> Split:
     """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
     is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
-    languages = judge_languages(corpus, models, is_learned=is_learned, progress=progress)
+    languages = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
     verdicts = decide(languages, survey, reference or languages)
     evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
     if models.alignment is not None:
         aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
-        evidence = aligner.evidence(lambda done: progress(len(corpus) + done))
+        evidence = aligner.evidence(begin("alignment"))
         runs = aligner.runs(evidence)
     return Split(survey.split, corpus, survey, counts, languages, verdicts, evidence, tuple(runs))
 

@@ -1,10 +1,11 @@
 """The forecast of unknown words and characters: what a vocabulary made from the training text will not know."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seqloom.inspection.doctor.faults import Fault
+from seqloom.inspection.doctor.faults import Fault, in_percent
 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
 """Words in a vocabulary for which the share of unknown ones is told."""
@@ -75,7 +76,7 @@ def examine_unknown(forecast: Forecast) -> list[Fault]:
     """A note if characters will be missing."""
     sides = [("source", forecast.source), ("target", forecast.target)]
     parts = [
-        f"{side.characters:.2%} of the characters of the {name} ({' '.join(side.new_characters[:8])})"
+        f"{in_percent(side.characters)} of the characters of the {name} ({_seen(side.new_characters[:8])})"
         for name, side in sides
         if side.characters > 0
     ]
@@ -92,3 +93,9 @@ def examine_unknown(forecast: Forecast) -> list[Fault]:
             forecast.split,
         )
     ]
+
+
+def _seen(signs: Sequence[str]) -> str:
+    """Some characters, those by their numbers that cannot be seen by themselves: spaces, what has no width, accents."""
+    is_hidden = [not sign.isprintable() or sign == " " or unicodedata.category(sign)[0] == "M" for sign in signs]
+    return " ".join(f"U+{ord(sign):04X}" if hidden else sign for sign, hidden in zip(signs, is_hidden, strict=True))
