@@ -98,3 +98,21 @@ def test_what_cannot_be_done_is_said(files: tuple[Path, Path], words: list[str],
     called = call("doctor", *(files if words else ()), *words)
     assert called.code == 2
     assert message in called.err
+
+
+def test_text_that_no_repair_made_is_not_replaced(files: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "dev"
+    folder.mkdir()
+    for path in files:
+        (folder / path.name).write_text("dear to somebody\n")
+    called = call("doctor", *files, "--out", folder, "--fix", "safe")
+    assert called.code == 2
+    assert "is there already, and no repair made it" in called.err
+    assert {path.read_text() for path in folder.iterdir() if path.suffix != ".html"} == {"dear to somebody\n"}
+    for _ in range(2):  # a second time into its own folder
+        assert call("doctor", *files, "--out", tmp_path / "mended", "--fix", "safe").code == 0
+    table = tmp_path / "repairs.tsv"
+    table.write_text("eins\tone\nzwei\ttwo\n" * 20, encoding="utf-8")
+    called = call("doctor", table, "--out", tmp_path / "log", "--fix", "safe")
+    assert called.code == 2
+    assert "the log of repairs has that name" in called.err

@@ -144,6 +144,25 @@ def test_an_output_file_that_is_the_input_is_refused_and_left_alone(tiny: Tiny, 
     assert path.read_text() == "Good morning.\n"
 
 
+def test_no_output_takes_the_place_of_a_model(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_text("Good morning.\n")
+    packed = tmp_path / "model.zip"
+    assert call("pack", tiny.run, packed).code == 0
+    weights = tiny.run / "model" / "model.safetensors"
+    before = packed.read_bytes(), weights.read_bytes()
+    for words in (
+        ["translate", packed, path, "--out", packed],
+        ["translate", packed, path, "--align", packed],
+        ["translate", tiny.run, path, "--out", weights],
+        ["evaluate", packed, "--source", path, "--reference", path, "--out", packed],
+    ):
+        called = call(*words)
+        assert called.code == 2, words
+        assert "is the input as well" in called.err or "is a part of a model" in called.err
+    assert (packed.read_bytes(), weights.read_bytes()) == before
+
+
 def test_invalid_utf8_is_told_with_line_and_column(tiny: Tiny, tmp_path: Path) -> None:
     text = "fine\nschön\xe9\n".encode("latin-1")
     called = call("translate", tiny.run, stdin=text)
@@ -178,7 +197,7 @@ def test_lines_that_are_mostly_unknown_are_named_at_the_end(tiny: Tiny) -> None:
     text = "Good morning.\n日本語のテスト\n\nGood 🙂\n🙂🙂🙂 ok\n"
     called = call("translate", tiny.run, "--json", stdin=text.encode())
     (message,) = [each["message"] for each in called.messages if "unknown" in each["message"]]
-    assert message.startswith("standard input: more than half of lines 2, 5 is unknown to this model")
+    assert message.startswith("standard input: more than half of each of lines 2, 5 is unknown to this model")
     fine = call("translate", tiny.run, stdin=b"Good morning.\n")
     assert "unknown" not in fine.err
 

@@ -1,7 +1,10 @@
 """Blocks are the lines of the corpus, whatever the files look like; processes change nothing."""
 
+import gzip
+import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -153,8 +156,44 @@ def test_results_come_in_order_and_errors_as_they_are(workers: int) -> None:
 
 
 def test_a_process_that_dies_is_noticed() -> None:
-    with pytest.raises(SeqloomError, match="was ended from outside"):
+    with pytest.raises(SeqloomError, match="processes has ended, perhaps for lack of memory"):
         list(in_order(_die_at_five, range(20), workers=2))
+
+
+def _pid(_: int) -> int:
+    return os.getpid()
+
+
+def _leave_workers(folder: str) -> None:
+    results = in_order(_pid, range(50), workers=2)
+    (Path(folder) / "worker").write_text(str(next(results)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    parent = multiprocessing.get_context("spawn").Process(target=_leave_workers, args=(str(tmp_path),))
+    parent.start()
+    parent.join()
+    worker = int((tmp_path / "worker").read_text())
+    for _ in range(300):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("a worker goes on without anybody to work for")
+
+
+def test_a_compressed_file_that_changes_is_noticed(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.x.gz", tmp_path / "a.y.gz"]
+    for path in paths:
+        path.write_bytes(gzip.compress(b"1\n2\n3\n"))
+    corpus = open_corpus(paths)
+    for path in paths:
+        path.write_bytes(gzip.compress(b"1\n2\n"))
+    with pytest.raises(DataError, match="has changed since it was checked"):
+        list(corpus.blocks())
 
 
 def test_a_tokeniser_is_the_same_in_another_process(tokenizers: Tokenizers) -> None:

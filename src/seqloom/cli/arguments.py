@@ -1,5 +1,6 @@
 """What the words of a command line mean: a config file, settings `path=value`, or files."""
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -33,13 +34,40 @@ def sort_words(words: Sequence[str] | None) -> Words:
 def config_and_overrides(words: Sequence[str] | None, *, hint: str) -> tuple[Path | None, tuple[str, ...]]:
     """The one config file among the words, if there is one, and the settings."""
     found = sort_words(words)
-    configs = [word for word in found.others if word.lower().endswith(_CONFIG_ENDINGS)]
-    strangers = [word for word in found.others if word not in configs]
+    configs, strangers = _configs_and_strangers(found)
     if strangers:
         raise UsageError(f"{strangers[0]!r} is neither a config file (.yaml) nor a setting path=value; {hint}")
     if len(configs) > 1:
         raise UsageError(f"one config file at most, but {len(configs)} were given: {', '.join(configs)}")
     return (Path(configs[0]) if configs else None), found.overrides
+
+
+def _configs_and_strangers(found: Words) -> tuple[list[str], list[str]]:
+    configs = [word for word in found.others if word.lower().endswith(_CONFIG_ENDINGS)]
+    return configs, [word for word in found.others if word not in configs]
+
+
+def is_file(name: str | Path) -> bool:
+    """Whether there is a file of this name; a name that the system takes for none is no error here."""
+    with contextlib.suppress(OSError):
+        return Path(name).is_file()
+    return False
+
+
+def refuse_expanded(words: Sequence[str] | None, *, option: str) -> None:
+    """Refuse files that stand by themselves: `option lm/*.txt` gives all but the first so, once the shell is through.
+
+    A word that is no file is left to `config_and_overrides`.
+    """
+    _, strangers = _configs_and_strangers(sort_words(words))
+    if strangers and is_file(strangers[0]):
+        file = Path(strangers[0])
+        raise UsageError(
+            f"{str(file)!r} stands by itself, and {option} takes one name; if the shell has put files in place of a "
+            f"pattern, put quotes around it: {option} '{file.parent / f'*{file.suffix}'}', or name each file with its "
+            f"own {option}",
+            file=file,
+        )
 
 
 def file_names(values: Sequence[str] | None) -> list[str]:
@@ -92,3 +120,5 @@ def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "-
     for path in inputs:
         if path.exists() and out.exists() and path.samefile(out):
             raise UsageError(f"{out} is the input as well; name another file with {flag}")
+    if place.exists() and any((above / "manifest.json").is_file() for above in list(place.resolve().parents)[:2]):
+        raise UsageError(f"{out} is a part of a model or a checkpoint; name another file with {flag}")

@@ -113,7 +113,7 @@ def evaluate(
     if reference is None:
         raise UsageError("name the file with what the translations should be: --reference FILE")
     _check_combination(model, source=source, hypothesis=hypothesis, others=[against, out, hypothesis2])
-    require_new_file(out, inputs=[path for path in (source, reference) if path])
+    require_new_file(out, inputs=[path for path in (source, reference, model, against) if path])
     if given.overrides and model is None:
         raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
 

@@ -206,8 +206,11 @@ class ParallelCorpus:
     def _lines_of(self, file: int, *, before: int, skipped: int = 0) -> Iterator[Line]:
         """The lines of a part but for those skipped; `before` lines stand in the parts before it."""
         pairs = islice(_pairs(self.parts[file], self.encoding, self.languages, self.on_bad), skipped, None)
-        for at, (source, target) in enumerate(pairs, start=before + skipped + 1):
-            yield Line(at, file, source, target)
+        last = before + skipped
+        for last, (source, target) in enumerate(pairs, start=before + skipped + 1):
+            yield Line(last, file, source, target)
+        if last != before + self._counts[file]:
+            raise changed(self.parts[file])
 
     def blocks(self) -> Iterator[Block]:
         """All lines in blocks: where two plain files are read, none of their text is read here."""

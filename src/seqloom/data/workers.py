@@ -7,14 +7,16 @@ with `if __name__ == "__main__":`.
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
-from seqloom.core.errors import SeqloomError
+from seqloom.core.errors import SeqloomError, UsageError
 
 PATIENCE = 600.0
 """Seconds for one block after which a process is taken to hang; it takes a fraction of one."""
@@ -39,6 +41,11 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
     if workers == 1:
         yield from map(function, items)
         return
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            "this program starts itself again for each process that helps; put what it does below "
+            'if __name__ == "__main__":, or set data.workers=1'
+        )
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(function,)
@@ -48,7 +55,8 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
         pool.shutdown()
     except BrokenProcessPool as error:
         raise SeqloomError(
-            f"one of {workers} processes was ended from outside, perhaps for lack of memory; set data.workers=1"
+            f"one of {workers} processes has ended, perhaps for lack of memory; set data.workers=1. A program of your "
+            'own also needs if __name__ == "__main__": before what it does'
         ) from error
     except TimeoutError as error:
         raise SeqloomError(
@@ -61,9 +69,23 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
             process.join()
 
 
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """For processes that are started inside: Ctrl-C reaches all of them, and the first one ends the others."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where signals cannot be set, and do not come
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _results(pool: ProcessPoolExecutor, items: Iterable[Any], *, ahead: int) -> Iterator[Any]:
     remaining = iter(items)
-    under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in islice(remaining, ahead))
+    with _deaf_to_interrupts():
+        under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in islice(remaining, ahead))
     while under_way:
         result = under_way.popleft().result(timeout=PATIENCE)
         under_way.extend(pool.submit(_work, item) for item in islice(remaining, 1))
@@ -78,7 +100,15 @@ _function: Callable[[Any], Any] | None = None
 def _begin(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of them; the first process ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End when the process that started this one is gone, however it went: nobody would ever tell."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(item: Any) -> Any:

@@ -24,6 +24,7 @@ from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
 from seqloom.core.globs import matching_files
 from seqloom.core.json_files import read_json
+from seqloom.core.places import require_run
 from seqloom.data.corpus import file_stamps
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
@@ -91,6 +92,9 @@ def choose_config(
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
         defaults = {**defaults, **inherited}
+    if not first.training.validate_every and "training" in defaults:
+        # Nobody asked for the patience that is chosen for the data, and without validations it has nothing to wait for.
+        defaults = {**defaults, "training": {**defaults["training"], "patience": 0}}
     data = {**defaults.get("data", {}), **named, **choice.data}
     # What the command line names wins over the file, as any override does.
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
@@ -144,6 +148,8 @@ def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
     """Make the run directory with all that does not change while it trains."""
     require_new(run)
     work: Work[Any, Any] = work_for(config)
+    files = _files([*config.data.train, *config.data.dev])
+    stamps = _stamps(files)
     text = work.open_text(config, listener=listener)
     with locked(run):
         require_new(run)  # again, now that nobody else can be at it
@@ -153,8 +159,11 @@ def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
             tokenizers = _tokenizers(work, config, text, listener=listener)
             tokenizers.save(run / "text")
             work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
+            if _stamps(files) != stamps:
+                raise DataError("the text has changed while it was being prepared; start again when it is at rest")
             # Last, because it tells a resume that everything before it is whole.
-            write_atomically(run / "run.json", json.dumps(_record(config, text, tokenizers), indent=2) + "\n")
+            record = {**_record(config, text, tokenizers), "files": stamps}
+            write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:
             shutil.rmtree(run, ignore_errors=True)
             raise
@@ -174,8 +183,7 @@ def _clear(run: Path, *, listener: Listener) -> None:
 
 def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The settings and the record of a run that was begun."""
-    if not run.is_dir():
-        raise UsageError(f"{run}: there is no such run directory")
+    require_run(run)
     if not (run / "run.json").is_file():
         if _is_unbegun(run):
             raise UsageError(
@@ -301,7 +309,10 @@ def _fingerprints(tokenizers: Tokenizers) -> list[str]:
 def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
-    listener(Event("phase", {"what": f"learning {config.text.size:,} {config.text.kind} pieces"}))
+    # Of words and characters all are taken as a rule, and their largest number would look like that of this text.
+    all_of = {"word": "words", "char": "characters"}
+    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
+    listener(Event("phase", {"what": f"learning {what}"}))
     return work.learn_tokenizers(config, text, listener=listener)
 
 
@@ -314,7 +325,6 @@ def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, 
         "threads": torch.get_num_threads(),
         "seed": config.seed,
         "data": dict(text.fingerprints),
-        "files": _stamps(_files([*config.data.train, *config.data.dev])),
         "tokenizers": _fingerprints(tokenizers),
         **text.size,
     }

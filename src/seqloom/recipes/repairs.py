@@ -102,7 +102,7 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
     corpus = diagnosis.train.corpus
     places = [_names(part, file, has_several=len(corpus.parts) > 1) for file, part in enumerate(corpus.parts)]
     paths = [[folder / name for name in names] for names in places]
-    _refuse_inputs([path for part in paths for path in part], [path for part in corpus.parts for path in part])
+    _refuse_inputs([path for part in paths for path in part], [path for part in corpus.parts for path in part], folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = make_plan(diagnosis, kinds)
     reasons: Counter[str] = Counter()
@@ -153,12 +153,17 @@ def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
     return [before + (name if name.endswith(".tsv") else f"{name}.tsv")]
 
 
-def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path], folder: Path) -> None:
     if len(set(outputs)) < len(outputs):
         raise UsageError(f"{outputs[0]} would be written twice: source and target have the same name; rename one")
+    if folder / LOG in outputs:
+        raise UsageError(f"{folder / LOG} would be written twice: the log of repairs has that name; rename the text")
     for path in outputs:
         if any(path.exists() and path.samefile(given) for given in inputs):
             raise UsageError(f"{path} is the text itself, which is never touched; name another folder with --out")
+        # Where earlier repairs lie, their log does too; anything else may be text that nobody has a copy of.
+        if path.exists() and not (folder / LOG).exists():
+            raise UsageError(f"{path} is there already, and no repair made it; name another folder with --out")
 
 
 def _write(pair: tuple[str, str], streams: Sequence[TextIOWrapper]) -> None:
