@@ -7,6 +7,8 @@ import pytest
 
 from cli.calling import call
 from cli.conftest import Tiny
+from seqloom.cli.console import Bars, Lines
+from seqloom.core.events import Event, Value
 from seqloom.recipes.selfcheck import run
 from seqloom.recipes.selfcheck.findings import Check, Finding
 
@@ -50,6 +52,48 @@ def test_a_broken_promise_is_named_with_its_worst_case(tiny: Tiny, few: dict[str
     assert "\x1b" not in called.out
     assert any(line.startswith("1 of 3 promises is broken: terms; it took") for line in called.lines)
     assert any(line.startswith("This is a mistake in Seqloom") and "torch" in line for line in called.lines)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_an_interruption_leaves_what_was_found(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, form: list[str]) -> None:
+    def stop() -> Finding:
+        raise KeyboardInterrupt
+
+    ways = {"greedy": lambda: Finding("holds", "44 outputs are the same"), "plan": stop, "terms": stop}
+    checks = [Check(name, f"promise of {name}", way) for name, way in ways.items()]
+    monkeypatch.setattr(run, "_checks", lambda *_, **__: ("2 lines", checks))
+    called = call("selfcheck", tiny.run, *form)
+    assert called.code == 130
+    assert "interrupted" in called.err
+    if form:
+        assert [record["name"] for record in called.records] == ["files", "greedy"]
+        return
+    assert "✓ greedy      promise of greedy" in called.lines
+    assert called.lines[-1].startswith(
+        "Of those looked at, all 2 promises hold; 2 were not looked at: plan, terms; it took "
+    )
+    assert "promise of plan" not in called.out
+
+
+def test_progress_has_the_time_that_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    lines, bars = Lines(clock=lambda: now[0]), Bars(clock=lambda: now[0])
+
+    def note(done: int, left: float | None) -> str:
+        values: dict[str, Value] = {"what": "promises looked at", "done": done, "all": 13}
+        event = Event("progress", values if left is None else {**values, "left": left})
+        lines(event)
+        bars(event)
+        return str(bars._progress.tasks[0].fields["note"])
+
+    try:
+        assert note(1, None) == "1 of 13", "there is no estimate before anything was done"
+        now[0] = 12.0
+        assert note(4, 75.0) == "4 of 13, about 1 min 15 s left"
+        assert note(5, None) == "5 of 13, 24 s left"
+    finally:
+        bars.stop()
+    assert "promises looked at: 4 of 13, about 1 min 15 s left\n" in capsys.readouterr().err
 
 
 def test_records_hold_figures_and_the_verdict(tiny: Tiny, few: dict[str, Finding]) -> None:

@@ -14,12 +14,13 @@ from torch import Tensor
 
 import seqloom.core.compiling  # noqa: F401  (the plan is used where its loops are)
 from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.events import Event
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.models.transformer_plan import Plan
 from seqloom.nn.int8 import with_int8
 from seqloom.recipes import stepping
 from seqloom.recipes.load import load
-from seqloom.recipes.selfcheck import batching, files, searching
+from seqloom.recipes.selfcheck import batching, files, run, searching
 from seqloom.recipes.selfcheck.batching import check_batches, check_int8_batches
 from seqloom.recipes.selfcheck.cases import Bench, Case, bare_settings
 from seqloom.recipes.selfcheck.files import check_files, check_saved
@@ -154,6 +155,31 @@ def test_a_check_that_stops_is_a_broken_promise() -> None:
 
     assert timed(Check("greedy", "promise", stop)).finding.sentence == "the check stopped: the model gave no numbers"
     assert timed(Check("greedy", "promise", stop)).finding.outcome == "broken"
+
+
+def test_each_promise_is_told_when_it_is_decided(tiny: Trained, monkeypatch: Patch) -> None:
+    threads, events, reports, seen = torch.get_num_threads(), list[Event](), list[Report](), list[tuple[int, int]]()
+
+    def look() -> Finding:
+        seen.append((len(reports), torch.get_num_threads()))
+        return Finding("holds", "as it should be")
+
+    checks = [Check(name, name, look, passes) for name, passes in (("one", 1), ("two", 2), ("three", 3))]
+    monkeypatch.setattr(run, "_checks", lambda *_, **__: ("2 lines", checks))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(2)
+    try:
+        report = selfcheck(tiny.model, listener=events.append, decided=reports.append)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [(1, 1), (2, 1), (3, 1)]
+    assert reports[-1] == report
+    assert [each.left for each in reports] == [("one", "two", "three"), ("two", "three"), ("three",), ()]
+    assert [(event["done"], event["all"]) for event in events] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert "left" not in events[0].values, "nothing to go by yet"
+    assert events[1]["left"] == pytest.approx(5 * report.checked[1].seconds)
+    assert events[3]["left"] == 0
 
 
 def test_a_report_names_what_is_broken_and_what_to_do() -> None:

@@ -126,7 +126,8 @@ class Bars:
         )
         self._clock = clock
         self._what = ""
-        self._since = 0.0
+        self._since, self._before = 0.0, 0
+        """When the bar appeared, and what was done by then."""
         self._steps: int | None = None
 
     def __call__(self, event: Event) -> None:
@@ -153,10 +154,10 @@ class Bars:
     def _show_progress(self, event: Event) -> None:
         done, everything = event["done"], event["all"]
         if self._what != event["what"]:
-            self._since = self._clock()
-        left = ""
-        if everything and done:
-            left = f", {duration((self._clock() - self._since) / done * (everything - done))} left"
+            self._since, self._before = self._clock(), done
+        left = time_left(event)
+        if everything and not left and done > self._before:
+            left = f", {duration((self._clock() - self._since) / (done - self._before) * (everything - done))} left"
         note = f"{done:,} of {everything:,}{left}" if everything else f"{done:,} lines"
         self._show(event["what"], description=event["what"], total=everything, completed=done, note=note)
 
@@ -214,7 +215,13 @@ def step_note(event: Event) -> str:
 def progress_text(event: Event) -> str:
     """How far something else has got."""
     everything = f" of {event['all']:,}" if event["all"] else ""
-    return f"{event['what']}: {event['done']:,}{everything}"
+    return f"{event['what']}: {event['done']:,}{everything}{time_left(event)}"
+
+
+def time_left(event: Event) -> str:
+    """The time that the rest will take, where the event has an estimate."""
+    seconds = event.values.get("left")
+    return f", about {duration(seconds)} left" if isinstance(seconds, int | float) else ""
 
 
 def _encoded(event: Event) -> str:

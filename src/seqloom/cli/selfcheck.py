@@ -1,6 +1,7 @@
 """`seqloom selfcheck`: the promises, run on a model of your own."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from seqloom.cli.output import clean, duration, examples, json_line
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqloom.recipes.selfcheck.findings import Checked
     from seqloom.recipes.selfcheck.run import Report
 
 EXAMPLES = examples(
@@ -55,7 +57,7 @@ def selfcheck(
     Lines in and out, batch size and padding, greedy and beam, complete searches, sums of scores, saving and loading,
     seeds, and the hashes of its files. Promises that make no sense for a kind of model are named, with the reason.
 
-    The exit status is 0 if all hold and 1 if one is broken.
+    Each is told as soon as it is decided. The exit status is 0 if all hold and 1 if one is broken.
     """
     require_readable_names([model, lines, out])
     if out is not None:
@@ -67,52 +69,88 @@ def selfcheck(
     from seqloom.recipes.selfcheck.page import selfcheck_page
     from seqloom.recipes.selfcheck.run import selfcheck as check
 
-    with show_events(as_json=json) as listener:
-        report = check(model, lines=lines, count=count, seed=seed, listener=listener)
+    telling = _Telling(_record if json else _promise, has_head=not json)
+    try:
+        with show_events(as_json=json) as listener:
+            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=telling)
+    except KeyboardInterrupt:
+        if telling.report is not None and not json:
+            telling.say("")
+            telling.say(_verdict(telling.report))
+        raise
     if out is not None:
         write_atomically(out, selfcheck_page(report))
-    for line in _records(report, out, count=count, seed=seed) if json else _lines(report, out):
+    for line in [_verdict_record(report, out, count=count, seed=seed)] if json else _end(report, out):
         print(line)
     if not report.is_kept:
         raise typer.Exit(1)
 
 
-def _lines(report: "Report", out: Path | None) -> Iterator[str]:
+class _Telling:
+    """Prints each promise when it is decided."""
+
+    def __init__(self, tell: "Callable[[Checked], Iterator[str]]", *, has_head: bool) -> None:
+        self.report: Report | None = None
+        """What is known so far."""
+        self._tell, self._has_head = tell, has_head
+        self._stdout = sys.stdout
+
+    def __call__(self, report: "Report") -> None:
+        if self.report is None and self._has_head:
+            self.say(clean(f"{report.folder}: {report.model}"))
+            self.say(clean(f"checked with {report.lines}"))
+            self.say("")
+        self.report = report
+        for line in self._tell(report.checked[-1]):
+            self.say(line)
+
+    def say(self, line: str) -> None:
+        """A line on stdout, at once."""
+        # While there is a bar, sys.stdout prints above it, which is right on a terminal and wrong for a file.
+        print(line, file=sys.stdout if self._stdout.isatty() else self._stdout, flush=True)
+
+
+def _promise(checked: "Checked") -> Iterator[str]:
     from seqloom.recipes.selfcheck.page import MARKS
 
-    yield clean(f"{report.folder}: {report.model}")
-    yield clean(f"checked with {report.lines}")
+    finding = checked.finding
+    yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAMES}}{checked.promise}")
+    yield clean(f"  {'':{NAMES}}{finding.sentence}")
+    if finding.outcome == "broken" and finding.worst:
+        yield clean(f"  {'':{NAMES}}worst: {finding.worst}")
+
+
+def _verdict(report: "Report") -> str:
+    return clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
+
+
+def _end(report: "Report", out: Path | None) -> Iterator[str]:
     yield ""
-    for each in report.checked:
-        finding = each.finding
-        yield clean(f"{MARKS[finding.outcome]} {each.name:{NAMES}}{each.promise}")
-        yield clean(f"  {'':{NAMES}}{finding.sentence}")
-        if finding.outcome == "broken" and finding.worst:
-            yield clean(f"  {'':{NAMES}}worst: {finding.worst}")
-    yield ""
-    yield clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
+    yield _verdict(report)
     if report.advice:
         yield clean(report.advice)
     if out is not None:
         yield clean(f"report: {out}")
 
 
-def _records(report: "Report", out: Path | None, *, count: int, seed: int) -> Iterator[str]:
-    for each in report.checked:
-        finding = each.finding
-        yield json_line(
-            {
-                "record": "promise",
-                "name": each.name,
-                "promise": each.promise,
-                "outcome": finding.outcome,
-                "sentence": finding.sentence,
-                "figures": finding.figures,
-                "worst": finding.worst,
-                "seconds": round(each.seconds, 3),
-            }
-        )
+def _record(checked: "Checked") -> Iterator[str]:
+    finding = checked.finding
     yield json_line(
+        {
+            "record": "promise",
+            "name": checked.name,
+            "promise": checked.promise,
+            "outcome": finding.outcome,
+            "sentence": finding.sentence,
+            "figures": finding.figures,
+            "worst": finding.worst,
+            "seconds": round(checked.seconds, 3),
+        }
+    )
+
+
+def _verdict_record(report: "Report", out: Path | None, *, count: int, seed: int) -> str:
+    return json_line(
         {
             "record": "verdict",
             "is_kept": report.is_kept,

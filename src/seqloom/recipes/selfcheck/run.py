@@ -7,15 +7,16 @@ report.is_kept
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
-from seqloom.core.events import Event, Listener, ignore
+from seqloom.core.events import Event, Listener, Value, ignore
 from seqloom.recipes.load import Loaded, LoadedModel, find_model, load_any, use_of
 from seqloom.recipes.selfcheck.files import check_files
 from seqloom.recipes.selfcheck.findings import Check, Checked, Finding, counted
@@ -26,7 +27,7 @@ from seqloom.recipes.selfcheck.translators import TranslatorChecks
 from seqloom.recipes.selfcheck.word_vectors import WordVectorChecks
 from seqloom.version import __version__
 
-CHECKING = "checking"
+CHECKING = "promises looked at"
 """The name under which progress is told."""
 
 
@@ -41,6 +42,8 @@ class Report:
     """What it was checked with, in words."""
     checked: tuple[Checked, ...]
     versions: Mapping[str, str]
+    left: tuple[str, ...] = ()
+    """Names of the promises that are still to be looked at."""
 
     @property
     def broken(self) -> list[Checked]:
@@ -58,8 +61,11 @@ class Report:
         applying = sum(each.finding.outcome != "not applicable" for each in self.checked)
         rest = len(self.checked) - applying
         left = f" ({rest} of {len(self.checked)} do not apply to this model)" if rest else ""
+        if self.left:
+            left += f"; {len(self.left)} were not looked at: {', '.join(self.left)}"
         if self.is_kept:
-            return f"All {counted(applying, 'promise')} hold{left}."
+            all_or_some = "Of those looked at, all" if self.left else "All"
+            return f"{all_or_some} {counted(applying, 'promise')} hold{left}."
         names = ", ".join(each.name for each in self.broken)
         verb = "is" if len(self.broken) == 1 else "are"
         return f"{len(self.broken)} of {counted(applying, 'promise')} {verb} broken: {names}{left}."
@@ -81,29 +87,72 @@ class Report:
         )
 
 
+def _say_nothing(_report: Report) -> None:
+    """For those who wait for the end."""
+
+
 def selfcheck(
-    model: Path, *, lines: Path | None = None, count: int = 50, seed: int = 1, listener: Listener = ignore
+    model: Path,
+    *,
+    lines: Path | None = None,
+    count: int = 50,
+    seed: int = 1,
+    listener: Listener = ignore,
+    decided: Callable[[Report], None] = _say_nothing,
 ) -> Report:
-    """Run the promises on a model directory or a finished run, with lines of a file or with some of its own."""
+    """Run the promises on a model directory or a finished run, with lines of a file or with some of its own.
+
+    `decided` is handed the report so far whenever one more promise was looked at.
+    """
     if count < 1:
         raise UsageError(f"count {count} leaves nothing to check with; give 1 or more")
     folder = find_model(model)
     files = timed(Check("files", PROMISES["files"], lambda: check_files(folder)), is_guarded=False)
     if files.finding.outcome == "broken":
-        return Report(folder, "a model with damaged files", "nothing", (files,), _versions())
-    loaded = load_any(folder)
-    used, checks = _checks(loaded, model, lines, count=count, seed=seed)
-    everything = sum(check.passes for check in checks)
+        report = Report(folder, "a model with damaged files", "nothing", (files,), _versions())
+        decided(report)
+        return report
     # Loops that are compiled are used from the first search on: with them, numbers have other last digits.
     import seqloom.core.compiling  # noqa: F401
 
-    found, done = [files], 0
-    for check in checks:
-        listener(Event("progress", {"what": CHECKING, "done": done, "all": everything}))
-        found.append(timed(check))
-        done += check.passes
-    listener(Event("progress", {"what": CHECKING, "done": everything, "all": everything}))
-    return Report(folder, _in_words(loaded), used, tuple(found), _versions())
+    with _few_threads():
+        loaded = load_any(folder)
+        used, checks = _checks(loaded, model, lines, count=count, seed=seed)
+        left = tuple(check.name for check in checks)
+        report = Report(folder, _in_words(loaded), used, (files,), _versions(), left)
+        decided(report)
+        for at, check in enumerate(checks):
+            listener(_progress(report, checks))
+            report = replace(report, checked=(*report.checked, timed(check)), left=left[at + 1 :])
+            decided(report)
+        listener(_progress(report, checks))
+    return report
+
+
+def _progress(report: Report, checks: Sequence[Check]) -> Event:
+    """How many promises are decided, and the seconds that the rest may take, by how often it goes through the lines."""
+    decided = len(report.checked) - 1  # beside the files, which cost nothing
+    seconds = sum(each.seconds for each in report.checked[1:])
+    passes = [sum(check.passes for check in part) for part in (checks[:decided], checks[decided:])]
+    values: dict[str, Value] = {"what": CHECKING, "done": decided + 1, "all": len(checks) + 1}
+    if passes[0]:
+        values["left"] = seconds / passes[0] * passes[1]
+    return Event("progress", values)
+
+
+@contextmanager
+def _few_threads() -> Iterator[None]:
+    """One thread, unless OMP_NUM_THREADS says otherwise: for products this small, several mostly wait for each other.
+
+    On a machine that is busy besides, the waiting takes several times the processor time of the work.
+    """
+    threads = torch.get_num_threads()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed: int) -> tuple[str, Sequence[Check]]:
