@@ -9,6 +9,7 @@ from cli.calling import Called, call
 from cli.conftest import Tiny
 from seqloom.text.formats.carrying import has_all_of
 from seqloom.text.formats.catalogues import open_catalogue
+from seqloom.text.formats.mo import compile_mo
 from text.formats.samples import NAMES, PO, write
 
 EN_DE = ("en", "de")
@@ -52,6 +53,52 @@ def test_fuzzy_entries_are_translated_again_on_request(tiny: Tiny, tmp_path: Pat
     assert 'msgstr[0] "%d Dokument"' not in call("translate", tiny.run, path, "--fuzzy").out
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_filled_is_marked_for_review_on_request(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    path, out = write(tmp_path, name), tmp_path / f"new-{name}"
+    called = call("translate", tiny.run, path, "--out", out, "--review", "--json")
+    assert called.code == 0, called.err
+    before, after = open_catalogue(path, languages=EN_DE), open_catalogue(out, languages=EN_DE)
+    for old, new in zip(before.segments, after.segments, strict=True):
+        assert new.state == ("fuzzy" if old.state == "untranslated" and new.target else old.state)
+    assert called.records[0]["review"] is True
+    assert any("segments translated and marked for review" in each["message"] for each in called.messages)
+    mark = {"page.xlf": 'state="needs-review-translation"', "page2.xliff": 'state="initial"'}.get(name)
+    assert mark is None or out.read_text(encoding="utf-8").count(mark) == called.records[0]["filled"]
+
+
+def test_the_summary_accounts_for_every_segment(tiny: Tiny, tmp_path: Path) -> None:
+    path = write(tmp_path, "messages.po")
+    again = "2 fuzzy left alone (--fuzzy translates them again)"
+    assert f"5 of 8 segments translated; 1 had a translation, {again}\n" in call("translate", tiny.run, path).err
+    assert "7 of 8 segments translated; 1 had a translation\n" in call("translate", tiny.run, path, "--fuzzy").err
+    page = write(tmp_path, "page.xlf")
+    called = call("translate", tiny.run, page, "--out", tmp_path / "new.xlf", "--json")
+    assert called.records[0]["alone"] == {"translated": 1, "fuzzy": 1, "blank": 0, "locked": 1}
+    again = "1 fuzzy left alone (--fuzzy translates it again)"
+    locked = '1 more not to be translated (translate="no")'
+    told = f"{page}: 4 of 6 segments translated; 1 had a translation, {again}, {locked}"
+    assert told in [each["message"] for each in called.messages]
+
+
+def test_entries_that_are_mostly_unknown_are_named_by_their_lines(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "messages.po"
+    known = 'msgid "Good morning."\nmsgstr ""\n\n'
+    strange = 'msgid "日本語のテスト"\nmsgstr ""\n\n'
+    path.write_text(known + strange + known, encoding="utf-8")
+    told = "is unknown to this model, so what it makes of"
+    assert f"{path}: more than half of line 4 {told} it means little" in _said(call("translate", tiny.run, path))
+    path.write_text(known + strange + strange + known, encoding="utf-8")
+    assert f"{path}: more than half of each of lines 4, 7 {told} them" in _said(call("translate", tiny.run, path))
+    path.write_text(known, encoding="utf-8")
+    assert "unknown" not in call("translate", tiny.run, path).err
+
+
+def _said(called: Called) -> str:
+    """What was told, however it was wrapped."""
+    return " ".join(called.err.split())
+
+
 def test_a_compressed_catalogue_is_read(tiny: Tiny, tmp_path: Path) -> None:
     path = tmp_path / "messages.po.gz"
     path.write_bytes(gzip.compress(PO.encode()))
@@ -74,6 +121,10 @@ def test_what_does_not_fit_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     _refused(call("translate", tiny.run, path, "--out", path), "is the input as well")
     _refused(call("translate", tiny.run, path, "--in-place", "--out", tmp_path / "b.po"), "leave one out")
     _refused(call("translate", tiny.run, tiny.dev[0], "--fuzzy"), "--fuzzy is for catalogues")
+    _refused(call("translate", tiny.run, tiny.dev[0], "--review"), "--review is for catalogues")
+    compiled = tmp_path / "messages.mo"
+    compiled.write_bytes(compile_mo([]))
+    _refused(call("translate", tiny.run, compiled, "--review"), "a compiled catalogue has no marks for --review")
     _refused(call("translate", tiny.run, path, "--target", "fr"), "this model translates into 'de'")
     path.write_text(PO.replace("Language: de", "Language: fr"), encoding="utf-8")
     _refused(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import nasty
 from seqloom.text import tags as module
 from seqloom.text.normalise import Normaliser
-from seqloom.text.tags import Node, put_back, take_out
+from seqloom.text.tags import Node, place_tags, put_back, take_out
 from seqloom.text.words import word_spans
 
 
@@ -61,10 +61,33 @@ def test_tags_are_taken_out(line: str, plain: str) -> None:
         ("""<a href="x>y">one</a> two""", "zwei eins", "0-1 1-0", """zwei <a href="x>y">eins</a>"""),
         ("one <img src=a> two", "eins zwei", "0-0 1-1", "eins <img src=a> zwei"),
         ("it is 3.<b>5 m</b> long", "a b c d e", "0-0 1-1 2-2 3-3 4-4", "a b <b>c d</b> e"),
+        ("plays with {0} here.", "spielt mit.", "0-0", "spielt mit {0}."),
+        ("plays with {0}", "spielt mit.", "0-0", "spielt mit {0}."),
+        ("He said {0} there", "Er sagte »so.«", "0-0", "Er sagte »so.« {0}"),
+        ("He said {0} there", "Er sagte “so.”", "0-0", "Er sagte “so {0}.”"),
+        ("plays {0} with", "vraiment ?", "", "vraiment {0} ?"),
+        ("Done. {0}", "Fertig.", "0-0 1-1", "Fertig. {0}"),
+        ("<b>plays with {0} here</b>", "spielt mit!", "", "<b>spielt mit {0}!</b>"),
     ],
 )
 def test_tags_go_where_their_words_went(line: str, translation: str, links: str, expected: str) -> None:
     assert translate(line, translation, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "links", "is_guessed"),
+    [
+        ("play {0} now.", "0-0 1-1 2-2", False),
+        ("play {0} now.", "2-2", True),
+        ("play now. {0}", "", False),
+        ("<b>play</b> now.", "1-1", True),
+        ("<b>play now.</b>", "", False),
+    ],
+)
+def test_a_place_without_a_partner_is_a_guess(line: str, links: str, is_guessed: bool) -> None:
+    pairs = [(int(link.split("-")[0]), int(link.split("-")[1])) for link in links.split()]
+    placed = place_tags(take_out(line), "spiel nun.", target_spans=word_spans("spiel nun."), links=pairs)
+    assert placed.is_guessed is is_guessed
 
 
 def tree(nodes: tuple[Node, ...]) -> Counter[object]:

@@ -163,6 +163,9 @@ Target = Annotated[
 Fuzzy = Annotated[
     bool, typer.Option("--fuzzy", help="In a catalogue, translate those entries again that are marked fuzzy.")
 ]
+Review = Annotated[
+    bool, typer.Option("--review", help="In a catalogue, mark every entry that was filled as in need of review.")
+]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Write the filled catalogue over the one that was read.")]
 Jobs = Annotated[
     int,
@@ -195,6 +198,7 @@ def translate(
     jobs: Jobs = 1,
     target: Target = None,
     fuzzy: Fuzzy = False,
+    review: Review = False,
     in_place: InPlace = False,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
@@ -208,7 +212,7 @@ def translate(
     if len(given.others) > 1:
         raise UsageError(f"one text file at most, but {len(given.others)} were given: {', '.join(given.others)}")
     path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
-    wanted = CatalogueJob(path, out, in_place, target, fuzzy, json, engine)
+    wanted = CatalogueJob(path, out, in_place, target, fuzzy, review, json, engine)
     lines_only: dict[str, object] = {
         "--scores": scores,
         "--nbest": nbest,

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ class CatalogueJob:
     is_in_place: bool
     target: str | None
     with_fuzzy: bool
+    for_review: bool
     as_json: bool
     engine: str
 
@@ -45,12 +46,15 @@ def catalogue_job(job: CatalogueJob, model: Path, *, others: Sequence[str]) -> C
     if format_of(model) is not None and model.is_file():
         raise UsageError(f"{model} is a catalogue; name the model before it: seqloom translate MODEL {model}")
     if job.path is None or format_of(job.path) is None:
-        for flag, is_given in (("--target", job.target), ("--fuzzy", job.with_fuzzy), ("--in-place", job.is_in_place)):
+        flags = {"--target": job.target, "--fuzzy": job.with_fuzzy, "--review": job.for_review}
+        for flag, is_given in (flags | {"--in-place": job.is_in_place}).items():
             if is_given:
                 raise UsageError(f"{flag} is for catalogues (.po, .mo, .xlf, .xliff, .tmx, .jsonl), not for plain text")
         return None
     if others:
         raise UsageError(f"{others[0]} is for text with a sentence per line; {job.path} is a catalogue")
+    if job.for_review and format_of(job.path) == "mo":
+        raise UsageError(f"{job.path}: a compiled catalogue has no marks for --review; fill the .po that it is made of")
     if job.is_in_place and job.out is not None:
         raise UsageError("--in-place and --out both say where the catalogue goes; leave one out")
     if job.is_in_place and is_compressed(job.path):
@@ -77,6 +81,7 @@ def translate_catalogue(
     from seqloom.recipes.catalogues import fill_catalogue, plan_work, require_languages
     from seqloom.recipes.search_settings import resolved
     from seqloom.text.formats.catalogues import open_catalogue
+    from seqloom.text.unfamiliar import are_unknown
 
     assert job.path is not None
     config = resolved(model, overrides) if job.engine == "seqloom" else None
@@ -89,13 +94,14 @@ def translate_catalogue(
     align = config is not None and getattr(config.model, "attention", None) != "none"
     with opened as translator:
         watch = _Watch(listener, str(job.path), work.places, translator.longest)
-        if work.lines and translator.unknown_rate(work.lines) == 1:
+        if are_unknown(translator.tokenizers.source, work.lines):
             notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
         filled = fill_catalogue(
             work,
             translator,
             target=wanted[1],
             align=align,
+            review=job.for_review,
             wishes=asked.wishes(0, len(work.lines)),
             glossary=asked.glossary,
             dictionary=asked.dictionary,
@@ -146,11 +152,11 @@ def _write(job: CatalogueJob, data: bytes) -> None:
 def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listener: Listener) -> None:
     """What was done, as sentences and, if asked for, as a record."""
     assert job.path is not None
-    tally = Tally()
+    tally = Tally(unit="entry" if format_of(job.path) == "mo" else "line")
     for line in filled.lines:
         tally.count([line.translation])
-        tally.look_at(line.text, line.place, translator.tokenizers.source)
-    said = [f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated"]
+    tally.look_at_places([(line.place, line.text) for line in filled.lines], translator.tokenizers.source)
+    said = [_summary(job, filled)]
     if filled.fuzzy:
         kept = "left out, as a compiled catalogue holds none" if format_of(job.path) == "mo" else "marked fuzzy"
         said.append(f"{filled.fuzzy:,} of them {kept}: look at their placeholders")
@@ -160,4 +166,20 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
         notice(listener, message)
     if job.as_json:
         counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
-        print(json_line({"catalogue": job.place, **counts, "fuzzy": filled.fuzzy, "left": filled.left}))
+        marks = {"fuzzy": filled.fuzzy, "review": job.for_review, "left": filled.left}
+        print(json_line({"catalogue": job.place, **counts, **marks, "alone": asdict(filled.rest)}))
+
+
+def _summary(job: CatalogueJob, filled: "Filled") -> str:
+    """How many were translated, and why the others were not."""
+    rest, marked = filled.rest, " and marked for review" if job.for_review and filled.fillings else ""
+    them = "it" if rest.fuzzy == 1 else "them"
+    reasons = {
+        "had a translation": rest.translated,
+        f"fuzzy left alone (--fuzzy translates {them} again)": rest.fuzzy,
+        "without text": rest.blank,
+        'more not to be translated (translate="no")': rest.locked,
+    }
+    others = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+    done = f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated{marked}"
+    return f"{done}; {others}" if others else done

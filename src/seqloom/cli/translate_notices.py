@@ -1,8 +1,8 @@
 """What `seqloom translate` says besides its translations: how far it has got, and what was odd in the end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from seqloom.core.events import Event, Listener, notice
 
@@ -75,6 +75,8 @@ class Tally:
     cut: int = 0
     strange: list[int] = field(default_factory=list)
     """Lines of which the model knows less than half, by their numbers counted from 1."""
+    unit: Literal["line", "entry"] = "line"
+    """What these numbers count."""
 
     def count(self, found: "Sequence[Translation]") -> None:
         """Take in the translations of a line."""
@@ -92,6 +94,14 @@ class Tally:
         self.strange += [first + at for at, share in shares.items() if share > 0.5]
         return False
 
+    def look_at_places(self, lines: Iterable[tuple[int, str]], tokenizer: "Tokenizer") -> None:
+        """Take in lines of the source, each with the number that it is known by; several may share one."""
+        from seqloom.text.unfamiliar import unfamiliar_share
+
+        shares = [(place, unfamiliar_share(tokenizer, line)) for place, line in lines]
+        if any(share < 1 for _, share in shares):  # else another notice says so of the whole
+            self.strange += dict.fromkeys(place for place, share in shares if share > 0.5)
+
     def messages(self, name: str) -> list[str]:
         """A sentence for each thing that was odd in a text of this name."""
         said: list[str] = []
@@ -104,9 +114,12 @@ class Tally:
         if self.strange:
             shown = ", ".join(f"{number:,}" for number in self.strange[:NAMED])
             more = len(self.strange) - NAMED
-            lines = f"line{'s' if len(self.strange) > 1 else ''} {shown}{f' and {more:,} more' if more > 0 else ''}"
+            several = {"line": "lines", "entry": "entries"}[self.unit]
+            which = f"each of {several}" if len(self.strange) > 1 else self.unit
+            them = "them" if len(self.strange) > 1 else "it"
             said.append(
-                f"{name}: more than half of {lines} is unknown to this model, so what it makes of them means little; "
+                f"{name}: more than half of {which} {shown}{f' and {more:,} more' if more > 0 else ''} is unknown to "
+                f"this model, so what it makes of {them} means little; "
                 "is this its language?"
             )
         return said

@@ -1,7 +1,7 @@
 """Catalogues translated: what has no translation gets one, and all else stays as it was, byte for byte."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqloom.core.errors import UsageError
 from seqloom.recipes.engine import Translates
@@ -24,6 +24,18 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """The segments of a catalogue that were not to be translated."""
+
+    translated: int = 0
+    fuzzy: int = 0
+    blank: int = 0
+    """Those without text."""
+    locked: int = 0
+    """Those of which the file says so; they are not counted among its segments."""
+
+
+@dataclass(frozen=True)
 class Filled:
     """A catalogue with its translations, and what was done."""
 
@@ -32,11 +44,13 @@ class Filled:
     wanted: int
     """Segments that were to be translated."""
     fillings: Mapping[int, Filling]
+    """As they were made: whether they are all marked for review is another matter."""
+    rest: Rest
     lines: Sequence[Line] = field(default_factory=tuple)
 
     @property
     def fuzzy(self) -> int:
-        """Translations that somebody should look at."""
+        """Translations that took a guess or a repair."""
         return sum(filling.is_fuzzy for filling in self.fillings.values())
 
     @property
@@ -54,6 +68,13 @@ class Work:
     lines: tuple[str, ...]
     places: tuple[int, ...]
     """For each line, the line of the file in which its segment begins."""
+
+    def rest(self) -> Rest:
+        """What is left alone, counted by the reason."""
+        alone = [each for number, each in enumerate(self.catalogue.segments) if number not in self.carriers]
+        translated = sum(each.state == "translated" for each in alone)
+        blank = sum(each.state != "translated" and not has_text(each) for each in alone)
+        return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked)
 
 
 def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
@@ -76,6 +97,7 @@ def fill_catalogue(
     *,
     target: str | None = None,
     align: bool = True,
+    review: bool = False,
     wishes: Sequence[Wish | None] | None = None,
     glossary: Glossary | None = None,
     dictionary: Mapping[str, str] | None = None,
@@ -85,7 +107,8 @@ def fill_catalogue(
     """Translate the segments of a catalogue. `target` is the language that is written down where the file needs one.
 
     Without `align`, for engines and models that tell of no alignment, the places of placeholders are guessed, and
-    translations that have some are fuzzy.
+    translations that have some are fuzzy. With `review`, all translations are marked as such that somebody should
+    look at.
     """
     found = translator.search(
         work.lines,
@@ -105,8 +128,9 @@ def fill_catalogue(
         if filling is not None:
             fillings[number] = filling
     lines = [Line(*each) for each in zip(work.lines, work.places, best, strict=True)]
-    data = work.catalogue.filled(fillings, target=target)
-    return Filled(data, len(work.catalogue.segments), len(work.carriers), fillings, lines)
+    marked = {number: replace(each, is_fuzzy=True) for number, each in fillings.items()} if review else fillings
+    data = work.catalogue.filled(marked, target=target)
+    return Filled(data, len(work.catalogue.segments), len(work.carriers), fillings, work.rest(), lines)
 
 
 def _rendering(translation: Translation) -> Rendering:

@@ -4,7 +4,8 @@
     <br/> {0} %s &amp;  one that stands alone goes before the word that it stood before, or after the one it touched
 
 Pairs stay as they were nested: what was inside a pair is inside it again, what was beside it is beside it, though
-perhaps on the other side. A tag whose words have no partner goes to the end of what it is in. None is ever lost.
+perhaps on the other side. A tag whose words have no partner goes to the end of what it is in, before the full stop.
+None is ever lost.
 
 A line may be a whole page with thousands of tags, or hold as many inside each other: nothing here recurses, and the
 work grows like n log n.
@@ -40,6 +41,8 @@ _EMPTY = frozenset("area br col embed hr img input wbr".split())  # noqa: SIM905
 _BREAKS = frozenset("br hr p div li ul ol dl dt dd table tr td th h1 h2 h3 h4 h5 h6 &nbsp; &#160;".split())  # noqa: SIM905
 """Elements and entities that part words even where no space stands beside them."""
 _NO_SPACE_BEFORE = frozenset(".,;:!?…)]}»”’。，、！？；：）」』")
+_FINAL = ".!?…。！？"
+_QUOTES = "\"'”’»“」』"
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,15 @@ def _parts(text: str) -> tuple[bool, str, bool]:
 # --- putting back -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A translation with the tags of its source."""
+
+    text: str
+    is_guessed: bool
+    """Whether the place of some tag is a guess: none of its words has a partner."""
+
+
 def put_back(
     tagged: Tagged,
     translation: str,
@@ -170,9 +182,28 @@ def put_back(
     `target_spans` are the places of the words of the translation; source words are those of the line without tags after
     it was normalised.
     """
+    return place_tags(tagged, translation, target_spans=target_spans, links=links, normalise=normalise).text
+
+
+def place_tags(
+    tagged: Tagged,
+    translation: str,
+    *,
+    target_spans: Sequence[Span],
+    links: Iterable[tuple[int, int]],
+    normalise: Callable[[str], str] = str,
+) -> Placed:
+    """What `put_back` gives, and whether it took a guess."""
     words = _Words(tagged, normalise)
-    wishes = _Wishes(words, links, target_spans, length=len(translation))
-    return _spell(_lay_out(tagged.nodes, translation, wishes))
+    wishes = _Wishes(words, links, target_spans, translation=translation)
+    text = _spell(_lay_out(tagged.nodes, translation, wishes))
+    return Placed(text, wishes.has_guessed)
+
+
+def _end_of_words(text: str) -> int:
+    """Where the marks begin that end a sentence, a space before them included; the end of a text that has none."""
+    marks = text[len(text.rstrip(_FINAL + _QUOTES)) :].lstrip(_QUOTES)
+    return len(text[: -len(marks)].rstrip(" ")) if marks else len(text)
 
 
 class _Words:
@@ -185,6 +216,12 @@ class _Words:
         self.count = len(ends)
         self._begins, self._ends = [0, *ends[:-1]] if ends else [], ends
         self._letters = _letters_before(tagged, normalise)
+        line = tagged.plain.rstrip()
+        self._marks = _end_of_words(line) if _end_of_words(line) < len(line) else len(tagged.plain)
+
+    def is_behind_marks(self, tag: Tag) -> bool:
+        """Whether a tag stands after the marks that end the line, as in "Done. %s"."""
+        return tag.place > self._marks
 
     def before(self, tag: Tag, *, is_opening: bool) -> int:
         """How many words stand before a tag; a word in which it stands is before it, unless it opens a pair."""
@@ -232,8 +269,12 @@ def _all_tags(nodes: Sequence[Node]) -> Iterator[Tag]:
 class _Wishes:
     """Where nodes would like to be in a translation."""
 
-    def __init__(self, words: _Words, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, length: int) -> None:
-        self._words, self._spans, self._length = words, spans, length
+    def __init__(
+        self, words: _Words, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, translation: str
+    ) -> None:
+        self._words, self._spans = words, spans
+        self._length, self._marks = len(translation), _end_of_words(translation)
+        self.has_guessed = False
         nobody = len(spans)
         first, last = [nobody] * words.count, [-1] * words.count  # partners of each word
         for source, target in links:
@@ -249,7 +290,10 @@ class _Wishes:
         begin, end = self._words.before(node.tag, is_opening=True), self._words.before(node.closing, is_opening=False)
         if begin == 0 and end >= self._words.count:
             return 0, self._length
-        if begin >= end or self._last.of(begin, end) < 0:
+        if begin >= end:
+            return self._point(node.tag)
+        if self._last.of(begin, end) < 0:
+            self.has_guessed = True
             return self._point(node.tag)
         return self._spans[self._first.of(begin, end)][0], self._spans[self._last.of(begin, end)][1]
 
@@ -258,7 +302,8 @@ class _Wishes:
         if gap == 0:
             return 0, 0
         if gap >= self._words.count:
-            return None
+            place = self._length if self._words.is_behind_marks(tag) else self._marks
+            return place, place
         is_before, is_after = self._last.of(gap - 1, gap) >= 0, self._last.of(gap, gap + 1) >= 0
         if is_after and (tag.has_space_before or not is_before):
             place = self._spans[self._first.of(gap, gap + 1)][0]
@@ -266,6 +311,13 @@ class _Wishes:
             place = self._spans[self._last.of(gap - 1, gap)][1]
         else:
             return None
+        return place, place
+
+    def guess(self, inside: Span) -> Span:
+        """The end of a span, for what would like to be nowhere; before the marks that end the sentence."""
+        self.has_guessed = True
+        begin, end = inside
+        place = self._marks if end == self._length and begin <= self._marks else end
         return place, place
 
 
@@ -325,7 +377,7 @@ def _lay_out(nodes: Sequence[Node], translation: str, wishes: _Wishes) -> list[s
 
 def _level(nodes: Sequence[Node], inside: Span, wishes: _Wishes, *, closing: Tag | None = None) -> _Level:
     begin, end = inside
-    wanted = [(node, wishes.span(node) or (end, end)) for node in nodes]
+    wanted = [(node, wishes.span(node) or wishes.guess(inside)) for node in nodes]
     return _Level(iter(sorted(wanted, key=lambda each: each[1][0])), begin, end, closing)
 
 

@@ -67,6 +67,12 @@ def test_without_an_alignment_places_are_guessed_and_that_is_fuzzy() -> None:
     assert has_all_of(("%s",), filling.content)
 
 
+def test_a_code_without_a_partner_stands_before_the_full_stop_and_is_fuzzy() -> None:
+    content: Content = ("a child plays ", X, " in the park.")
+    filling = Carrier(content).filling([_aligned("ein kind spielt im park mit.", [(0, 0), (1, 1)])])
+    assert filling == Filling(("ein kind spielt im park mit ", X, "."), is_fuzzy=True)
+
+
 def test_placeholders_that_the_model_invents_go_and_that_is_fuzzy() -> None:
     filling = Carrier(("Save %s",)).filling([_aligned("Speichern %d {0} <b>", [(0, 0)])])
     assert filling == Filling(("Speichern %s",), is_fuzzy=True)

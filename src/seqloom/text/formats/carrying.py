@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from seqloom.text.formats.placeholders import count_placeholders, find_placeholders, without_placeholders
 from seqloom.text.formats.segments import Code, Content, Filling
-from seqloom.text.tags import Tagged, put_back, take_out
+from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.words import Span, word_spans
 
 _PRIVATE = range(0xE000, 0xF900)
@@ -138,7 +138,9 @@ class Carrier:
             spans, links = _diagonal(normalise(unit.tagged.plain), text)
             doubts.is_any = True
         doubts.is_any |= not rendering.is_whole
-        return put_back(unit.tagged, text, target_spans=spans, links=links, normalise=normalise).strip()
+        placed = place_tags(unit.tagged, text, target_spans=spans, links=links, normalise=normalise)
+        doubts.is_any |= placed.is_guessed
+        return placed.text.strip()
 
     def _restored(self, text: str, unit: _Unit) -> Iterator[str | Code]:
         """Text with what the stand-ins stand for."""

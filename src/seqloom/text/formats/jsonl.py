@@ -137,6 +137,8 @@ def read_jsonl(
 class JsonlCatalogue:
     """Records with a source, some of which have a target."""
 
+    locked = 0
+
     def __init__(
         self, script: Script, *, languages: tuple[str | None, str | None] = (None, None), names: Names | None = None
     ) -> None:

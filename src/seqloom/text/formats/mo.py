@@ -76,6 +76,8 @@ def _message(source: str, target: str) -> Message:
 class MoCatalogue:
     """A compiled catalogue."""
 
+    locked = 0
+
     def __init__(self, path: Path, data: bytes, messages: Sequence[Message], *, order: str, encoding: str) -> None:
         self.path, self.messages = path, tuple(messages)
         self._data, self._order, self._encoding = data, order, encoding

@@ -89,6 +89,8 @@ def read_po(path: Path) -> "PoCatalogue":
 class PoCatalogue:
     """A message catalogue."""
 
+    locked = 0
+
     def __init__(self, script: Script, entries: Sequence[Entry]) -> None:
         self.script, self.entries = script, tuple(entries)
         self.header = next((entry.fields["msgstr"].value for entry in entries if entry.is_header), "")

@@ -67,6 +67,11 @@ class Catalogue(Protocol):
         ...
 
     @property
+    def locked(self) -> int:
+        """How many more there are that the file says are not to be translated."""
+        ...
+
+    @property
     def languages(self) -> tuple[str | None, str | None]:
         """Source and target as the file names them."""
         ...

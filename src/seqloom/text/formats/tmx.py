@@ -177,6 +177,8 @@ def read_tmx(path: Path, *, languages: tuple[str | None, str | None] = (None, No
 class TmxCatalogue:
     """A translation memory in two of its languages."""
 
+    locked = 0
+
     def __init__(self, script: Script, root: Element, *, languages: tuple[str | None, str | None]) -> None:
         self.script = script
         header, body = root.child("header"), root.child("body")

@@ -48,6 +48,12 @@ class XliffCatalogue:
     def __init__(self, script: Script, root: Element, *, is_second: bool) -> None:
         self.script, self.root, self.is_second = script, root, is_second
         self._read = list(self._segments())
+        self.locked = sum(1 for _ in _units(root, self._unit, is_open=False))
+        """Units that say translate="no"."""
+
+    @property
+    def _unit(self) -> str:
+        return "unit" if self.is_second else "trans-unit"
 
     @property
     def segments(self) -> list[Segment]:
@@ -63,7 +69,7 @@ class XliffCatalogue:
         return (file.get("source-language"), file.get("target-language")) if file else (None, None)
 
     def _segments(self) -> Iterator[tuple[Segment, _Place]]:
-        for unit, file, keeps_space in _units(self.root, "unit" if self.is_second else "trans-unit"):
+        for unit, file, keeps_space in _units(self.root, self._unit):
             for holder in [each for each in unit.children if each.name == "segment"] if self.is_second else [unit]:
                 source = holder.child("source")
                 if source is not None:
@@ -154,17 +160,17 @@ def _set_state(element: Element, state: str, *, is_needed: bool) -> Iterator[Edi
         yield Edit(at, at, f' state="{state}"')
 
 
-def _units(root: Element, name: str) -> Iterator[tuple[Element, Element, bool]]:
-    """All units of a name that are to be translated, each with its file and whether space in it is kept."""
+def _units(root: Element, name: str, *, is_open: bool = True) -> Iterator[tuple[Element, Element, bool]]:
+    """All units of a name that are, or are not, to be translated, with their file and whether space in them is kept."""
     left = [(root, root, True, False)]
     while left:
-        element, file, is_open, keeps_space = left.pop()
-        is_open = {"yes": True, "no": False}.get(element.get("translate") or "", is_open)
+        element, file, may_change, keeps_space = left.pop()
+        may_change = {"yes": True, "no": False}.get(element.get("translate") or "", may_change)
         space = element.get("xml:space")
         keeps_space = keeps_space if space is None else space == "preserve"
         file = element if element.name == "file" else file
         if element.name == name:
-            if is_open:
+            if may_change == is_open:
                 yield element, file, keeps_space
         else:
-            left += [(child, file, is_open, keeps_space) for child in reversed(element.children)]
+            left += [(child, file, may_change, keeps_space) for child in reversed(element.children)]
