@@ -92,8 +92,8 @@ def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixtu
             ["step 1,500: dev loss 2.250, perplexity 9.488, BLEU 12.000 (best so far)"],
         ),
         (
-            Event("resumed", {"step": 40, "changed_settings": {"steps": [40, 80]}}),
-            ["going on after step 40; changed: steps from 40 to 80"],
+            Event("resumed", {"step": 40, "steps": 80_000, "changed_settings": {"steps": [40, 80]}}),
+            ["going on after step 40 of 80,000; changed: steps from 40 to 80"],
         ),
         (
             Event("bad_step", {"step": 7, "loss": float("nan"), "norm": float("inf"), "where": "batch 3"}),

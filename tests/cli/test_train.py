@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,62 @@ def test_a_config_file_gives_the_settings_and_the_command_line_wins(tiny: Tiny, 
     assert called.records[0]["outcome"]["step"] == 1
     record = json.loads((tmp_path / "again" / "run.json").read_text())
     assert record["seed"] == 7
+
+
+def test_files_that_are_not_there_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    text, run = tmp_path / "u.de", tmp_path / "run"
+    text.write_text("Ja.\n")
+    lines = [
+        ["--train", f"{tmp_path}/nix.en", "--train", f"{text}", "--out", f"{run}"],
+        ["--train", f"{tmp_path}/*.en", "--train", f"{text}", "--out", f"{run}"],
+        ["--train", f"{text},{text}", "--dev", f"{tmp_path}/dev.en", "--out", f"{run}"],
+        [f"{tmp_path}/run.yaml", "--out", f"{run}"],
+        ["--resume", f"{run}"],
+    ]
+    program = f"""
+import sys
+from seqloom.cli.main import execute
+print([execute(["train", *words]) for words in {lines!r}], "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[2, 2, 2, 2, 2] False\n"
+    assert done.stderr.split("\n")[:-1] == [
+        f"error: {tmp_path}/nix.en: no such file",
+        f"error: {tmp_path}/*.en: no file has such a name",
+        f"error: {tmp_path}/dev.en: no such file",
+        f"error: {tmp_path}/run.yaml: no such file",
+        f"error: {run}: there is no such run directory",
+    ]
+    assert not run.exists()
+
+
+def test_a_file_that_is_not_there_is_a_problem_in_json(tmp_path: Path) -> None:
+    file = tmp_path / "nope.de"
+    called = call("train", "--train", file, "--out", tmp_path / "run", "--json")
+    (record,) = called.messages
+    assert (record["kind"], record["message"]) == ("usage", f"{file}: no such file")
+    assert record["problems"] == [{"message": "no such file", "file": str(file), "line": None, "column": None}]
+
+
+def test_a_pattern_that_the_shell_has_expanded_is_known_for_one(tmp_path: Path) -> None:
+    files = [tmp_path / f"part.{name}.txt" for name in ("aa", "ab")]
+    for file in files:
+        file.write_text("Ja.\n")
+    called = call("train", "model.kind=ngram", "--train", *files, "--out", tmp_path / "run")
+    assert called.code == 2
+    assert f"{str(files[1])!r} stands by itself, and --train takes one name" in called.err
+    assert f"--train '{tmp_path}/*.txt', or name each file with its own --train" in called.err
+    other = call("train", "--train", files[0], tmp_path / "none.txt", "--out", tmp_path / "run")
+    assert "is neither a config file (.yaml) nor a setting" in other.err
+
+
+def test_without_validations_a_patience_that_nobody_set_gives_way(tiny: Tiny, tmp_path: Path) -> None:
+    words = [word for word in train_words(tiny.train, tiny.dev, tmp_path / "run") if "validate_every" not in str(word)]
+    words += ["training.validate_every=0", "training.steps=2"]
+    refused = call(*words, "training.patience=3", "training.log_every=1")
+    assert refused.code == 2
+    said = "training: validate_every is 0, but patience=3 looks at the dev loss; set validate_every above 0"
+    assert refused.err == f"error: override 'training.validate_every=0': {said}\n"
+    called = call(*words)
+    assert called.code == 0, called.err
+    assert "patience: 0\n" in (tmp_path / "run" / "config.yaml").read_text()

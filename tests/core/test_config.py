@@ -86,9 +86,32 @@ def write(tmp_path: Path) -> Write:
     return to_file
 
 
-def refusal(*overrides: str, file: Path | None = None, defaults: dict[str, Any] | None = None) -> str:
+class Never(Config):
+    """Settings that are always refused."""
+
+    rate: float = 0.0
+    """Any number."""
+
+    @model_validator(mode="after")
+    def _refuse(self) -> "Never":
+        raise ValueError("no good")
+
+
+class Odd(Config):
+    """A section that cannot be had."""
+
+    model: Never
+    """The section."""
+
+
+def refusal(
+    *overrides: str,
+    file: Path | None = None,
+    defaults: dict[str, Any] | None = None,
+    cls: type[Config] = Run,
+) -> str:
     with pytest.raises(ConfigError) as caught:
-        resolve(Run, file=file, overrides=overrides, defaults=defaults)
+        resolve(cls, file=file, overrides=overrides, defaults=defaults)
     return str(caught.value)
 
 
@@ -215,6 +238,19 @@ def test_an_unknown_key_names_place_path_value_and_the_nearest(write: Write) -> 
 def test_a_key_of_another_section_is_found_there() -> None:
     assert refusal("data.heads=8").endswith("unknown key data.heads (value 8); did you mean model.heads?")
     assert refusal("cell=gru").endswith("unknown key cell (value gru); did you mean model.cell (of kind recurrent)?")
+
+
+def test_settings_that_do_not_go_together_have_the_place_of_one_that_is_named(write: Write) -> None:
+    said = "model: width 10 cannot be shared by 4 heads"
+    heads = {"model": {"heads": 4}}
+    overrides = ("model.width=10", "model.dropout_rate=0.5")
+    assert refusal(*overrides, defaults=heads) == f"override 'model.width=10': {said}"
+    assert refusal(*overrides, "model.heads=4") == f"override 'model.width=10': {said}"
+    file = write("seed: 2\nmodel:\n  heads: 4\n  width: 10\n")
+    assert refusal("model.dropout_rate=0.5", file=file) == f"{file}:4: {said}"
+    # Of what is named nothing was set: no override is to blame.
+    assert refusal("model.rate=0.5", cls=Odd) == "settings: model: no good"
+    assert refusal(file=write("model:\n  rate: 0.5\n"), cls=Odd) == f"{file}:1: model: no good"
 
 
 def test_a_key_like_nothing_lists_what_there_is() -> None:

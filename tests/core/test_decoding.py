@@ -35,6 +35,20 @@ def test_all_bad_lines_are_told_at_once_with_the_first_byte_of_each(
     assert (first.message, last.message) == (f"invalid UTF-8 byte 0xF6{hints}", "invalid UTF-8 byte 0xE9")
 
 
+@pytest.mark.parametrize("chunk", [7, 1 << 20])
+@pytest.mark.parametrize("content", [b"sch\xc3\xb6n\nsch\xf6n\n", b"sch\xf6n\nsch\xc3\xb6n\n", b"sch\xc3\xb6n \xf6\n"])
+def test_some_bad_lines_of_utf8_are_not_taken_for_latin1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, content: bytes
+) -> None:
+    monkeypatch.setattr(files, "CHUNK", chunk)
+    with pytest.raises(DataError) as caught:
+        read(content, tmp_path)
+    hint = "; --on-bad-utf8 skip leaves such lines out, replace puts U+FFFD in place of each such byte"
+    assert [problem.message for problem in caught.value.problems] == [f"invalid UTF-8 byte 0xF6{hint}"]
+    with pytest.raises(DataError, match="if it is Latin-1, add --encoding latin-1"):
+        read(content + b"gr\xfcn\n" * 2, tmp_path)
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 5, 1 << 20])
 @pytest.mark.parametrize(
     ("on_bad", "lines", "said"),

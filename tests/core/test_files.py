@@ -113,7 +113,7 @@ def test_invalid_utf8_is_named_by_line_column_and_byte(
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
     assert str(caught.value) == (
-        f"{path}:3:5: invalid UTF-8 byte 0xE9; if it is Latin-1, convert it first: iconv -f latin-1 -t utf-8"
+        f"{path}:3:5: invalid UTF-8 byte 0xE9; the rest is UTF-8, so mend such lines or take them out"
     )
 
 
@@ -195,8 +195,12 @@ def test_reading_is_fast(tmp_path: Path) -> None:
 def test_required_files_are_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, b"a\n", "train.de")
     require_file(path)
-    with pytest.raises(UsageError, match=r"trian\.de: no such file; did you mean .*train\.de\?"):
+    with pytest.raises(UsageError, match=r"trian\.de: no such file; did you mean .*train\.de\?") as caught:
         require_file(tmp_path / "trian.de")
+    assert caught.value.file == tmp_path / "trian.de"
+    written(tmp_path, b"", "x.en.xz")
+    with pytest.raises(UsageError, match=r"nix\.en: no such file$"):
+        require_file(tmp_path / "nix.en")
     with pytest.raises(UsageError, match=r"no such file \(there is no folder .*nowhere either\)"):
         require_file(tmp_path / "nowhere" / "train.de")
     with pytest.raises(UsageError, match="is a folder"):

@@ -193,7 +193,8 @@ def sentences(event: Event) -> list[str]:
             return [_validation(event)]
         case "resumed":
             changed = [f"{name} from {then} to {now}" for name, (then, now) in event["changed_settings"].items()]
-            return [f"going on after step {event['step']:,}" + (f"; changed: {', '.join(changed)}" if changed else "")]
+            title = step_title(event, event.values.get("steps"))  # type: ignore[arg-type]
+            return [f"going on after {title}" + (f"; changed: {', '.join(changed)}" if changed else "")]
         case "bad_step":
             figures = f"loss {_number(event['loss'])}, gradient norm {_number(event['norm'])}"
             return [f"step {event['step']:,} was not finite ({figures}) and changed no weight: {event['where']}"]

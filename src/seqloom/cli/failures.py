@@ -121,6 +121,8 @@ def _problems(error: BaseException, message: str) -> list[Problem]:
     """What is wrong, one by one; the message of another error than one of data tells its places in the same form."""
     if isinstance(error, DataError):
         return list(error.problems)
+    if isinstance(error, UsageError) and error.file is not None:
+        return [Problem(message.removeprefix(f"{error.file}: "), str(error.file))]
     found = [_PLACE.fullmatch(line) for line in message.split("\n")] if isinstance(error, SeqloomError) else []
     return [
         Problem(each["said"], each["file"], int(each["line"]), int(each["column"]) if each["column"] else None)

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import config_and_overrides, file_names, require_readable_names
+from seqloom.cli.arguments import config_and_overrides, file_names, is_file, refuse_expanded, require_readable_names
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import duration, examples, json_line, score_rows
 from seqloom.core.errors import UsageError
-from seqloom.core.files import require_folders_above
+from seqloom.core.files import require_file, require_folders_above
+from seqloom.core.globs import matching_files
+from seqloom.core.places import require_run
 
 if TYPE_CHECKING:
     from seqloom.recipes.train import Trained
@@ -97,8 +99,9 @@ def train(
 
     The run folder keeps everything; the finished model is the folder RUN/model.
     """
-    hint = "name training text with --train"
-    config, overrides = config_and_overrides(words, hint=hint)
+    if train:
+        refuse_expanded(words, option="--train")
+    config, overrides = config_and_overrides(words, hint="name training text with --train")
     overrides = (*overrides, *decoding_settings(encoding, on_bad_utf8))
     names, dev_names = file_names(train), file_names(dev)
     require_readable_names([config, out, resume, *overrides, *names, *dev_names])
@@ -106,6 +109,7 @@ def train(
         _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
         if exact and allow_data_change:
             raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")
+        require_run(resume)
     elif exact or allow_data_change or strict:
         flag = "--exact" if exact else "--allow-data-change" if allow_data_change else "--strict"
         raise UsageError(f"{flag} belongs to --resume RUN")
@@ -113,6 +117,9 @@ def train(
         raise UsageError("name a folder for the run with --out, such as --out runs/first")
     else:
         require_folders_above(out)
+        # A run that torchrun starts again needs its text no longer.
+        if not is_file(out / "run.json"):
+            _require_files(config, [*names, *dev_names])
 
     from seqloom.recipes import train as recipe
 
@@ -145,6 +152,13 @@ def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path 
             f"--resume {run} takes its files and settings from the run; leave out {what}. "
             "Single settings may change: training.steps=20000"
         )
+
+
+def _require_files(config: Path | None, names: list[str]) -> None:
+    """Refuse files that are not there, before the seconds that it takes to load what a training needs."""
+    files = [file for name in names for file in matching_files(Path(name))]
+    for file in files if config is None else [config, *files]:
+        require_file(file)
 
 
 def still_falling(trained: "Trained") -> list[str]:

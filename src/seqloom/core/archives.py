@@ -139,7 +139,7 @@ def extract_archive(path: Path, folder: Path, *, limits: Limits | None = None) -
                     _extract(archive, member, start=start, folder=folder)
         except _RefusedError as refusal:
             raise ModelError(
-                f"{path} is not unpacked: {refusal}; make it again with: seqloom pack MODEL {path.name}"
+                f"{path} is not unpacked: {refusal}; fetch it again, or have it made again with seqloom pack"
             ) from refusal
     return [member.name for member in members if not member.is_folder]
 

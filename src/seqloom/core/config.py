@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqloom.core.config_problems import problems_error
+from seqloom.core.config_problems import CHOSEN, OVERRIDE, problems_error
 from seqloom.core.errors import ConfigError
 from seqloom.core.files import require_file
 from seqloom.core.schema import FieldDoc, describe_fields, plain_default, plain_value, section_for
@@ -62,7 +62,7 @@ def resolve(
     for override in overrides:
         given = merge(given, read_override(override))
     chosen = _of_same_kind(plain_value(defaults or {}), given.values)
-    tree = merge(Tree(chosen, _places(chosen, "defaults chosen for the data")), given)
+    tree = merge(Tree(chosen, _places(chosen, CHOSEN)), given)
     tree = Tree(_with_class_defaults(cls, tree.values), tree.places)
     try:
         # Through JSON, because there a path or a tuple may come as text or list without loosening the types.
@@ -103,7 +103,7 @@ def _decoded(written: bytes, path: Path) -> str:
 def read_override(text: str) -> Tree:
     """One `path.to.field=value`; the value is read as in a file, so lists and mappings may be given."""
     path, equals, value = text.partition("=")
-    place = f"override {text!r}"
+    place = f"{OVERRIDE} {text!r}"
     if not equals or not _PATH.fullmatch(path):
         raise ConfigError(f"{place} is not of the form path.to.field=value, such as model.heads=8")
     keys = tuple(path.split("."))

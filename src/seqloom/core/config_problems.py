@@ -27,6 +27,14 @@ SHOWN = 5
 
 _LIKE_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
+
+OVERRIDE = "override"
+"""How the place of a setting begins that was given by itself."""
+
+CHOSEN = "defaults chosen for the data"
+"""The place of a setting that nobody has written."""
+
 _FALSE_FRIENDS = ("yes", "no", "on", "off", "y", "n")
 
 _OTHER_NAMES = {"bahdanau": "additive", "luong": "bilinear"}
@@ -86,6 +94,22 @@ class _Spot:
         around = (self.keys[:end] for end in range(len(self.keys), 0, -1))
         return next((self.tree.places[keys] for keys in around if keys in self.tree.places), name)
 
+    def _place_of_named(self, problem: str, name: str) -> str:
+        """Where the settings of a section that do not go together were written: the first that the problem names."""
+        named = [(*self.keys, *word.strip(".").split(".")) for word in _WORD.findall(problem)]
+        places = [self.tree.places[keys] for keys in named if keys in self.tree.places and keys not in self._around]
+        places = [place for place in places if place != CHOSEN] or places
+        if places:
+            return places[0]
+        # A section that overrides have a part in has the place of the last of them, which may be innocent.
+        place = self.place(name)
+        return name if place.startswith(OVERRIDE) else place
+
+    @property
+    def _around(self) -> set[Keys]:
+        """The ways to something that has other settings below it."""
+        return {keys[:end] for keys in self.tree.places for end in range(1, len(keys))}
+
     def sentence(self, name: str) -> str:
         kind, value = self.details["type"], self.details["input"]
         if kind == "extra_forbidden":
@@ -98,7 +122,8 @@ class _Spot:
         if kind == "value_error":
             problem = str(self.details.get("ctx", {}).get("error", self.details["msg"]))
             where = f"{self.path}: " if self.keys else ""
-            return f"{self.place(name)}: {where}{problem}"
+            place = self._place_of_named(problem, name) if isinstance(value, Mapping) else self.place(name)
+            return f"{place}: {where}{problem}"
         return f"{self.place(name)}: {self.path} = {_short(value)}: expected {self._expected()}{self._hint(value)}"
 
     def _expected(self) -> str:

@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import re
 from array import array
+from dataclasses import replace
 from typing import Literal
 
 from seqloom.core.errors import DataError, Problem, UsageError
@@ -70,6 +71,8 @@ class LineDecoder:
         self._pieces: list[str] = []  # of the line that has not ended yet
         self._held = 0
         self._problems: list[Problem] = []
+        self._above_ascii = 0
+        """Lines with characters that UTF-8 writes with several bytes, once there was a bad one; before, chunks."""
 
     @property
     def is_utf8(self) -> bool:
@@ -107,7 +110,9 @@ class LineDecoder:
     def require_good(self) -> None:
         """Raise a DataError with all lines that were found to be no text, if that is an error."""
         if self._problems:
-            raise DataError(problems=self._problems, more=len(self.bad) - len(self._problems))
+            first, *others = self._problems
+            first = replace(first, message=first.message + self._hint())
+            raise DataError(problems=[first, *others], more=len(self.bad) - len(self._problems))
 
     def notices(self) -> list[str]:
         """What was tacitly put right, a sentence each."""
@@ -130,6 +135,9 @@ class LineDecoder:
 
     def _ended(self, block: str) -> list[str]:
         lines = block.split("\n")
+        if self._on_bad == "error" and not block.isascii():
+            # To look at each line of a good text would take its time.
+            self._above_ascii += sum(map(_is_above_ascii, lines)) if self._is_lenient else 1
         if self._is_lenient and self._sign.search(block):
             self._mend(lines)
         self.lines += len(lines)
@@ -144,8 +152,7 @@ class LineDecoder:
             self.bad.append(number)
             if self._on_bad == "error" and len(self._problems) < LISTED:
                 byte, column = ord(line[found.start()]) - 0xDC00, found.start() + 1
-                hint = "" if self._problems else self._hint()
-                self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}{hint}", self.name, number, column))
+                self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}", self.name, number, column))
             lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
 
     def _hold(self, text: str) -> None:
@@ -202,6 +209,10 @@ class LineDecoder:
             raise DataError(problems=[Problem(message, self.name)])
 
     def _hint(self) -> str:
+        # Text in Latin-1 is hardly ever UTF-8 by chance: where as much is right as wrong, some lines are damaged.
+        if self._above_ascii >= len(self.bad):
+            ways = "; --on-bad-utf8 skip leaves such lines out, replace puts U+FFFD in place of each such byte"
+            return ways if self._can_be_set else "; the rest is UTF-8, so mend such lines or take them out"
         if not self._can_be_set:
             return f"; if it is Latin-1, {self._offer('latin-1')}"
         return f"; if it is Latin-1, {self._offer('latin-1')}; --on-bad-utf8 skip leaves such lines out"
@@ -219,6 +230,11 @@ def _text_codec(encoding: str) -> codecs.CodecInfo:
     except (LookupError, ValueError) as error:
         shown = ascii(encoding[:40])
         raise UsageError(f"{shown} is no encoding that is known; try utf-8, latin-1 or utf-16") from error
+
+
+def _is_above_ascii(line: str) -> bool:
+    """Whether a line has characters, other than those that stand for bad bytes, that take several bytes in UTF-8."""
+    return not line.isascii() and not _ESCAPED.sub("", line).isascii()
 
 
 def _of_one(words: str) -> str:

@@ -8,6 +8,7 @@ A message says what is wrong, shows the value, says where, and offers the way ou
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -25,6 +26,11 @@ class UsageError(SeqloomError):
     """A command or call that cannot be carried out as written: flags, paths, values."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "", *, file: Path | None = None) -> None:
+        """`file` is the one that the message is about, if it is about one."""
+        super().__init__(message)
+        self.file = file
 
 
 class ConfigError(UsageError):

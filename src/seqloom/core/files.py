@@ -27,6 +27,10 @@ CHUNK = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+_NEAR = 0.7
+"""How much of a name must be the same for a guess: text.de for text.fr, but not x.en.xz for nix.en."""
+
+
 class FileRecord(TypedDict):
     """What a manifest knows of one file."""
 
@@ -190,22 +194,24 @@ def require_file(path: Path) -> None:
     """Raise a UsageError that names path and reason unless a regular file can be read there."""
     try:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder; a file is needed here")
+            raise UsageError(f"{path} is a folder; a file is needed here", file=path)
         if not path.exists():
-            raise UsageError(f"{path}: no such file{_similar(path)}")
+            raise UsageError(f"{path}: no such file{_similar(path)}", file=path)
     except PermissionError as error:
-        raise UsageError(f"{path} may not be read: {error.strerror}") from error
+        raise UsageError(f"{path} may not be read: {error.strerror}", file=path) from error
     if not path.is_file():
-        raise UsageError(f"{path} is a pipe or a device, which can be read only once; copy it into a file first")
+        message = f"{path} is a pipe or a device, which can be read only once; copy it into a file first"
+        raise UsageError(message, file=path)
     if not os.access(path, os.R_OK):
-        raise UsageError(f"{path} may not be read: permission denied")
+        raise UsageError(f"{path} may not be read: permission denied", file=path)
 
 
 def _similar(path: Path) -> str:
     with contextlib.suppress(OSError):
         if not path.parent.is_dir():
             return f" (there is no folder {path.parent} either)"
-        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.iterdir()], n=1)
+        names = [file.name for file in path.parent.iterdir()]
+        near = difflib.get_close_matches(path.name, names, n=1, cutoff=_NEAR)
         return f"; did you mean {path.with_name(near[0])}?" if near else ""
     return ""
 

@@ -12,5 +12,5 @@ def matching_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(each for each in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if not each.is_dir())
     if not files:
-        raise UsageError(f"{path}: no file has such a name")
+        raise UsageError(f"{path}: no file has such a name", file=path)
     return files

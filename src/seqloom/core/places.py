@@ -11,15 +11,22 @@ from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.core.files import fsync_directory, require_folders_above
 
 
-def require_new(path: Path, *, named_by: str = "--out") -> None:
-    """Refuse a place where something is already; `named_by` is what another place is named with."""
+def require_new(path: Path, *, named_by: str | None = "--out") -> None:
+    """Refuse a place where something is already; `named_by` is the option that names it, if one does."""
     if path.exists() or path.is_symlink():
-        raise UsageError(f"{path} is there already; remove it, or name another place with {named_by}")
+        option = f" with {named_by}" if named_by else ""
+        raise UsageError(f"{path} is there already; remove it, or name another place{option}")
     require_folders_above(path)
 
 
+def require_run(run: Path) -> None:
+    """Refuse a run directory that is not there."""
+    if not run.is_dir():
+        raise UsageError(f"{run}: there is no such run directory", file=run)
+
+
 @contextlib.contextmanager
-def new_place(path: Path, *, named_by: str = "--out") -> Iterator[Path]:
+def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
     """Another name for a path at which nothing may be yet; what is written there gets its own name at the end.
 
     Whoever is killed in between leaves a hidden name with "partial" in it, and nothing that could be taken for the

@@ -29,11 +29,11 @@ def pack(model: Path, out: Path) -> Packed:
     """
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of an archive ends in .zip; write {out.with_name(f'{out.name}.zip')}")
-    require_new(out, named_by="another name")
+    require_new(out, named_by=None)
     folder = find_model(model)
     read_card(folder)
     names = ["manifest.json", *listed_files(folder)]
-    with new_place(out, named_by="another name") as partial:
+    with new_place(out, named_by=None) as partial:
         write_archive(partial, {name: folder / name for name in names})
     return Packed(out, len(names), out.stat().st_size, sha256_of(out))
 
@@ -43,7 +43,7 @@ def unpack(archive: Path, folder: Path) -> Packed:
     require_file(archive)
     if not is_archive(archive):
         raise UsageError(f"{archive} is no archive of a model: its name does not end in .zip")
-    with new_place(folder, named_by="another name") as partial:
+    with new_place(folder, named_by=None) as partial:
         names = extract_archive(archive, partial)
         _check(archive, partial, names)
     return Packed(folder, len(names), archive.stat().st_size, sha256_of(archive))
@@ -62,5 +62,5 @@ def _check(archive: Path, folder: Path, names: list[str]) -> None:
     if unknown := sorted(set(names) - wanted):
         raise ModelError(
             f"{archive} is not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
-            f"make it again with: seqloom pack MODEL {archive.name}"
+            "fetch it again, or have it made again with seqloom pack"
         )

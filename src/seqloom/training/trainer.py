@@ -373,7 +373,7 @@ class Trainer(Generic[Batch]):
         self.progress = self.keeper.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
-        values: dict[str, Value] = {"step": found.step, "epoch": self.progress.epoch}
+        values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
 
