@@ -229,7 +229,8 @@ def translate(
     _require_engine(engine, [flag for flag, value in (flags | {"--jobs": jobs > 1}).items() if value])
     if jobs > 1 and (companions or prefix):
         raise UsageError(f"{'--with' if companions else '--prefix'} goes with one process; leave out --jobs")
-    _require_places(out, align, inputs=[each for each in (path, glossary, prefix, dictionary) if each is not None])
+    read = [each for each in (path, glossary, prefix, dictionary, model, *(companions or ())) if each is not None]
+    _require_places(out, align, inputs=read)
     _refuse_same_stdout(path, out)
     copied = ["search.unknown=copy"] if dictionary is not None else []
     overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
