@@ -31,8 +31,6 @@ $(VENV)/.parity: $(STAMP)
 	$(BIN)/pip install --quiet --group parity
 	@$(BIN)/pip install --quiet --group parity-compiled || \
 	  echo "kenlm could not be built (it needs cmake, g++ and Python.h): its tests will be skipped. To try again: rm $@" >&2
-	@$(BIN)/pip install --quiet --group formats-oracles || \
-	  echo "polib or translate-toolkit could not be installed: their tests will be skipped. To try again: rm $@" >&2
 	@touch $@
 
 demo: $(STAMP) ## train a small English-German translator on the corpus inside the package (about three minutes)
