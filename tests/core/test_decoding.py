@@ -133,3 +133,9 @@ def test_nuls_among_line_ends_are_no_wide_encoding(data: bytes) -> None:
     found = [line for chunk in (data, b"") for line in decoder.feed(chunk)]
     assert "".join(found).strip() == ""
     assert any(" " in line for line in found)
+
+
+@pytest.mark.parametrize("name", ["idna", "punycode", "unicode_escape", "undefined"])
+def test_codecs_that_are_not_of_files_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="is no encoding that is known"):
+        read(b"der Hund\nKatze\n", tmp_path, encoding=name)

@@ -45,4 +45,4 @@ def unpack(
 
 def _tell(packed: "Packed", *, json: bool) -> None:
     told = f"Written  {packed.path}  ({counted(packed.files, 'file')}, {size(packed.bytes)} as an archive)"
-    print(json_line(packed) if json else clean(f"{told}\nSHA-256  {packed.sha256}"))
+    print(json_line(packed) if json else f"{clean(told)}\nSHA-256  {packed.sha256}")

@@ -40,7 +40,7 @@ def selfcheck(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, help="Lines to check with; more take longer.")
+        int, typer.Option("--count", metavar="N", min=1, max=10_000, help="Lines to check with; more take longer.")
     ] = COUNT,
     seed: Annotated[
         int, typer.Option("--seed", metavar="S", min=0, help="Another seed draws other lines and other samples.")

@@ -223,9 +223,15 @@ class LineDecoder:
         return f"convert it first: iconv -f {encoding} -t utf-8"
 
 
+_NOT_OF_FILES = frozenset({"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "undefined"})
+"""Codecs of names and of programs, whose lines are not those of a file."""
+
+
 def _text_codec(encoding: str) -> codecs.CodecInfo:
     try:
         "".encode(encoding)  # codecs that are not of text (hex, zlib) refuse this
+        if codecs.lookup(encoding).name in _NOT_OF_FILES:
+            raise LookupError(encoding)
         return codecs.lookup(encoding)
     except (LookupError, ValueError) as error:
         shown = ascii(encoding[:40])

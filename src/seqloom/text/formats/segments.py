@@ -158,6 +158,7 @@ def decoded(data: bytes, encoding: str, path: Path) -> Script:
     """Bytes as text. An encoding that would not give the same bytes back is refused."""
     try:
         text = data.decode(encoding)
+        is_same = text.encode(encoding) == data
     except UnicodeDecodeError as error:
         before = data[: error.start].decode(encoding, errors="replace")
         script = Script(path, before, encoding)
@@ -166,6 +167,6 @@ def decoded(data: bytes, encoding: str, path: Path) -> Script:
         raise DataError(problems=[script.problem(message, len(before))]) from error
     except (LookupError, UnicodeError) as error:
         raise DataError(f"{path}: the file says that its encoding is {encoding!r}, which cannot be read") from error
-    if text.encode(encoding) != data:
+    if not is_same:
         raise DataError(f"{path}: {encoding} would not be written as it was read; convert the file to UTF-8 first")
     return Script(path, text, encoding)
