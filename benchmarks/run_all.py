@@ -37,6 +37,7 @@ BENCHMARKS = (
     Benchmark("softmax_quality.py", "What objectives for large vocabularies cost in quality"),
     Benchmark("ngram.py", "N-gram models"),
     Benchmark("word2vec.py", "Word vectors"),
+    Benchmark("prepare.py", "Corpora beyond memory"),
 )
 """All of them. A new script is a line here."""
 

@@ -76,7 +76,7 @@ def test_with_json_each_finding_is_a_record(tmp_path: Path) -> None:
         (["--out", "x"], "--out x belongs to an experiment, and none was named"),
         (["--seed", "3"], "--seed 3 belongs to an experiment, and none was named"),
         (["gates", "--seed", "-1"], "--seed"),
-        (["gates", "--out", ""], "--out '' names no folder; give one"),
+        (["gates", "--out", ""], "--out is empty; give it a value"),
     ],
 )
 def test_odd_words_are_usage_errors(words: list[str], part: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.helping import die_at_five, fail_at_five, leave_workers, square
 from seqloom.core.errors import DataError, SeqloomError
 from seqloom.data import blocks
 from seqloom.data.blocks import RangeBlock, TextBlock
@@ -131,47 +132,21 @@ def test_stores_have_the_same_bytes_for_one_and_two_processes(texts: list[Path],
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
-def _square(number: int) -> int:
-    return number * number
-
-
-def _fail_at_five(number: int) -> int:
-    if number == 5:
-        raise DataError("five is not wanted")
-    return number
-
-
-def _die_at_five(number: int) -> int:
-    if number == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order_and_errors_as_they_are(workers: int) -> None:
-    assert list(in_order(_square, range(20), workers=workers)) == [number * number for number in range(20)]
-    results = in_order(_fail_at_five, range(20), workers=workers)
+    assert list(in_order(square, range(20), workers=workers)) == [number * number for number in range(20)]
+    results = in_order(fail_at_five, range(20), workers=workers)
     with pytest.raises(DataError, match="five is not wanted"):
         list(results)
 
 
 def test_a_process_that_dies_is_noticed() -> None:
     with pytest.raises(SeqloomError, match="processes has ended, perhaps for lack of memory"):
-        list(in_order(_die_at_five, range(20), workers=2))
-
-
-def _pid(_: int) -> int:
-    return os.getpid()
-
-
-def _leave_workers(folder: str) -> None:
-    results = in_order(_pid, range(50), workers=2)
-    (Path(folder) / "worker").write_text(str(next(results)))
-    os.kill(os.getpid(), signal.SIGKILL)
+        list(in_order(die_at_five, range(20), workers=2))
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    parent = multiprocessing.get_context("spawn").Process(target=_leave_workers, args=(str(tmp_path),))
+    parent = multiprocessing.get_context("spawn").Process(target=leave_workers, args=(str(tmp_path),))
     parent.start()
     parent.join()
     worker = int((tmp_path / "worker").read_text())

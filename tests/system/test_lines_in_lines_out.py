@@ -333,6 +333,7 @@ def test_an_empty_file_gives_no_lines(bench: Bench, mode: str, is_piped: bool) -
         MODES[mode](Given(bench, b"", is_piped, pick))
 
 
+@pytest.mark.slow
 def test_several_processes_give_as_many_lines_too(bench: Bench) -> None:
     """Each fragment that is always the same, as a line of its own, with blank lines between."""
     fragments = [*nasty.SCRIPTS, *nasty.TYPED_OUT, *nasty.MARKUP, *nasty.DATA, *nasty.EMOJI, *nasty.COMMANDS]
