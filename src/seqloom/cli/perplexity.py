@@ -31,44 +31,48 @@ MANY_UNKNOWN = 0.01
 """The share of unknown tokens from which on a perplexity may hardly be set beside that of another vocabulary."""
 
 
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Texts: plain, .gz, .xz or .zst; of .tmx, .po, .xlf and .jsonl what is in the language of the model. "
+        "A name may have * in it; - is standard input.",
+    ),
+]
+With = Annotated[
+    list[Path] | None,
+    typer.Option("--with", metavar="MODEL", help="Another model of the same vocabulary, mixed in. May be repeated."),
+]
+Weights = Annotated[
+    list[float] | None,
+    typer.Option("--weight", metavar="SHARE", help="The share of each model of --with, in order; alike if left out."),
+]
+Tune = Annotated[Path | None, typer.Option("--tune", metavar="DEV", help="Find the shares that suit this text best.")]
+ContextOf = Annotated[
+    Literal["line", "text"] | None,
+    typer.Option(
+        "--context",
+        help="Read each line by itself, or on and on through the text; if left out, as the model was trained.",
+    ),
+]
+PerLine = Annotated[
+    bool, typer.Option("--per-line", help="Print log P of each line, in nats, in place of the perplexity.")
+]
+Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+
+
 def perplexity(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")],
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Texts: plain, .gz, .xz or .zst; of .tmx, .po, .xlf and .jsonl what is in the language of the model. "
-            "A name may have * in it; - is standard input.",
-        ),
-    ],
-    others: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="MODEL", help="Another model of the same vocabulary, mixed in. May be repeated."
-        ),
-    ] = None,
-    weights: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--weight", metavar="SHARE", help="The share of each model of --with, in order; alike if left out."
-        ),
-    ] = None,
-    tune: Annotated[
-        Path | None, typer.Option("--tune", metavar="DEV", help="Find the shares that suit this text best.")
-    ] = None,
-    context: Annotated[
-        Literal["line", "text"] | None,
-        typer.Option(
-            "--context",
-            help="Read each line by itself, or on and on through the text; if left out, as the model was trained.",
-        ),
-    ] = None,
-    per_line: Annotated[
-        bool, typer.Option("--per-line", help="Print log P of each line, in nats, in place of the perplexity.")
-    ] = False,
+    model: Model,
+    files: Files,
+    others: With = None,
+    weights: Weights = None,
+    tune: Tune = None,
+    context: ContextOf = None,
+    per_line: PerLine = False,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure how well a language model expects a text: its perplexity per token, per word and per character.
 

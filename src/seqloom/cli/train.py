@@ -1,5 +1,6 @@
 """`seqloom train`: from text files to a model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,20 +107,12 @@ def train(
     names, dev_names = file_names(train), file_names(dev)
     require_readable_names([config, out, resume, *overrides, *names, *dev_names])
     if resume is not None:
-        _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
         if exact and allow_data_change:
             raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")
-        require_run(resume)
-    elif exact or allow_data_change or strict:
-        flag = "--exact" if exact else "--allow-data-change" if allow_data_change else "--strict"
-        raise UsageError(f"{flag} belongs to --resume RUN")
-    elif out is None:
-        raise UsageError("name a folder for the run with --out, such as --out runs/first")
+        _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
     else:
-        require_folders_above(out)
-        # A run that torchrun starts again needs its text no longer.
-        if not is_file(out / "run.json"):
-            _require_files(config, [*names, *dev_names])
+        flags = {"--exact": exact, "--allow-data-change": allow_data_change, "--strict": strict}
+        _check_new(out, config=config, names=[*names, *dev_names], flags=flags)
 
     from seqloom.recipes import train as recipe
 
@@ -152,6 +145,20 @@ def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path 
             f"--resume {run} takes its files and settings from the run; leave out {what}. "
             "Single settings may change: training.steps=20000"
         )
+    require_run(run)
+
+
+def _check_new(out: Path | None, *, config: Path | None, names: list[str], flags: Mapping[str, bool]) -> None:
+    """Refuse a new run that cannot begin; `flags` are those of a run that goes on."""
+    for flag, is_given in flags.items():
+        if is_given:
+            raise UsageError(f"{flag} belongs to --resume RUN")
+    if out is None:
+        raise UsageError("name a folder for the run with --out, such as --out runs/first")
+    require_folders_above(out)
+    # A run that torchrun starts again needs its text no longer.
+    if not is_file(out / "run.json"):
+        _require_files(config, names)
 
 
 def _require_files(config: Path | None, names: list[str]) -> None:

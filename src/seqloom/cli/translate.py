@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,34 +209,21 @@ def translate(
     than the model takes is translated sentence by sentence. Of a catalogue, all that had a translation stays as it was.
     """
     given = sort_words(words)
-    if len(given.others) > 1:
-        raise UsageError(f"one text file at most, but {len(given.others)} were given: {', '.join(given.others)}")
-    path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
+    path = _text_file(given.others)
     wanted = CatalogueJob(path, out, in_place, target, fuzzy, review, json, engine)
-    lines_only: dict[str, object] = {
-        "--scores": scores,
-        "--nbest": nbest,
-        "--prefix": prefix,
-        "--align": align,
-        "--tags": tags,
-    }
-    lines_only |= {"--encoding": encoding, "--on-bad-utf8": on_bad_utf8}
+    lines_only: dict[str, object] = {"--encoding": encoding, "--on-bad-utf8": on_bad_utf8}
+    lines_only |= {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
     decoding = Decoding.asked(encoding, on_bad_utf8)
-    catalogue = catalogue_job(wanted, model, others=[flag for flag, value in lines_only.items() if value])
+    catalogue = catalogue_job(wanted, model, others=_given(lines_only))
     require_search_settings(given.overrides)
-    flags: dict[str, object] = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop}
-    flags |= {"--align": align, "--tags": tags, "--dictionary": dictionary}
-    _require_engine(engine, [flag for flag, value in (flags | {"--jobs": jobs > 1}).items() if value])
-    if jobs > 1 and (companions or prefix):
-        raise UsageError(f"{'--with' if companions else '--prefix'} goes with one process; leave out --jobs")
-    read = [each for each in (path, glossary, prefix, dictionary, model, *(companions or ())) if each is not None]
-    _require_places(out, align, inputs=read)
-    _refuse_same_stdout(path, out)
+    ours = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop, "--align": align}
+    _require_engine(engine, _given(ours | {"--tags": tags, "--dictionary": dictionary, "--jobs": jobs > 1}))
+    if jobs > 1 and (alone := _given({"--with": companions, "--prefix": prefix})):
+        raise UsageError(f"{alone[0]} goes with one process; leave out --jobs")
+    _require_places(path, out, align, others=[glossary, prefix, dictionary, model, *(companions or ())])
     copied = ["search.unknown=copy"] if dictionary is not None else []
     overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
     write = _format(json=json, nbest=nbest, scores=scores)
-    if path is None:
-        require_open(sys.stdin, "standard input")
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
     has_progress = path is not None and (out is not None or not sys.stdout.isatty())
     with show_events(as_json=json, has_progress=has_progress) as listener:
@@ -249,10 +236,15 @@ def translate(
             translate_catalogue(catalogue, model, given.overrides, opened=several, asked=asked, listener=listener)
             return
         with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
-            if path is None and sys.stdin.isatty():
-                print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
             job = Job(translator, asked, decoding, write=write, links=links, tags=tags)
             _go(job, path, stream=stream, listener=listener, total=total)
+
+
+def _text_file(words: Sequence[str]) -> Path | None:
+    """The file to be translated; None is standard input."""
+    if len(words) > 1:
+        raise UsageError(f"one text file at most, but {len(words)} were given: {', '.join(words)}")
+    return Path(words[0]) if words and words[0] != "-" else None
 
 
 def _format(*, json: bool, nbest: int | None, scores: bool) -> Format:
@@ -276,6 +268,8 @@ class Job:
 
 
 def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, total: int | None) -> None:
+    if path is None and sys.stdin.isatty():
+        print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
     name = str(path) if path else "standard input"
     translator = job.translator
     done, has_warned, tally, hearing = 0, False, Tally(), Hearing(translator.source_language)
@@ -341,17 +335,26 @@ def _require_engine(engine: str, flags: Sequence[str]) -> None:
 def _check_file(path: Path | None, decoding: Decoding) -> int | None:
     """Read a file through once, so that bad bytes are told before the slow part; its number of lines."""
     if path is None:
+        require_open(sys.stdin, "standard input")
         return None
     with open_input(path) as source:
         blocks = read_blocks(source, str(path), decoding=decoding, is_checked_whole=True)
         return sum(len(block) for block in blocks)
 
 
-def _require_places(out: Path | None, align: Path | None, *, inputs: Sequence[Path]) -> None:
+def _given(flags: Mapping[str, object]) -> list[str]:
+    """The flags that were used."""
+    return [flag for flag, value in flags.items() if value]
+
+
+def _require_places(path: Path | None, out: Path | None, align: Path | None, *, others: Sequence[Path | None]) -> None:
+    """Refuse an output that would take the place of something that is read, or of the other one."""
+    inputs = [each for each in (path, *others) if each is not None]
     require_new_file(out, inputs=inputs)
     require_new_file(align, inputs=inputs, flag="--align")
     if out is not None and align is not None and out.resolve() == align.resolve():
         raise UsageError(f"--out and --align both name {out}; give each its own file")
+    _refuse_same_stdout(path, out)
 
 
 def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:

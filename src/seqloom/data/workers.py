@@ -100,15 +100,19 @@ _function: Callable[[Any], Any] | None = None
 def _begin(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
-    """End when the process that started this one is gone, however it went: nobody would ever tell."""
+def end_with_parent() -> None:
+    """See to it that this process ends when the one that started it is gone, however it went: nobody would tell."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _work(item: Any) -> Any:

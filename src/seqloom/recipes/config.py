@@ -99,8 +99,8 @@ class DataConfig(Config):
     """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
 
     learn_pieces_from: int = Field(1_000_000, ge=200_000)
-    """Lines, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are drawn
-    that make up so many."""
+    """Lines of pairs, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are
+    drawn that make up so many."""
     workers: int | None = Field(None, ge=1, le=1_000)
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
     nothing but the time it takes."""

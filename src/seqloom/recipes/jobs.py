@@ -22,6 +22,7 @@ from types import TracebackType
 import torch
 
 from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.data.workers import end_with_parent
 from seqloom.recipes.translate import Translation, Translator, listed, open_translator
 
 SHARES = 4
@@ -185,6 +186,7 @@ def _begin(order: _Order) -> None:
     global _order
     _order = order
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of them; the first process ends the others
+    end_with_parent()
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
 
