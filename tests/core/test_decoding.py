@@ -139,3 +139,32 @@ def test_nuls_among_line_ends_are_no_wide_encoding(data: bytes) -> None:
 def test_codecs_that_are_not_of_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="is no encoding that is known"):
         read(b"der Hund\nKatze\n", tmp_path, encoding=name)
+
+
+def test_half_a_character_is_told_with_its_place_or_mended(tmp_path: Path) -> None:
+    data = b"good\nab+2AA-c\n"  # UTF-7 writes units of UTF-16, and nobody sees to it that they come in pairs
+    with pytest.raises(DataError, match=r"text\.de:2:3: half of a character \(the lone surrogate U\+D800\)"):
+        read(data, tmp_path, "error", "utf-7")
+    assert read(data, tmp_path, "replace", "utf-7")[0] == ["good", "ab\ufffdc"]
+    assert read(data, tmp_path, "skip", "utf-7")[0] == ["good", ""]
+
+
+def one_by_one(data: bytes) -> tuple[list[str], LineDecoder]:
+    """What comes out where every chunk is a byte."""
+    decoder = LineDecoder("x")
+    return [line for byte in data for line in decoder.feed(bytes([byte]))], decoder
+
+
+def test_a_mark_is_known_though_a_pipe_brings_its_bytes_one_by_one() -> None:
+    for data, name in (("ab\n".encode("utf-16"), "UTF-16"), ("\ufeffab\n".encode("utf-32-be"), "UTF-32")):
+        with pytest.raises(DataError, match=f"this is {name}, not UTF-8"):
+            one_by_one(data)
+    lines, decoder = one_by_one("ab\n".encode("utf-8-sig"))
+    assert (lines, decoder.had_mark) == (["ab"], True)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\xfe", b"\xff\xfe", b"\xff\xfe\0"])
+def test_the_bytes_of_half_a_mark_at_the_end_are_not_lost(data: bytes) -> None:
+    decoder = LineDecoder("x")
+    with pytest.raises(DataError):
+        decoder.feed(data), decoder.feed(b""), decoder.require_good()

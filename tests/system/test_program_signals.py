@@ -2,14 +2,71 @@
 
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.calling import start
+from cli.calling import call, start
 from cli.conftest import train_words, write_pairs
+from seqloom.cli.failures import Terminated, obey_termination
 from seqloom.core.events import ignore, read_events
+from seqloom.data.arrays import FolderWriter
+from seqloom.recipes.archives import pack
 from seqloom.training.checkpoint import newest_checkpoint
+from system.small_models import write_small_model
+
+
+@pytest.fixture
+def obeying() -> Iterator[None]:
+    """The program's own way with SIGTERM, and afterwards that of before."""
+    before = signal.getsignal(signal.SIGTERM)
+    obey_termination()
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("obeying")
+def test_a_run_that_is_terminated_while_it_prepares_leaves_no_lock_and_nothing_half_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, train, dev = tmp_path / "run", write_pairs(tmp_path, "train", 60), write_pairs(tmp_path, "dev", 6)
+
+    def terminated(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderWriter, "append", terminated)
+        called = call(*train_words(train, dev, run))
+    assert (called.code, called.err.strip().split("\n")[-1]) == (143, "stopped by SIGTERM")
+    assert not (run / "lock").exists()
+    assert not list(run.rglob("*partial*"))
+
+
+@pytest.mark.usefixtures("obeying")
+def test_two_terminations_at_once_are_one() -> None:
+    with pytest.raises(Terminated):
+        signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_terminated_program_takes_the_unpacked_archive_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, room = tmp_path / "small.zip", tmp_path / "room"
+    pack(write_small_model(tmp_path / "model"), archive)
+    room.mkdir()
+    monkeypatch.setenv("TMPDIR", str(room))
+    process, end = start("translate", archive), time.monotonic() + 100
+    while not list(room.glob("seqloom-*/*/manifest.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, words = process.communicate(timeout=100)
+    assert (process.returncode, words.decode().strip().split("\n")[-1]) == (143, "stopped by SIGTERM")
+    assert list(room.iterdir()) == []
 
 
 @pytest.mark.slow

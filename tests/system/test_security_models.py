@@ -342,8 +342,24 @@ def test_files_besides_the_model_are_refused(small: Path, tmp_path: Path) -> Non
     files = [File(name.encode(), data) for name, data in contents(small).items()]
     (tmp_path / "more.zip").write_bytes(build([*files, File(b"run.sh", b"rm -rf ~")]))
     assert "does not list run.sh" in refused(call("unpack", tmp_path / "more.zip", tmp_path / "out"))
+    assert "does not list run.sh" in refused(translate(tmp_path / "more.zip"))
     (tmp_path / "whole.zip").write_bytes(build(files))
     assert call("unpack", tmp_path / "whole.zip", tmp_path / "out").code == 0
+
+
+def test_messages_name_the_archive_and_not_the_folder_it_is_unpacked_to(small: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "..zip"  # of which nothing is left before its dot
+    pack(small, archive)
+    assert translate(archive).out == translate(small).out
+    said = call("perplexity", archive, small / "config.yaml")
+    assert said.code == 2
+    assert str(archive) in said.err
+    assert "seqloom-" not in said.err
+
+
+def test_a_name_too_long_for_the_file_system_is_a_matter_of_usage(small: Path, tmp_path: Path) -> None:
+    called = call("pack", small, tmp_path / f"{'x' * 300}.zip")
+    assert (called.code, "File name too long" in called.err) == (2, True)
 
 
 def test_whoever_is_killed_while_unpacking_leaves_no_model(

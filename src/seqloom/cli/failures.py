@@ -1,12 +1,15 @@
 """From an exception to one message on stderr and an exit status."""
 
-import errno
+import math
 import os
 import re
 import select
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import typer
@@ -22,23 +25,35 @@ from seqloom.core.errors import (
     TrainingError,
     UsageError,
     exit_code_of,
+    is_of_user,
     is_out_of_memory,
 )
 from seqloom.core.terminal import visible, visible_lines
+from seqloom.core.unpacked import by_archive
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""
 
-_USERS_OWN = {
-    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS),
-    *(errno.ENAMETOOLONG, errno.ELOOP),
-}
-"""Reasons of the operating system that another path or permission would remove: usage, not failure."""
-
-
 _LONGEST_NAME = 200
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<said>.*)")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: what is under way ends as after Ctrl-C, with its locks and half-made files removed."""
+
+
+def obey_termination() -> None:
+    """From now on SIGTERM raises `Terminated`. Training has its own way, and saves first."""
+    obeyed = -math.inf
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        nonlocal obeyed
+        if time.monotonic() > obeyed + 1:  # the program `timeout` sends two at once, and clearing up takes its moment
+            obeyed = time.monotonic()
+            raise Terminated
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def report(
@@ -77,21 +92,26 @@ def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_deb
         record = {"event": "error", "kind": _kind(error), "message": message, "exit_code": code, "problems": problems}
         print(visible(json_line(record)), file=sys.stderr)
     else:
-        label = typer.style("error:", fg="red", bold=True)
+        rank = (
+            f"rank {os.environ['RANK']}: " if os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ else ""
+        )
+        label = typer.style(f"{rank}error:", fg="red", bold=True)
         text = "\n".join(clean(line) for line in message.split("\n"))
         typer.echo(f"{label} {text}" if code < 128 else text, err=True)
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SeqloomError):
-        return str(error), exit_code_of(error)
+        return by_archive(str(error)), exit_code_of(error)
+    if isinstance(error, Terminated):
+        return "stopped by SIGTERM", 143
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, _BAD_COMMAND_LINE):
         return _of_command_line(error), 2
     if isinstance(error, OSError):
-        place = f"{shortened(error.filename)}: " if error.filename else ""
-        return f"{place}{error.strerror or error}", 2 if error.errno in _USERS_OWN else 1
+        place = f"{shortened(by_archive(os.fsdecode(error.filename)))}: " if error.filename else ""
+        return f"{place}{error.strerror or error}", 2 if is_of_user(error) else 1
     if is_out_of_memory(error):
         return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

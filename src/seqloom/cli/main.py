@@ -28,7 +28,7 @@ from seqloom.cli import (
     translate,
     vectors,
 )
-from seqloom.cli.failures import report
+from seqloom.cli.failures import obey_termination, report
 from seqloom.cli.output import guard_terminal, require_open, stand_in_for_closed, use_utf8
 from seqloom.core.errors import UsageError
 from seqloom.version import __version__
@@ -92,6 +92,7 @@ def run() -> None:
     """The entry point of the console program."""
     stand_in_for_closed()
     use_utf8()
+    obey_termination()
     sys.exit(execute(sys.argv[1:]))
 
 

@@ -159,7 +159,8 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
     said = [_summary(job, filled)]
     if filled.fuzzy:
         kept = "left out, as a compiled catalogue holds none" if format_of(job.path) == "mo" else "marked fuzzy"
-        said.append(f"{filled.fuzzy:,} of them {kept}: look at their placeholders")
+        why = "their placeholders were put in by guess, or they were cut short"
+        said.append(f"{filled.fuzzy:,} of them {kept}: {why}")
     if filled.left:
         said.append(f"{filled.left:,} left untranslated: their placeholders could not be kept apart from words")
     for message in [*said, *tally.messages(str(job.path))]:

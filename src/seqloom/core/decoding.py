@@ -32,6 +32,9 @@ _MARKS = {
 # What stands for a byte that could not be decoded; UTF-8 can say which byte it was.
 _ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character, which some codecs let pass (UTF-7)."""
+
 
 class LineDecoder:
     """Takes the bytes of a text chunk by chunk and gives the lines that end in each, without their ends.
@@ -68,6 +71,7 @@ class LineDecoder:
         lenient = "surrogateescape" if self.is_utf8 else "replace"
         self._decoder = self._codec.incrementaldecoder("strict" if on_bad == "error" else lenient)
         self._is_first, self._is_lenient = True, on_bad != "error"
+        self._start = b""  # bytes that may be those of a mark
         self._pieces: list[str] = []  # of the line that has not ended yet
         self._held = 0
         self._problems: list[Problem] = []
@@ -83,9 +87,19 @@ class LineDecoder:
 
         After the first bad byte of UTF-8, if that is an error, the rest is only looked through: see `require_good`.
         """
+        known = self._start + chunk
+        if self._is_first and chunk and any(mark.startswith(known) for mark in _MARKS if mark != known):
+            self._start = known  # a pipe may bring the first bytes of a mark alone
+            return []
+        self._start = b""
+        return [*self._taken(known), *self._taken(b"")] if known and not chunk else self._taken(known)
+
+    def _taken(self, chunk: bytes) -> list[str]:
         if self._is_first:
             self._refuse_wide(chunk)
         text = self._decode(chunk)
+        if not self.is_utf8 and (half := _HALF.search(text)):
+            text = self._meet_half(text, half.start())
         if "\0" in text:
             text = self._meet_nul(text)
         if self._is_first and text.startswith("\ufeff"):
@@ -184,6 +198,12 @@ class LineDecoder:
             before += error.object[: error.start].decode(self._codec.name, errors="replace")
         byte = error.object[error.start] if error.start < len(error.object) else 0
         return self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}", before)
+
+    def _meet_half(self, text: str, at: int) -> str:
+        if self._on_bad == "error":
+            message = f"half of a character (the lone surrogate U+{ord(text[at]):04X})"
+            raise self._error(message, "".join(self._pieces) + text[:at])
+        return _HALF.sub("\ufffd", text)
 
     def _meet_nul(self, text: str) -> str:
         before = "".join(self._pieces) + text[: text.index("\0")]

@@ -6,6 +6,7 @@
 A message says what is wrong, shows the value, says where, and offers the way out.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,17 @@ class Stopped(SeqloomError):
 def exit_code_of(error: SeqloomError) -> int:
     """The exit status that the command line gives for this error."""
     return error.code if isinstance(error, Stopped) else error.exit_code
+
+
+def is_of_user(error: OSError) -> bool:
+    """Whether another path or permission would remove a reason of the operating system: usage, not failure."""
+    return error.errno in _OF_USER
+
+
+_OF_USER = {
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

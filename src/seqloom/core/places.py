@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import SeqloomError, UsageError, is_of_user
 from seqloom.core.files import fsync_directory, require_folders_above
 
 
@@ -46,7 +46,8 @@ def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
             partial.unlink(missing_ok=True)
         fsync_directory(path.parent)
     except OSError as error:
-        raise SeqloomError(f"cannot write {path}: {error.strerror or error}") from error
+        kind = UsageError if is_of_user(error) else SeqloomError
+        raise kind(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _sync(path: Path) -> None:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.archives import extract_archive, is_archive, write_archive
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import UsageError
 from seqloom.core.files import require_file, sha256_of
 from seqloom.core.places import new_place, require_new
-from seqloom.recipes.load import find_model, listed_files, read_card
+from seqloom.recipes.load import check_archived, find_model, listed_files, read_card
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,5 @@ def unpack(archive: Path, folder: Path) -> Packed:
         raise UsageError(f"{archive} is no archive of a model: its name does not end in .zip")
     with new_place(folder, named_by=None) as partial:
         names = extract_archive(archive, partial)
-        _check(archive, partial, names)
+        check_archived(archive, partial, names)
     return Packed(folder, len(names), archive.stat().st_size, sha256_of(archive))
-
-
-def _check(archive: Path, folder: Path, names: list[str]) -> None:
-    """Refuse what is no model, is not as its manifest says, or has files besides."""
-    try:
-        home = find_model(folder)
-        read_card(home)
-        above = home.relative_to(folder)
-        wanted = {(above / name).as_posix() for name in ("manifest.json", *listed_files(home))}
-    except ModelError as error:
-        # The folder has a temporary name, which would tell nobody anything.
-        raise ModelError(f"{archive} holds no whole model: {str(error).replace(str(folder), archive.name)}") from error
-    if unknown := sorted(set(names) - wanted):
-        raise ModelError(
-            f"{archive} is not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
-            "fetch it again, or have it made again with seqloom pack"
-        )

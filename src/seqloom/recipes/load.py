@@ -292,7 +292,7 @@ def find_model(folder: Path) -> Path:
     if not folder.exists():
         raise UsageError(f"{folder}: there is no such model directory")
     if is_archive(folder):
-        return find_model(unpacked(folder))
+        return find_model(unpacked(folder, check=check_archived))
     if folder.is_file():
         raise ModelError(
             f"{folder} is a file, and a model is a folder or a .zip archive of one. Pickled checkpoints (.pt, .bin, "
@@ -304,6 +304,23 @@ def find_model(folder: Path) -> Path:
             f"seqloom train --resume {folder}"
         )
     raise ModelError(f"{folder} is no model directory: it has no model.json")
+
+
+def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
+    """Refuse what came out of an archive if it is no model, is not as its manifest says, or has files besides."""
+    try:
+        home = find_model(folder)
+        read_card(home)
+        above = home.relative_to(folder)
+        wanted = {(above / name).as_posix() for name in ("manifest.json", *listed_files(home))}
+    except ModelError as error:
+        # The folder has a temporary name, which would tell nobody anything.
+        raise ModelError(f"{archive} holds no whole model: {str(error).replace(str(folder), archive.name)}") from error
+    if unknown := sorted(set(names) - wanted):
+        raise ModelError(
+            f"{archive} is not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
+            "fetch it again, or have it made again with seqloom pack"
+        )
 
 
 def read_settings(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:

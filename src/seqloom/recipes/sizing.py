@@ -136,7 +136,7 @@ def choose_sizes(
     tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
     if steps is None:
         steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
-    every = max(1, min(1000, round_figure(steps / 40)))
+    every = max(min(10, steps), min(1000, round_figure(steps / 40)))
     model, model_reasons = _recurrent(facts, rung, width) if kind == "seq2seq" else _transformer(rung)
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": rung.tokens_per_batch},

@@ -122,7 +122,7 @@ def choose_recurrent(
     length = max(1, min(length, tokens // 4))
     if steps is None:
         steps = round_figure(max(200.0, rung.passes * tokens / (rows * length)))
-    often = max(1, min(1000, round_figure(steps / 40)))
+    often = max(min(10, steps), min(1000, round_figure(steps / 40)))
     affordable = round_figure(dev_tokens / (VALIDATION_SHARE * rows * length))
     every = max(often, min(affordable, steps // FEWEST_VALIDATIONS))
     text, pieces = _text(facts, kind, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)

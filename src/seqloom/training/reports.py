@@ -50,17 +50,22 @@ class Pace:
     def __init__(self, progress: Progress) -> None:
         self._first = self._last = progress
         self._started = time.perf_counter()
+        self._aside = 0.0
 
     def seconds(self) -> float:
         """Seconds in the loop so far, in earlier processes too."""
         return self._first.seconds + time.perf_counter() - self._started
 
+    def leave_out(self, seconds: float) -> None:
+        """Seconds in which nothing was learned, such as those of a validation: they belong to no speed."""
+        self._aside += seconds
+
     def figures(self, progress: Progress, *, steps: int) -> dict[str, Value]:
         """Speed since the last call, and the seconds that the steps left will take at the mean pace of this process."""
-        since_last = progress.seconds - self._last.seconds
+        since_last = progress.seconds - self._last.seconds - self._aside
         per_step = (progress.seconds - self._first.seconds) / max(1, progress.step - self._first.step)
         speed = (progress.tokens - self._last.tokens) / since_last if since_last > 0 else 0.0
-        self._last = progress
+        self._last, self._aside = progress, 0.0
         return {"seconds": progress.seconds, "tokens_per_second": speed, "eta": per_step * (steps - progress.step)}
 
 

@@ -298,6 +298,7 @@ class Trainer(Generic[Batch]):
         best = progress.best.after(loss, progress.step)
         plateau = progress.plateau.after(loss, patience=config.plateau_patience)
         self.progress = replace(progress, best=best, plateau=plateau, seconds=self._pace.seconds())
+        self._pace.leave_out(self.progress.seconds - progress.seconds)
         is_best = best.step == progress.step
         values = {"step": progress.step, "epoch": progress.epoch, **figures, "is_best": is_best}
         self._emit("validation", {**values, "seconds": self.progress.seconds})

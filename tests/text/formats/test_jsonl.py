@@ -60,7 +60,8 @@ def test_pairs_by_names_and_by_languages(tmp_path: Path) -> None:
         ('{"text": "a"}', "neither a member source nor a translation in both languages: the members are text"),
         ('{"source": 3}', "text is expected, not 3"),
         ('{"source": "\\ud800"}', "half of a character (a lone surrogate)"),
-        ("[" * 100_000, "a.jsonl:2:1: not JSON that can be read"),
+        ("[" * 100_000, "a.jsonl:2:1: more lists and objects inside each other than can be read"),
+        ("9" * 10_000, "a.jsonl:2:1: a number with thousands of digits"),
     ],
 )
 def test_bad_lines_are_told_with_their_place(tmp_path: Path, line: str, message: str) -> None:

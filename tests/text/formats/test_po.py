@@ -148,6 +148,10 @@ def test_bytes_of_another_encoding_are_told_with_their_place(tmp_path: Path) -> 
         ('#~ msgid "old"\n"lost"\n', "a.po:5:1: a string that belongs to no keyword"),
         ('msgid "a"\n\n', "a.po:4:1: this entry has no msgstr"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n', "a.po:4:1: this entry has no msgstr[0]"),
+        (
+            'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[7] "d"\n',
+            "a.po:4:1: this entry has a msgstr[7] but no msgstr[1]",
+        ),
         ('# new\nmsgstr "a"\n', "a.po:5:1: this entry has no msgid"),
         ("hello\n", "a.po:4:1: neither a keyword, a string nor a comment: 'hello'"),
         ('msgid\nmsgstr ""\n', "a.po:4:1: msgid has no string after it"),

@@ -85,3 +85,20 @@ def test_what_is_no_memory_is_told(tmp_path: Path) -> None:
         read_tmx(path)
     with pytest.raises(DataError, match="there is no <tmx> in it"):
         list(read_pairs(path))
+
+
+def test_a_variant_without_a_language_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    unit = '<tu><tuv xml:lang="en"><seg>a</seg></tuv>\n<tuv><seg>b</seg></tuv></tu>'
+    path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>\n{unit}</body></tmx>')
+    for read in (read_tmx, lambda path: list(read_pairs(path))):
+        with pytest.raises(DataError, match=r"a\.tmx:3: this <tuv> names no language"):
+            read(path)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("name", "message"), [("klingon", "is not known"), ("utf-7", "cannot be read here")])
+def test_an_encoding_that_cannot_be_read_is_told_in_our_words(tmp_path: Path, name: str, message: str) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_text(f'<?xml version="1.0" encoding="{name}"?><tmx version="1.4"/>')
+    with pytest.raises(DataError, match=rf"a\.tmx:1: the encoding that the XML declares .*{message}"):
+        list(read_pairs(path))

@@ -80,8 +80,10 @@ def parse_record(line: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise BadRecord(f"not JSON: {error.msg}", error.colno) from error
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"not JSON that can be read: {error}") from error
+    except RecursionError as error:
+        raise BadRecord("more lists and objects inside each other than can be read") from error
+    except ValueError as error:  # so Python guards itself against the time that such a number would take
+        raise BadRecord("a number with thousands of digits, which cannot be read") from error
     if not isinstance(record, dict):
         raise BadRecord(f'a record such as {{"source": "…", "target": "…"}} is expected, not {line.strip()[:40]!r}')
     return record

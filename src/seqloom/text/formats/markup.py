@@ -107,8 +107,12 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
         raise DataError(
             problems=[Problem(f"more than {DEEPEST} elements inside each other", str(path), line)]
         ) from error
-    except (LookupError, ValueError) as error:
-        raise DataError(f"{path}: the XML cannot be read: {error}") from error
+    except LookupError as error:
+        message = "the encoding that the XML declares is not known; convert the file to UTF-8"
+        raise DataError(problems=[Problem(message, str(path), 1)]) from error
+    except ValueError as error:
+        message = "the encoding that the XML declares is one that cannot be read here; convert the file to UTF-8"
+        raise DataError(problems=[Problem(message, str(path), 1)]) from error
     yield
 
 

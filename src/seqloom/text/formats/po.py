@@ -288,8 +288,12 @@ class _Reader:
             self._refuse(f"{unsaid[0]} has no string after it", entry.start)
             return
         missing = next((name for name in ("msgid", kind) if name not in entry.fields), None)
+        forms = sorted(_form(name) for name in entry.fields if name.startswith("msgstr["))
+        gap = next((form for at, form in enumerate(forms) if form != at), None)
         if missing is not None:
             self._refuse(f"this entry has no {missing}", entry.start)
+        elif gap is not None:
+            self._refuse(f"this entry has a msgstr[{gap}] but no msgstr[{forms.index(gap)}]", entry.start)
         else:
             self.entries.append(entry)
 

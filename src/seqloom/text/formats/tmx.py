@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, Problem
 from seqloom.text.formats.inline import content_of, space_before, write_content
 from seqloom.text.formats.markup import Element, parse_xml, read_tree
 from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
@@ -52,6 +52,8 @@ class _Units:
     """The languages of those units."""
     header: str | None = None
     is_memory: bool = False
+    nameless: list[int] = field(default_factory=list)
+    """Lines of variants that name no language."""
     _variants: list[tuple[str, str]] = field(default_factory=list)
     _line: int = 0
     _code: str = ""
@@ -73,6 +75,8 @@ class _Units:
         elif name == "tuv":
             self._is_fuzzy = False
             self._code = attributes.get(_LANGUAGE) or attributes.get("lang") or ""
+            if not self._code:
+                self.nameless.append(line)
         elif name == "seg":
             self._text = []
         elif name == "header":
@@ -100,6 +104,18 @@ class _Units:
             self.done.append((source, target, self._line))
             self.codes.append([code for code, _ in self._variants])
 
+    def require_good(self, path: Path) -> None:
+        """Raise a DataError if this was no memory, or one with variants of which nobody can say what they are."""
+        if not self.is_memory:
+            raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+        _refuse_nameless(path, self.nameless)
+
+
+def _refuse_nameless(path: Path, lines: Sequence[int]) -> None:
+    if lines:
+        message = 'this <tuv> names no language; it needs one, as in <tuv xml:lang="en">'
+        raise DataError(problems=[Problem(message, str(path), line) for line in lines])
+
 
 def choose_pair(
     variants: Sequence[tuple[str, T]], languages: tuple[str | None, str | None], header: str | None
@@ -126,8 +142,7 @@ def read_pairs(path: Path, *, languages: tuple[str | None, str | None] = (None, 
             yield Pair(source or "", target or "", line) if is_whole else None
         units.done.clear()
         units.codes.clear()
-    if not units.is_memory:
-        raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+    units.require_good(path)
 
 
 def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
@@ -137,8 +152,7 @@ def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
         yield from (source for source, _, _ in units.done)
         units.done.clear()
         units.codes.clear()
-    if not units.is_memory:
-        raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+    units.require_good(path)
 
 
 def first_languages(path: Path) -> tuple[str | None, str | None]:
@@ -187,7 +201,10 @@ class TmxCatalogue:
         self._places: list[_Place] = []
         self.segments: list[Segment] = []
         """The units that have the source language."""
-        for unit in body.children if body else ():
+        units = body.children if body else ()
+        nameless = [each for unit in units for each in unit.children if each.name == "tuv" and not _code_of(each)]
+        _refuse_nameless(script.path, [script.line(each.start) for each in nameless])
+        for unit in units:
             variants = [(_code_of(each), each) for each in unit.children if each.name == "tuv" and each.child("seg")]
             source, target = choose_pair(variants, languages, self._header)
             if unit.name == "tu" and source is not None:
