@@ -158,17 +158,6 @@ def test_a_bad_batch_of_one_rank_is_named_by_all_and_ends_the_run(tmp_path: Path
     assert all(running.messages(rank).startswith("TrainingError: step 3: loss nan") for rank in (0, 1))
 
 
-def test_a_rank_that_raises_ends_both_with_its_message(tmp_path: Path) -> None:
-    running = start(tmp_path, ranks=2, raise_at=[1, 1], **SHARED)
-    codes = running.codes()
-    assert codes[1] == 1
-    assert codes[0] not in (0, None)
-    assert "batch 1 of epoch 1 cannot be had" in running.messages(1)
-    found = newest_checkpoint(tmp_path, listener=ignore, strict=True)
-    assert found is not None
-    assert found.step == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_dies_does_not_leave_the_other_waiting(tmp_path: Path, rank: int) -> None:

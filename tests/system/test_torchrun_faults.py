@@ -40,8 +40,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return read_checkpoint(checkpoint_folder(run, 5))
 
 
-def test_a_rank_that_raises_ends_both_with_its_message(tmp_path: Path) -> None:
-    running = start(tmp_path, ranks=2, raise_at=[1, 1], **OPTIONS)
+@pytest.mark.parametrize("parallel", ["replicated", "sharded"])
+def test_a_rank_that_raises_ends_both_with_its_message(tmp_path: Path, parallel: str) -> None:
+    running = start(tmp_path, ranks=2, raise_at=[1, 1], parallel=parallel, **OPTIONS)
     codes = running.codes()
     assert codes[1] == 1
     assert codes[0] not in (0, None)

@@ -79,6 +79,16 @@ class FolderWriter:
         except OSError as problem:
             raise SeqloomError(f"cannot write {self._folder}: {problem.strerror or problem}") from problem
 
+    def end(self, examples: int, *, is_good: bool, nothing: str) -> None:
+        """Finish the folder where all went well, and refuse to have `nothing` in it; let go of it in any case."""
+        try:
+            if is_good:
+                if examples == 0:
+                    raise DataError(nothing)
+                self.finish(examples)
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Let go of the files, and remove what has not got its name."""
         for file in self._files.values():

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, Integer, UInt
 
-from seqloom.core.errors import DataError
 from seqloom.core.symbols import PAD
 from seqloom.data.arrays import Folder, FolderWriter, Layout, borders, damaged, open_folder
 
@@ -80,13 +79,7 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                if self._examples == 0:
-                    raise DataError("no example is left to store")
-                self._writer.finish(self._examples)
-        finally:
-            self._writer.close()
+        self._writer.end(self._examples, is_good=kind is None, nothing="no example is left to store")
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,7 @@ class StreamWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                if self._lines == 0:
-                    raise DataError("the text has no line that could be stored")
-                self._writer.finish(self._lines)
-        finally:
-            self._writer.close()
+        self._writer.end(self._lines, is_good=kind is None, nothing="the text has no line that could be stored")
 
 
 class Stream:

@@ -15,22 +15,20 @@ from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import Card, Fitted, LoadedFitted, save_fitted
 from seqloom.recipes.modelling import measure_perplexity
-from seqloom.recipes.plain_text import PreparedText, Texts
+from seqloom.recipes.plain_text import OfPlainText, PreparedText
 from seqloom.recipes.text_sizing import choose_ngram, choose_vectors, text_facts
 from seqloom.recipes.work import Choice
 from seqloom.text.encoded import EncodedText
-from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.leftovers import remove_leftovers
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
 
 
 @dataclass(frozen=True)
-class FittingWork:
+class FittingWork(OfPlainText):
     """Models that are fitted to a text. See `Work` for what each method is for."""
 
     needs_dev: bool
-    """Whether the model is measured on a dev text; word vectors are not."""
     files: str = "--train TEXT"
     fixed: tuple[str, ...] = ()
 
@@ -49,26 +47,6 @@ class FittingWork:
             plain_text.held_out(first.data, len(corpus))
         choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
         return Choice(choose(text_facts(corpus, segmentation=first.text.segmentation), kind=first.text.kind))
-
-    def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
-        return plain_text.open_texts(config, listener=listener, needs_dev=self.needs_dev)
-
-    def learn_tokenizers(self, config: RunConfig, text: Texts, *, listener: Listener) -> Tokenizers:
-        return plain_text.learn_tokenizers(config, text, listener=listener)
-
-    def encode(
-        self,
-        run: Path,
-        config: RunConfig,  # noqa: ARG002
-        *,
-        text: Texts,
-        tokenizers: Tokenizers,
-        listener: Listener,
-    ) -> None:
-        plain_text.encode(run, text=text, tokenizer=tokenizers.target, listener=listener)
-
-    def open_prepared(self, run: Path) -> PreparedText:
-        return plain_text.open_prepared(run, needs_dev=self.needs_dev)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from seqloom.recipes import plain_text
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import LoadedModel
-from seqloom.recipes.plain_text import PreparedText, Texts
+from seqloom.recipes.plain_text import OfPlainText, PreparedText
 from seqloom.recipes.text_sizing import Kind, choose_recurrent, text_facts
 from seqloom.recipes.work import Choice
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
-from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.progress import Outcome
 
 OFFERED = ("output", "stepper")
@@ -28,7 +27,7 @@ OFFERED = ("output", "stepper")
 
 
 @dataclass(frozen=True)
-class ModellingWork:
+class ModellingWork(OfPlainText):
     """Models of text that are trained step by step. See `TrainedWork` for what each method is for."""
 
     pieces: Kind = "bpe"
@@ -43,6 +42,7 @@ class ModellingWork:
         "task.tokens_per_batch",
     )
     """Where a run stands in its text is counted in these."""
+    needs_dev: bool = True
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -60,26 +60,6 @@ class ModellingWork:
             dev_tokens = text_facts(dev, segmentation=text.segmentation).tokens(text.kind)
         chosen = choose_recurrent(facts, kind=text.kind, steps=steps, model=first.model.kind, dev_tokens=dev_tokens)
         return Choice(chosen)
-
-    def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
-        return plain_text.open_texts(config, listener=listener)
-
-    def learn_tokenizers(self, config: RunConfig, text: Texts, *, listener: Listener) -> Tokenizers:
-        return plain_text.learn_tokenizers(config, text, listener=listener)
-
-    def encode(
-        self,
-        run: Path,
-        config: RunConfig,  # noqa: ARG002
-        *,
-        text: Texts,
-        tokenizers: Tokenizers,
-        listener: Listener,
-    ) -> None:
-        plain_text.encode(run, text=text, tokenizer=tokenizers.target, listener=listener)
-
-    def open_prepared(self, run: Path) -> PreparedText:
-        return plain_text.open_prepared(run)
 
     # --- training -----------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,33 @@ class PreparedText:
         return self.tokenizers.target
 
 
+class OfPlainText:
+    """What lines of work on plain text have in common. See `Work` for what each method is for."""
+
+    needs_dev: bool
+    """Whether the model is measured on a dev text; word vectors are not."""
+
+    def open_text(self, config: RunConfig, *, listener: Listener) -> Texts:
+        return open_texts(config, listener=listener, needs_dev=self.needs_dev)
+
+    def learn_tokenizers(self, config: RunConfig, text: Texts, *, listener: Listener) -> Tokenizers:
+        return learn_tokenizers(config, text, listener=listener)
+
+    def encode(
+        self,
+        run: Path,
+        config: RunConfig,  # noqa: ARG002
+        *,
+        text: Texts,
+        tokenizers: Tokenizers,
+        listener: Listener,
+    ) -> None:
+        encode(run, text=text, tokenizer=tokenizers.target, listener=listener)
+
+    def open_prepared(self, run: Path) -> PreparedText:
+        return open_prepared(run, needs_dev=self.needs_dev)
+
+
 def open_corpus(data: DataConfig, names: tuple[str, ...]) -> TextCorpus:
     """The text of some files."""
     paths = [Path(name) for name in names]
