@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
-from seqloom.data.store import HEADER, Store, StoreWriter
+from seqloom.data.store import BLOCK, HEADER, Side, Store, StoreWriter
 
 Examples = Sequence[tuple[Sequence[int], Sequence[int]]]
 SENTENCES = st.lists(st.integers(0, 69_999), max_size=6)
@@ -39,6 +39,22 @@ def test_what_is_appended_comes_back(
     assert list(store.source_lengths) == [len(source) for source, _ in examples]
     assert list(store.target_lengths) == [len(target) for _, target in examples]
     assert [store.line(at) for at in range(len(store))] == list(range(10, 10 + len(examples)))
+
+
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 7])
+def test_a_sentence_is_found_from_the_landmark_before_it(count: int) -> None:
+    lengths = np.random.default_rng(count).integers(0, 9, count).astype(np.uint32)
+    ids = np.arange(lengths.sum(), dtype=np.uint16)
+    side = Side.of(ids, lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    shuffled = np.random.default_rng(1).permutation(count).astype(np.uint32)
+    assert side.tokens == len(ids)
+    assert len(side.landmarks) == 1 + -(-count // BLOCK)
+    np.testing.assert_array_equal(side.starts(shuffled), starts[shuffled])
+    for begin, end in ((0, count), (count // 2, count), (count, count), (count - 1, count)):
+        np.testing.assert_array_equal(side.borders(begin, end), starts[begin : end + 1])
+    last = count - 1
+    np.testing.assert_array_equal(side[last], ids[starts[last] :])
 
 
 @pytest.mark.parametrize(("symbols", "kind"), [(65_535, np.uint16), (65_536, np.uint32)])

@@ -56,18 +56,24 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: tuple[Sequence[int],
 
 def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:
     """A number of 64 bits for each sentence, which equal ones share: Σ_k r(id_k) · p_k with random r and odd p."""
-    highest = int(side.ids[: int(side.offsets[pairs])].max(initial=0))
+    highest = int(side.ids[: _end(side, pairs)].max(initial=0))
     longest = int(side.lengths[:pairs].max(initial=0))
     # The same for both sides, so that a sentence has one key wherever it stands.
     values = np.random.default_rng(1).integers(1 << 63, size=highest + 1, dtype=np.uint64)
     factors = np.random.default_rng(2).integers(1 << 63, size=longest, dtype=np.uint64) | np.uint64(1)
     keys = np.empty(pairs, dtype=np.uint64)
     for begin, end in pairwise([*range(0, pairs, AT_ONCE), pairs]):
-        first, last = int(side.offsets[begin]), int(side.offsets[end])
-        starts = side.offsets[begin:end] - first
+        known = side.borders(begin, end)
+        first, last = int(known[0]), int(known[-1])
+        starts = known[:-1] - first
         places = np.arange(last - first) - np.repeat(starts, _lengths(side, begin, end))
         keys[begin:end] = np.add.reduceat(values[side.ids[first:last]] * factors[places], starts)
     return keys
+
+
+def _end(side: Side, pairs: int) -> int:
+    """Where the text of the first pairs ends."""
+    return int(side.borders(pairs, pairs)[0])
 
 
 def _lengths(side: Side, begin: int, end: int) -> Int64[np.ndarray, " some"]:
@@ -76,7 +82,7 @@ def _lengths(side: Side, begin: int, end: int) -> Int64[np.ndarray, " some"]:
 
 
 def _share(side: Side, pairs: int, ids: Sequence[int]) -> float:
-    last = int(side.offsets[pairs])
+    last = _end(side, pairs)
     count = 0
     for begin, end in pairwise([*range(0, last, 1 << 22), last]):
         count += int(np.isin(side.ids[begin:end], ids).sum())

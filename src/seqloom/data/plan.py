@@ -3,6 +3,7 @@
 Nothing has to be saved to resume: every process computes the same list and the position in it is one integer.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ Indices = UInt[np.ndarray, " batch"]
 
 STEPS = 64
 """Parts of a token in which the second key is counted."""
+
+PART = 1 << 16
+"""Numbers that are worked on at a time."""
 
 NOISE = 1
 """How far, in tokens, the second sort key is shaken each epoch. On the 29,000 pairs of Multi30k (1.2 tokens a word,
@@ -43,12 +47,14 @@ class BatchPlan:
             raise DataError(f"{len(source_lengths)} source lengths, but {len(target_lengths)} target lengths")
         if len(source_lengths) == 0:
             raise DataError("there are no examples to make batches of")
-        source, target = np.asarray(source_lengths), np.asarray(target_lengths)
-        longer = np.maximum(source, target)
-        self._longer = longer.astype(np.min_scalar_type(longer.max()))
-        # Beyond 500 tokens, differences tell no more apart: it costs nothing but tightness.
-        difference = np.clip(source.astype(np.int32) - target.astype(np.int32), -500, 500)
-        self._difference = (difference * STEPS).astype(np.int16)
+        longest = max(source_lengths.max(), target_lengths.max())
+        self._longer = np.empty(len(source_lengths), dtype=np.min_scalar_type(longest))
+        self._difference = np.empty(len(source_lengths), dtype=np.int16)
+        for some in _parts(len(source_lengths)):
+            source, target = source_lengths[some], target_lengths[some]
+            self._longer[some] = np.maximum(source, target)
+            # Beyond 500 tokens, differences tell no more apart: it costs nothing but tightness.
+            self._difference[some] = np.clip(source.astype(np.int32) - target.astype(np.int32), -500, 500) * STEPS
         self._tokens_per_batch = tokens_per_batch
         self._seed = seed
         self._latest: tuple[int, list[Indices]] | None = None
@@ -67,10 +73,13 @@ class BatchPlan:
         return self.batches(epoch)[index]
 
     def _order(self, generator: np.random.Generator) -> "Sorted":
-        is_upward = (self._longer + generator.integers(2)) % 2 == 0
+        parity = generator.integers(2)
         second = generator.integers(-NOISE * STEPS, NOISE * STEPS, len(self._longer), dtype=np.int16)
-        second += self._difference
-        order = sort_by(self._longer, np.where(is_upward, second, -second))
+        for some in _parts(len(second)):
+            is_upward = (self._longer[some] + parity) % 2 == 0
+            second[some] += self._difference[some]
+            np.negative(second[some], out=second[some], where=~is_upward)
+        order = sort_by(self._longer, second)
         order.places.setflags(write=False)
         return order
 
@@ -107,11 +116,21 @@ def sort_by(first: Lengths, second: Int16[np.ndarray, " examples"]) -> Sorted:
     if first.max() >= 1 << 16 or len(first) >= 1 << 32:  # which no common corpus needs
         places = np.lexsort((second, first)).astype(np.uint64)
         return Sorted(places, first[places])
-    keys = first.astype(np.uint64) << np.uint64(16)
-    keys += (second.astype(np.int32) + (1 << 15)).astype(np.uint16)
-    keys <<= np.uint64(32)
-    keys += np.arange(len(first), dtype=np.uint32)
+    keys = np.empty(len(first), dtype=np.uint64)
+    for some in _parts(len(keys)):
+        part = first[some].astype(np.uint64) << np.uint64(16)
+        part += (second[some].astype(np.int32) + (1 << 15)).astype(np.uint16)
+        part <<= np.uint64(32)
+        part += np.arange(some.start, some.stop, dtype=np.uint32)
+        keys[some] = part
     keys.sort()
-    return Sorted(
-        keys.astype(np.uint32), (keys >> np.uint64(48)).astype(np.uint16)
-    )  # the lower half, the upper quarter
+    places, sorted_first = np.empty(len(keys), dtype=np.uint32), np.empty(len(keys), dtype=np.uint16)
+    for some in _parts(len(keys)):
+        places[some] = keys[some]  # the lower half
+        sorted_first[some] = keys[some] >> np.uint64(48)  # the upper quarter
+    return Sorted(places, sorted_first)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    """All of so many numbers in parts that stay near the processor: what is made of them on the way is never large."""
+    return (slice(begin, min(begin + PART, count)) for begin in range(0, count, PART))

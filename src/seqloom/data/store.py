@@ -26,6 +26,9 @@ HEADER = "store.json"
 
 Ids = UInt[np.ndarray, " tokens"]
 
+BLOCK = 64
+"""Sentences from one landmark to the next."""
+
 
 def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
     return {"source.ids": ids, "target.ids": ids, "source.lengths": "<u4", "target.lengths": "<u4", "lines": "<i8"}
@@ -84,14 +87,47 @@ class StoreWriter:
 
 @dataclass(frozen=True)
 class Side:
-    """The sentences of one side: sentence i is `ids[offsets[i] : offsets[i + 1]]`."""
+    """The sentences of one side, one after another.
+
+    Where every 64th begins is held in memory, and the lengths from there on tell where the others do: so a store of
+    any size is open at once.
+    """
 
     ids: Ids
     lengths: UInt[np.ndarray, " examples"]
-    offsets: Int64[np.ndarray, " borders"]
+    landmarks: Int64[np.ndarray, " blocks"]
+    """Where each block of sentences begins, and at last where the text ends."""
+
+    @staticmethod
+    def of(ids: Ids, lengths: UInt[np.ndarray, " examples"]) -> "Side":
+        """From what is stored."""
+        sums = np.add.reduceat(lengths, np.arange(0, len(lengths), BLOCK), dtype=np.int64)
+        return Side(ids, lengths, np.concatenate([np.zeros(1, np.int64), np.cumsum(sums)]))
+
+    @property
+    def tokens(self) -> int:
+        """How many ids the lengths tell of."""
+        return int(self.landmarks[-1])
+
+    def starts(self, indices: Integer[np.ndarray, " batch"]) -> Int64[np.ndarray, " batch"]:
+        """Where these sentences begin: the last landmark, and the lengths since."""
+        blocks, since = np.divmod(indices.astype(np.int64), BLOCK)
+        places = np.arange(BLOCK)
+        window = np.minimum(blocks[:, None] * BLOCK + places, len(self.lengths) - 1)
+        lengths = np.where(places < since[:, None], self.lengths[window], 0)
+        starts: np.ndarray = self.landmarks[blocks] + lengths.sum(axis=1, dtype=np.int64)
+        return starts
+
+    def borders(self, begin: int, end: int) -> Int64[np.ndarray, " borders"]:
+        """Where each sentence of a run begins, and at last where the run ends."""
+        block = begin // BLOCK
+        first = int(self.landmarks[block]) + int(self.lengths[block * BLOCK : begin].sum(dtype=np.int64))
+        found: np.ndarray = first + borders(self.lengths[begin:end])
+        return found
 
     def __getitem__(self, index: int) -> Ids:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+        begin, end = self.borders(index, index + 1)
+        return self.ids[begin:end]
 
     def padded(
         self, indices: Integer[np.ndarray, " batch"]
@@ -101,7 +137,7 @@ class Side:
         positions = np.arange(lengths.max(initial=0))
         is_token = positions < lengths[:, None]
         matrix = np.full(is_token.shape, PAD, dtype=np.int64)
-        matrix[is_token] = self.ids[(self.offsets[indices][:, None] + positions)[is_token]]
+        matrix[is_token] = self.ids[(self.starts(indices)[:, None] + positions)[is_token]]
         return matrix, lengths
 
 
@@ -117,11 +153,11 @@ class Store:
         """Map a store into memory. Sizes are always compared with the header, hashes if `verify` is set."""
         found = open_folder(folder, LAYOUT, verify=verify)
         arrays = found.arrays
-        source = _side(arrays["source.ids"], arrays["source.lengths"])
-        target = _side(arrays["target.ids"], arrays["target.lengths"])
+        source = Side.of(arrays["source.ids"], arrays["source.lengths"])
+        target = Side.of(arrays["target.ids"], arrays["target.lengths"])
         for side in (source, target):
-            if side.offsets[-1] != len(side.ids) or len(side.lengths) != len(arrays["lines"]):
-                reason = f"{side.offsets[-1]:,} tokens are counted, and {len(side.ids):,} are there"
+            if side.tokens != len(side.ids) or len(side.lengths) != len(arrays["lines"]):
+                reason = f"{side.tokens:,} tokens are counted, and {len(side.ids):,} are there"
                 raise damaged(folder, LAYOUT, reason)
         return Store(source, target, arrays["lines"], folder=found)
 
@@ -160,7 +196,3 @@ class Store:
     def fingerprint(self) -> str:
         """A hash of all that is stored."""
         return self._folder.fingerprint()
-
-
-def _side(ids: Ids, lengths: UInt[np.ndarray, " examples"]) -> Side:
-    return Side(ids, lengths, borders(lengths))

@@ -192,5 +192,5 @@ def _stored(folder: Path, tokenizers: Tokenizers) -> Bitext:
 def _flat(side: Side) -> tuple[Integer[np.ndarray, " kept"], Integer[np.ndarray, " borders"]]:
     """All ids but the reserved ones, and where each sentence begins."""
     is_kept = side.ids >= len(RESERVED)
-    borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_kept, dtype=np.int64)])[side.offsets]
-    return side.ids[is_kept].astype(np.int32), borders
+    borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_kept, dtype=np.int64)])
+    return side.ids[is_kept].astype(np.int32), borders[side.borders(0, len(side.lengths))]
