@@ -7,16 +7,13 @@ from array import array
 from dataclasses import replace
 from typing import Literal
 
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import LISTED, DataError, Problem, UsageError
 
 OnBad = Literal["error", "replace", "skip"]
 """What becomes of bytes that are no text: an error, U+FFFD for each, or an empty line in place of theirs."""
 
 LONGEST_LINE = 1 << 26
 """Characters after which a line is taken for something that is no text, before it fills the memory."""
-
-LISTED = 1_000
-"""Bad lines that an error lists; more are counted."""
 
 NAMED = 5
 """Lines that a notice names; more are counted."""

@@ -52,6 +52,10 @@ class Problem:
         return f"{place}: {self.message}" if place else self.message
 
 
+LISTED = 1_000
+"""Problems that an error lists; more are counted."""
+
+
 class DataError(SeqloomError):
     """Text or files that do not fit their purpose. Shows the first five problems and counts the rest."""
 
@@ -60,13 +64,36 @@ class DataError(SeqloomError):
 
     def __init__(self, message: str = "", *, problems: Sequence[Problem] = (), more: int = 0) -> None:
         """`more` counts problems of the same kind that are not listed."""
-        self.problems, self.more = tuple(problems), more
+        self.problems = tuple(problems[:LISTED])
+        self.more = more = more + len(problems) - len(self.problems)
         lines = [message] if message else []
         lines += [str(problem) for problem in self.problems[: self.shown]]
         rest = max(0, len(self.problems) - self.shown) + more
         if rest:
             lines.append(f"… and {rest:,} more problem{'s' if rest > 1 else ''} like {'these' if rest > 1 else 'this'}")
         super().__init__("\n".join(lines))
+
+
+class Problems:
+    """What is wrong with a file, met one by one: so many are kept as an error lists, all are counted."""
+
+    def __init__(self) -> None:
+        self._listed: list[Problem] = []
+        self._count = 0
+
+    def add(self, message: str, file: Path, line: int, column: int | None = None) -> None:
+        """One more thing that is wrong."""
+        self._count += 1
+        if len(self._listed) < LISTED:
+            self._listed.append(Problem(message, str(file), line, column))
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def require_none(self, message: str = "") -> None:
+        """Raise a DataError if anything was wrong."""
+        if self:
+            raise DataError(message, problems=self._listed, more=self._count - len(self._listed))
 
 
 class ModelError(SeqloomError):

@@ -17,7 +17,7 @@ from jaxtyping import Num
 
 from seqloom.core.compressed import bare_name
 from seqloom.core.decoding import OnBad
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.files import LineReader
 from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
@@ -307,15 +307,14 @@ def _check_catalogue(reader: PairReader) -> _Check:
 
 
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
-    digest, problems = hashlib.sha256(), []
+    digest, problems = hashlib.sha256(), Problems()
     for number, line in enumerate(reader, start=1):
         columns = line.count("\t") + 1
         if columns != 2:
             found = f"{columns} column" + ("s" if columns > 1 else "")
-            problems.append(Problem(f"{found}, expected source, tab, target", str(path), number))
+            problems.add(f"{found}, expected source, tab, target", path, number)
         digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
-    if problems:
-        raise DataError(problems=problems)
+    problems.require_none()
     if reader.lines == 0:
         raise _empty(path)
     return reader.lines, digest.digest()

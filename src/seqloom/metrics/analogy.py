@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import read_lines
 
 VOCABULARY = 300_000
@@ -72,7 +72,7 @@ def read_questions(path: Path) -> list[Section]:
     """Sections headed by `: name`, and lines of four words, as in Google's questions-words.txt."""
     names: list[str] = []
     questions: list[list[tuple[str, str, str, str]]] = []
-    problems = []
+    problems = Problems()
     for number, line in enumerate(read_lines(path), start=1):
         words = line.split()
         if not words:
@@ -81,13 +81,12 @@ def read_questions(path: Path) -> list[Section]:
             names.append(line.strip().lstrip(":").strip())
             questions.append([])
         elif not names:
-            problems.append(Problem("a question before the first section; head it with `: name`", str(path), number))
+            problems.add("a question before the first section; head it with `: name`", path, number)
         elif len(words) != 4:
-            problems.append(Problem(f"{len(words)} words where a question has 4: {line[:60]!r}", str(path), number))
+            problems.add(f"{len(words)} words where a question has 4: {line[:60]!r}", path, number)
         else:
             questions[-1].append((words[0], words[1], words[2], words[3]))
-    if problems:
-        raise DataError(problems=problems)
+    problems.require_none()
     sections = [Section(name, tuple(asked)) for name, asked in zip(names, questions, strict=True)]
     if not any(section.questions for section in sections):
         raise DataError(f"{path} has no questions; a section begins with `: name`, then come lines of four words")

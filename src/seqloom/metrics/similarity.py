@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import read_lines
 
 
@@ -46,7 +46,7 @@ class SimilarityScore:
 
 def read_judgements(path: Path) -> list[JudgedPair]:
     """A line per pair, word, word and number between tabs, as in WordSim-353; lines that begin with # are passed."""
-    pairs, problems = [], []
+    pairs, problems = [], Problems()
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -57,11 +57,10 @@ def read_judgements(path: Path) -> list[JudgedPair]:
                 raise ValueError
         except (IndexError, ValueError):
             what = f"{line[:60]!r} is not a word, a word and a number with tabs between"
-            problems.append(Problem(what, str(path), number))
+            problems.add(what, path, number)
             continue
         pairs.append(JudgedPair(one, other, judgement))
-    if problems:
-        raise DataError(problems=problems)
+    problems.require_none()
     if not pairs:
         raise DataError(f"{path} has no pairs; a line holds a word, a word and a number with tabs between")
     return pairs

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import UNKNOWN
 from seqloom.text.borders import sort_of, stands_between_borders
@@ -92,7 +92,7 @@ def _folded(text: str, ignores_case: bool) -> str:
 def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
     """Read a glossary file. All lines that are wrong are named, not only the first."""
     normal = Normaliser()
-    problems: list[Problem] = []
+    problems = Problems()
     known: dict[str, tuple[int, str]] = {}  # from a term as it is looked for to its line and translation
     terms: list[Pair] = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -107,9 +107,8 @@ def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
             elif first == number:
                 terms.append((cells[0], cells[1]))
         if message is not None:
-            problems.append(Problem(message, str(path), number))
-    if problems:
-        raise DataError(problems=problems)
+            problems.add(message, path, number)
+    problems.require_none()
     return Glossary(tuple(terms), ignores_case)
 
 

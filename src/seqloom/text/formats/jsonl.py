@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.core.compressed import read_whole
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import Problems
 from seqloom.core.files import LineReader
 from seqloom.text.formats.segments import Edit, Filling, Pair, Script, Segment, State, decoded, text_of
 
@@ -48,7 +48,7 @@ def read_pairs(
     encoding: str = "utf-8",
 ) -> Iterator[Pair | None]:
     """The pairs of a file, line by line; None for a record without a good target. A DataError names bad lines."""
-    problems: list[Problem] = []
+    problems = Problems()
     for number, line in enumerate(LineReader(path, encoding), start=1):
         if not line.strip():
             continue
@@ -57,13 +57,12 @@ def read_pairs(
             known = names or names_in(record, languages)
             source, target, is_fuzzy = _sides(record, known)
         except BadRecord as error:
-            problems.append(Problem(str(error), str(path), number, error.column))
+            problems.add(str(error), path, number, error.column)
             continue
         if not problems:
             is_good = source.strip() and target.strip() and not is_fuzzy
             yield Pair(source, target, number) if is_good else None
-    if problems:
-        raise DataError(problems=problems)
+    problems.require_none()
 
 
 class BadRecord(Exception):
@@ -148,17 +147,16 @@ class JsonlCatalogue:
         self.languages: tuple[str | None, str | None] = (None, None)
         self.segments: list[Segment] = []
         self._places: list[_Place] = []
-        problems: list[Problem] = []
+        problems = Problems()
         at = 1 if script.text.startswith("\ufeff") else 0
         for number, line in enumerate(script.text[at:].split("\n"), start=1):
             if line.strip():
                 try:
                     self._take_in(line, at, number, languages, names)
                 except BadRecord as error:
-                    problems.append(Problem(str(error), str(script.path), number, error.column))
+                    problems.add(str(error), script.path, number, error.column)
             at += len(line) + 1
-        if problems:
-            raise DataError(problems=problems)
+        problems.require_none()
 
     def _take_in(
         self, line: str, start: int, number: int, languages: tuple[str | None, str | None], names: Names | None

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import read_lines
 
 Link = tuple[int, int]
@@ -54,12 +54,11 @@ def parse_links(line: str) -> GoldLinks:
 
 def read_pharaoh(path: Path) -> list[GoldLinks]:
     """The links of each line of a file, `.gz` too; a DataError names the lines that cannot be read."""
-    gold, problems = [], []
+    gold, problems = [], Problems()
     for number, line in enumerate(read_lines(path), start=1):
         try:
             gold.append(parse_links(line))
         except DataError as error:
-            problems.append(Problem(str(error), str(path), number))
-    if problems:
-        raise DataError(problems=problems)
+            problems.add(str(error), path, number)
+    problems.require_none()
     return gold

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import LineReader, require_file
 from seqloom.text.formats import jsonl, tmx
 from seqloom.text.formats.catalogues import BREAKS, format_of, languages_of, open_catalogue
@@ -97,19 +97,18 @@ class SideReader:
 
     def _members(self) -> Iterator[str | None]:
         """A member of each record; bad lines are told together."""
-        problems: list[Problem] = []
+        problems = Problems()
         for number, line in enumerate(LineReader(self.path, self.encoding), start=1):
             if not line.strip():
                 continue
             try:
                 text = _member(jsonl.parse_record(line), self.language)
             except jsonl.BadRecord as error:
-                problems.append(Problem(str(error), str(self.path), number, error.column))
+                problems.add(str(error), self.path, number, error.column)
                 continue
             if not problems:
                 yield text
-        if problems:
-            raise DataError(problems=problems)
+        problems.require_none()
 
 
 def _member(record: Mapping[str, Any], language: str | None) -> str | None:

@@ -6,12 +6,13 @@ Of several variants of a language the one of the very code is taken, or else the
 TMX has no mark for a translation that somebody should look at; a <prop type="x-fuzzy"> says so here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problems
 from seqloom.text.formats.inline import content_of, space_before, write_content
 from seqloom.text.formats.markup import Element, parse_xml, read_tree
 from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
@@ -52,7 +53,7 @@ class _Units:
     """The languages of those units."""
     header: str | None = None
     is_memory: bool = False
-    nameless: list[int] = field(default_factory=list)
+    nameless: "array[int]" = field(default_factory=lambda: array("q"))
     """Lines of variants that name no language."""
     _variants: list[tuple[str, str]] = field(default_factory=list)
     _line: int = 0
@@ -111,10 +112,11 @@ class _Units:
         _refuse_nameless(path, self.nameless)
 
 
-def _refuse_nameless(path: Path, lines: Sequence[int]) -> None:
-    if lines:
-        message = 'this <tuv> names no language; it needs one, as in <tuv xml:lang="en">'
-        raise DataError(problems=[Problem(message, str(path), line) for line in lines])
+def _refuse_nameless(path: Path, lines: Iterable[int]) -> None:
+    problems = Problems()
+    for line in lines:
+        problems.add('this <tuv> names no language; it needs one, as in <tuv xml:lang="en">', path, line)
+    problems.require_none()
 
 
 def choose_pair(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.files import read_lines, write_atomically
 from seqloom.text.formats.plain import join_lines
 
@@ -26,7 +26,7 @@ def split_rows(
 ) -> Iterator[tuple[str, ...]]:
     """The same for lines that were read already; those with a number in `skipped` have empty columns."""
     width = 0
-    problems: list[Problem] = []
+    problems = Problems()
     for number, line in enumerate(lines, start=1):
         if number in skipped:
             yield ("",) * len(columns)
@@ -37,15 +37,10 @@ def split_rows(
             if width < max(columns):
                 _refuse_first(path, width, columns)
         if len(cells) != width:
-            problems.append(
-                Problem(
-                    f"{len(cells)} column{'s' if len(cells) > 1 else ''}, but line 1 has {width}", str(path), number
-                )
-            )
+            problems.add(f"{len(cells)} column{'s' if len(cells) > 1 else ''}, but line 1 has {width}", path, number)
         if not problems:
             yield tuple(cells[column - 1] for column in columns)
-    if problems:
-        raise DataError("a line end or a tab inside a sentence?", problems=problems)
+    problems.require_none("a line end or a tab inside a sentence?")
 
 
 def _refuse_first(path: Path, width: int, columns: Sequence[int]) -> None:
