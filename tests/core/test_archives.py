@@ -4,6 +4,7 @@ import io
 import random
 import stat
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -244,6 +245,30 @@ def test_bombs_are_refused_before_they_grow(tmp_path: Path) -> None:
     assert "more than the 1,000 bytes" in refused(tmp_path, liar)
     left = tmp_path / "home" / "out" / "a"
     assert left.stat().st_size <= 1000
+
+
+def test_nothing_is_inflated_after_the_compressed_bytes_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = []
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self._inflate = zlib_inflate(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            fed.append(len(data))
+            return self._inflate.decompress(data, most)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inflate, name)
+
+    zlib_inflate = zlib.decompressobj
+    monkeypatch.setattr("seqloom.core.archives.CHUNK", 64)
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    packed = deflate(b"x" * 90) + bytes(64 * 50)
+    assert "too late" in refused(tmp_path, build([File(b"a", b"x" * 90, deflated=True, packed=packed)]))
+    assert sum(fed) <= 2 * 64
 
 
 def test_a_disk_without_room_is_told_before_anything_is_written(

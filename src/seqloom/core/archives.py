@@ -309,5 +309,7 @@ def _pieces(archive: BinaryIO, member: Member) -> Iterator[bytes]:
         while piece := inflate.decompress(chunk, CHUNK):
             yield piece
             chunk = inflate.unconsumed_tail
+        if inflate.eof and left:
+            break  # more bytes would only be gathered, each time into a new copy of them all
     if left or (inflate is not None and (not inflate.eof or inflate.unused_data)):
         raise _refuse(member, "is damaged: its compressed bytes end too early or too late")
