@@ -306,7 +306,7 @@ def _pieces(archive: BinaryIO, member: Member) -> Iterator[bytes]:
         if inflate is None:
             yield chunk
             continue
-        while piece := inflate.decompress(chunk, CHUNK):
+        while not inflate.eof and (piece := inflate.decompress(chunk, CHUNK)):
             yield piece
             chunk = inflate.unconsumed_tail
         if inflate.eof and left:
