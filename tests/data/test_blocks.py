@@ -174,3 +174,14 @@ def test_a_compressed_file_that_changes_is_noticed(tmp_path: Path) -> None:
 def test_a_tokeniser_is_the_same_in_another_process(tokenizers: Tokenizers) -> None:
     (found,) = in_order(tokenizers.source.encode_many, [["ab word5", "中"]], workers=2)
     assert found == tokenizers.source.encode_many(["ab word5", "中"])
+
+
+def test_processes_that_the_program_has_started_itself_are_left_alone() -> None:
+    results = in_order(square, range(8), workers=2)
+    assert next(results) == 0
+    own = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    own.start()
+    assert list(results) == [number * number for number in range(1, 8)]
+    assert own.is_alive()
+    own.kill()
+    own.join()

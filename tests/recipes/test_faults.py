@@ -186,6 +186,24 @@ def test_a_run_interrupted_in_preparation_is_begun_anew(tiny: Trained, tmp_path:
     assert sorted(path.name for path in (run / "data").iterdir()) == ["dev", "references.txt", "train"]
 
 
+def test_what_is_prepared_is_kept_when_the_run_is_interrupted_before_its_first_step(
+    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, events = tmp_path / "run", list[Event]()
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recipe, "_set_up", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(None, TINY, out=run, train=corpus[0], dev=corpus[1], listener=events.append)
+    assert f"the text is prepared; go on with: seqloom train --resume {run}" in notices(events)
+    stored = (run / "data" / "train" / "source.ids").stat().st_ino
+    assert resume(run) is not None
+    assert (run / "data" / "train" / "source.ids").stat().st_ino == stored
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "data/corpus.de", "data/train/corpus.de", "text/readme.md"])
 def test_a_folder_with_anything_else_in_it_is_left_alone(
     tiny: Trained, tmp_path: Path, corpus: Corpus, name: str

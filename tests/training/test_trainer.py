@@ -1,7 +1,8 @@
 """The loop: what is divided, skipped, reported, validated and kept."""
 
 import contextlib
-from collections.abc import Sequence
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.core.errors import ConfigError, DataError, TrainingError, UsageError
+from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError, UsageError
 from seqloom.core.events import Event
 from seqloom.training.checkpoint import checkpoint_folder, checkpoint_steps, pointed_step, read_checkpoint
 from seqloom.training.distributed import World
@@ -351,3 +352,19 @@ def test_a_validation_without_a_loss_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(TrainingError, match=r"Silent\.validate gave \['accuracy'\], but no \"loss\""):
         make_trainer(tmp_path, task=Silent())[0].train()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_in_the_last_validation_is_obeyed_once_all_is_saved(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    class Signalling(ToyTask):
+        def validate(self, model: nn.Module) -> Mapping[str, float]:
+            signal.raise_signal(number)
+            return super().validate(model)
+
+    trainer, events = make_trainer(tmp_path, task=Signalling(), steps=3, validate_every=3)
+    with pytest.raises(Stopped, match=f"stopped by {number.name} after step 3. Saved is step 3") as caught:
+        trainer.train()
+    assert caught.value.code == code
+    assert [event.kind for event in events][-2:] == ["finished", "stopped"]

@@ -96,6 +96,15 @@ def open_output(path: Path) -> Iterator[TextIOWrapper]:
     fsync_directory(place.parent)
 
 
+def fsync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    if path.is_dir():
+        fsync_directory(path)
+        return
+    with path.open("rb+") as file:  # Windows asks for the right to write
+        os.fsync(file.fileno())
+
+
 def fsync_directory(folder: Path) -> None:
     """Make the names in a folder survive a power cut. Windows has no such call and needs none."""
     if os.name == "nt":

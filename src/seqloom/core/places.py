@@ -1,14 +1,13 @@
 """Files and folders that appear under their names when they are whole, where nothing was before."""
 
 import contextlib
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from seqloom.core.errors import SeqloomError, UsageError, is_of_user
-from seqloom.core.files import fsync_directory, require_folders_above
+from seqloom.core.files import fsync, fsync_directory, require_folders_above
 
 
 def require_new(path: Path, *, named_by: str | None = "--out") -> None:
@@ -39,7 +38,7 @@ def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
         try:
             yield partial
             for file in [partial, *partial.rglob("*")]:
-                _sync(file)
+                fsync(file)
             partial.rename(path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -48,11 +47,3 @@ def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
     except OSError as error:
         kind = UsageError if is_of_user(error) else SeqloomError
         raise kind(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir():
-        fsync_directory(path)
-        return
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

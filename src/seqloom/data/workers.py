@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 from seqloom.core.errors import SeqloomError, UsageError
@@ -46,10 +47,8 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
             "this program starts itself again for each process that helps; put what it does below "
             'if __name__ == "__main__":, or set data.workers=1'
         )
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(function,)
-    )
+    processes = OwnProcesses()
+    pool = ProcessPoolExecutor(workers, mp_context=processes, initializer=_begin, initargs=(function,))
     try:
         yield from _results(pool, items, ahead=AHEAD * workers)
         pool.shutdown()
@@ -64,9 +63,33 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
         ) from error
     finally:  # what is still under way, where it did not go well, is wanted no more
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - before:
-            process.kill()
-            process.join()
+        processes.end()
+
+
+class OwnProcesses(SpawnContext):
+    """Starts processes for a pool, and knows which they are: the program may have others, which are not to be ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """Make a process, as the pool asks for it."""
+        process = SpawnProcess(*args, **options)
+        self._made.append(process)
+        return process
+
+    @property
+    def alive(self) -> list[SpawnProcess]:
+        """Those that have begun and not ended."""
+        return [process for process in self._made if process.pid is not None and process.is_alive()]
+
+    def end(self) -> None:
+        """End them all, at once."""
+        while left := self.alive:  # one may have been starting
+            for process in left:
+                process.kill()  # one that something has stopped would not hear of anything less
+                process.join()
 
 
 @contextmanager

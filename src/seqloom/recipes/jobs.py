@@ -7,7 +7,6 @@ Two processes of one thread translate more than one process of two threads: the 
 shared. A program that starts processes must guard its beginning with `if __name__ == "__main__":`.
 """
 
-import multiprocessing
 import os
 import signal
 import time
@@ -15,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
 import torch
 
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.data.workers import end_with_parent
+from seqloom.data.workers import OwnProcesses, end_with_parent
 from seqloom.recipes.translate import Translation, Translator, listed, open_translator
 
 SHARES = 4
@@ -69,10 +67,10 @@ class Workers:
         if jobs < 1:
             raise UsageError(f"{jobs} processes translate nothing; give 1 or more")
         self._jobs = jobs
-        self._before = set(multiprocessing.active_children())
+        self._processes = OwnProcesses()
         self._pool = ProcessPoolExecutor(
             jobs,
-            mp_context=multiprocessing.get_context("spawn"),
+            mp_context=self._processes,
             initializer=_begin,
             initargs=(_Order(folder, tuple(overrides), search),),
         )
@@ -85,10 +83,7 @@ class Workers:
     ) -> None:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
         if kind is not None:  # what they are at is wanted no more
-            while left := self._processes():  # one may have been starting
-                for process in left:
-                    process.kill()  # one that something has stopped would not hear of anything less
-                    process.join()
+            self._processes.end()
 
     def search(
         self, lines: Sequence[str], *, first: int = 0, progress: Callable[[int], None] = lambda _lines: None
@@ -118,7 +113,7 @@ class Workers:
         while pending:
             done, pending = wait(pending, timeout=min(1.0, PATIENCE), return_when=FIRST_COMPLETED)
             yield from done
-            seconds = sum(_processor_seconds(process.pid) for process in self._processes())
+            seconds = sum(_processor_seconds(process.pid) for process in self._processes.alive)
             if done or abs(seconds - worked) > _WORK:
                 worked, since = seconds, time.monotonic()
             elif time.monotonic() - since > PATIENCE:
@@ -126,9 +121,6 @@ class Workers:
                     f"none of {self._jobs} processes has done any work for {PATIENCE:g} seconds; something has "
                     "stopped them. Try again, or translate with one process"
                 )
-
-    def _processes(self) -> set[BaseProcess]:
-        return set(multiprocessing.active_children()) - self._before
 
     def _send(self, lines: Sequence[str], places: Sequence[int], first: int) -> "Future[Found | _Failure]":
         # Blank lines stand for those of others: where a line stands decides its random draws.
@@ -146,7 +138,7 @@ def _processor_seconds(pid: int | None) -> float:
     """Processor time of a process so far. Without /proc it is that of the clock: no process can be seen to hang."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except FileNotFoundError:
+    except OSError:  # it has just ended, or there is no such place
         return 0.0 if Path("/proc/self").exists() else time.monotonic()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

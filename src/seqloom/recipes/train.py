@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import ConfigError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
@@ -240,9 +240,12 @@ def _go(
         if isinstance(work, FittingWork):
             return _fit(run, config, work=work, world=world, listener=listener)
         ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=flags.resume)
-    except BaseException:
+    except SeqloomError:
         if world.is_first and not flags.resume:  # nothing was learnt yet, and the same --out should do for the next try
             shutil.rmtree(run, ignore_errors=True)
+        raise
+    except KeyboardInterrupt:
+        notice(listener, f"the text is prepared; go on with: seqloom train --resume {run}")
         raise
     outcome = ready.trainer.train(
         flags.resume,

@@ -4,11 +4,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed
 
 from seqloom.core.errors import TrainingError, UsageError
+
+PATIENCE = timedelta(days=30)
+"""How long ranks wait for what the first one does for all: text that is prepared, a validation, a file."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    patient: distributed.ProcessGroup | None = None
+    """The same ranks, when they wait for what one of them does alone."""
 
     @property
     def is_first(self) -> bool:
@@ -51,8 +57,8 @@ class World:
         """What the first rank gives, on every rank."""
         if self.size == 1:
             return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
-        distributed.broadcast(tensor, src=0)
+        tensor = torch.tensor(values, dtype=torch.float64)
+        distributed.broadcast(tensor, src=0, group=self.patient)
         return [float(value) for value in tensor.tolist()]
 
     def stack(self, tensor: Tensor) -> Tensor:
@@ -99,7 +105,10 @@ def join(device: torch.device) -> Iterator[World]:
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device)
+        # Torch gives up after ten or thirty minutes, and to prepare a large corpus takes longer. A rank that dies is
+        # missed at once nevertheless: its connections close.
+        patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
+        yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device, patient=patient)
     finally:
         distributed.destroy_process_group()
 

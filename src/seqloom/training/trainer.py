@@ -119,6 +119,8 @@ class Trainer(Generic[Batch]):
                 self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change, strict=strict)
                 outcome = self._loop(signals)
                 self.holding.give_back()
+                if signals.received is not None:  # in the last validation, or while the last step was saved
+                    raise self._stopped(130 if signals.received is SIGINT else 143)
                 return outcome
             except AtOnce:
                 raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
