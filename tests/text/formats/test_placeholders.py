@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from seqloom.text.formats.placeholders import count_placeholders, find_placeholders, without_placeholders
+from seqloom.text.formats.placeholders import LONGEST, count_placeholders, find_placeholders, without_placeholders
 
 
 def _found(text: str) -> list[str]:
@@ -72,3 +72,30 @@ def test_the_time_is_linear_in_the_length(unit: str) -> None:
 
     # Braces and comments are looked through for their end, up to a limit.
     assert seconds(5_000) < 5
+
+
+def test_a_run_of_spaces_is_gone_through_once() -> None:
+    # Each space tried by itself would take a million million steps.
+    text = f"a{' ' * 1_000_000}b \n {' ' * 1_000_000}c\t\n\n d"
+    assert [each.is_line_end for each in find_placeholders(text)] == [True] * 3
+    assert _found("a \n \n\t b\r\n c") == [" \n ", "\n\t ", "\r\n "]
+
+
+def test_braces_inside_braces_are_gone_through_once() -> None:
+    class Counting(str):
+        looks = 0
+
+        def __getitem__(self, place: object) -> str:
+            Counting.looks += 1
+            return super().__getitem__(place)  # type: ignore[index]
+
+    text = Counting("{" * 1_500 + "}" + "{a {b} {{c}}}")
+    found = list(find_placeholders(text))
+    assert [each.text for each in found] == ["{}", "{a {b} {{c}}}"]
+    assert [each.holds_text for each in found] == [False, True]
+    assert Counting.looks <= len(text)
+
+
+@pytest.mark.parametrize(("inside", "found"), [(LONGEST - 1, 1), (LONGEST, 0)])
+def test_braces_that_are_far_apart_are_no_pair(inside: int, found: int) -> None:
+    assert len(_found("{" + "a" * inside + "}")) == found

@@ -102,3 +102,13 @@ def test_an_encoding_that_cannot_be_read_is_told_in_our_words(tmp_path: Path, na
     path.write_text(f'<?xml version="1.0" encoding="{name}"?><tmx version="1.4"/>')
     with pytest.raises(DataError, match=rf"a\.tmx:1: the encoding that the XML declares .*{message}"):
         list(read_pairs(path))
+
+
+def test_a_run_of_spaces_is_gone_through_once(tmp_path: Path) -> None:
+    # Each space tried by itself would take a million million steps.
+    spaces = " " * 1_000_000
+    path = tmp_path / "spaces.tmx"
+    seg = f"<seg>one{spaces}two \t\n \n three</seg>"
+    path.write_text(f'<tmx><header srclang="en"/><body><tu><tuv lang="en">{seg}</tuv></tu></body></tmx>')
+    (segment,) = read_tmx(path, languages=("en", "de")).segments
+    assert segment.text == f"one{spaces}two three"

@@ -16,7 +16,8 @@ _OPENING = frozenset({"bpt", "bx", "sc", "sm"})
 _CLOSING = frozenset({"ept", "ex", "ec", "em"})
 _KEYS = ("i", "rid", "startRef", "id")
 """Attributes by which the halves of a pair know each other: of TMX, of XLIFF 1.2, of XLIFF 2."""
-_BROKEN = re.compile(r"[ \t]*\n\s*")
+_BROKEN = re.compile(r"(?:(?<![ \t])[ \t]++)?\n\s*+")
+"""A line end and the space around it; a look-behind keeps a run of spaces from being tried from each of them."""
 
 
 def content_of(text: str, element: Element, *, keeps_space: bool) -> Content:

@@ -21,7 +21,7 @@ LONGEST = 2_000
 # Possessive quantifiers and look-behinds keep every search from trying the same characters again.
 _FOUND = re.compile(
     r"""(?P<tag> </?[A-Za-z][^<>]*> )
-    | (?P<end> [ \t]*+\r?\n[ \t]*+ )
+    | (?P<end> (?: (?<![ \t]) [ \t]++ )? \r?\n [ \t]*+ )
     | <!--
     | (?: https?|ftp|mailto|file ) :[^\s<>"'{}\\|^`]++
     | (?<![\w.+-]) [\w.+-]++ @ [\w-]++ (?:\.[\w-]++)++
@@ -41,6 +41,7 @@ _FOUND = re.compile(
     """,
     re.VERBOSE,
 )
+_BRACE = re.compile("[{}]")
 _CLOSING_MARKS = ".,;:!?)]»”’"
 _PARTING = frozenset({"&nbsp;", "&#160;", "&#xA0;", "\\n", "\\r", "\\t"})
 """Placeholders that part words even where no space stands beside them."""
@@ -67,7 +68,7 @@ class Placeholder:
 
 def find_placeholders(text: str) -> Iterator[Placeholder]:
     """All placeholders of a text, in their order; none is inside another."""
-    end = 0
+    end, closed = 0, _closed_braces(text)
     while found := _FOUND.search(text, end):
         start, end, holds_text = found.start(), found.end(), False
         if found[0] == "<!--":
@@ -76,8 +77,8 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
                 continue
             end = close + len("-->")
         elif found[0].endswith("{"):
-            close, holds_text = _closing_brace(text, end)
-            if close < 0:
+            close, holds_text = closed.get(end, (-1, False))
+            if not end < close <= end + LONGEST:
                 continue
             end = close
         elif "://" in found[0] or found[0].startswith("mailto:"):
@@ -92,20 +93,21 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
         )
 
 
-def _closing_brace(text: str, begin: int) -> tuple[int, bool]:
-    """Where braces opened before `begin` are closed (-1 if they are not), and whether there are others inside."""
-    if text.find("}", begin, begin + LONGEST) < 0:
-        return -1, False
-    depth, has_inner = 1, False
-    for at in range(begin, min(len(text), begin + LONGEST)):
-        if text[at] == "{":
-            depth += 1
-            has_inner = has_inner or at > begin
-        elif text[at] == "}":
-            depth -= 1
-            if depth == 0:
-                return at + 1, has_inner
-    return -1, False
+def _closed_braces(text: str) -> dict[int, tuple[int, bool]]:
+    """From the place after each brace that is closed to that after its partner, and whether there are others inside."""
+    closed: dict[int, tuple[int, bool]] = {}
+    waiting: list[tuple[int, int]] = []
+    opened = 0
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened += 1
+            waiting.append((brace.end(), opened))
+        elif waiting:
+            begin, number = waiting.pop()
+            # One right after its own kind is the second half of a pair, as in {{x}}.
+            inside = opened - number - text.startswith("{", begin)
+            closed[begin] = brace.end(), inside > 0
+    return closed
 
 
 def count_placeholders(text: str) -> Counter[str]:
