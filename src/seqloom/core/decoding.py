@@ -241,18 +241,22 @@ class LineDecoder:
 
 
 _NOT_OF_FILES = frozenset({"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "undefined"})
-"""Codecs of names and of programs, whose lines are not those of a file."""
+"""Codecs of names and of programs, whose lines are not those of a file; some take the square of its length."""
+
+
+def is_encoding_of_files(encoding: str) -> bool:
+    """Whether a name is that of an encoding in which text is kept in files."""
+    try:
+        "".encode(encoding)  # codecs that are not of text (hex, zlib) refuse this
+    except (LookupError, ValueError):
+        return False
+    return codecs.lookup(encoding).name not in _NOT_OF_FILES
 
 
 def _text_codec(encoding: str) -> codecs.CodecInfo:
-    try:
-        "".encode(encoding)  # codecs that are not of text (hex, zlib) refuse this
-        if codecs.lookup(encoding).name in _NOT_OF_FILES:
-            raise LookupError(encoding)
-        return codecs.lookup(encoding)
-    except (LookupError, ValueError) as error:
-        shown = ascii(encoding[:40])
-        raise UsageError(f"{shown} is no encoding that is known; try utf-8, latin-1 or utf-16") from error
+    if not is_encoding_of_files(encoding):
+        raise UsageError(f"{encoding[:40]!a} is no encoding that is known; try utf-8, latin-1 or utf-16")
+    return codecs.lookup(encoding)
 
 
 def _is_above_ascii(line: str) -> bool:

@@ -60,6 +60,8 @@ def test_untranslated_messages_are_filled_and_fuzzy_ones_are_not(tmp_path: Path)
         (lambda data: data[:10], "the compiled catalogue is damaged"),
         (lambda data: data[:8] + struct.pack("<I", 1 << 31) + data[12:], "do not fit"),
         (lambda data: data.replace("Öff".encode(), b"\xff\xfe\xff\xfe"), "the compiled catalogue is damaged"),
+        # A codec of names, which takes the square of the length of a text.
+        (lambda data: data.replace(b"UTF-8\nLang", b"punycode\ng"), "damaged (unknown encoding: punycode)"),
     ],
 )
 def test_damage_is_a_data_error(tmp_path: Path, damage: object, message: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.compressed import read_whole
+from seqloom.core.decoding import is_encoding_of_files
 from seqloom.core.errors import DataError
 from seqloom.text.formats.plurals import forms_like_english, plural_forms
 from seqloom.text.formats.segments import Filling, Segment, State, text_of
@@ -43,6 +44,8 @@ def read_mo(path: Path) -> "MoCatalogue":
         pairs = _read_strings(data, order)
         found = next((_CHARSET.search(target) for source, target in pairs if not source), None)
         encoding = found[1].decode("ascii") if found else "utf-8"
+        if not is_encoding_of_files(encoding):
+            raise LookupError(f"unknown encoding: {encoding[:40]}")
         messages = [_message(source.decode(encoding), target.decode(encoding)) for source, target in pairs]
     except (struct.error, ValueError, LookupError) as error:
         raise DataError(f"{path}: the compiled catalogue is damaged ({error}); compile it again") from error

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
+from seqloom.core.decoding import is_encoding_of_files
 from seqloom.core.errors import DataError, Problem
 
 State = Literal["untranslated", "fuzzy", "translated"]
@@ -156,6 +157,8 @@ class Script:
 
 def decoded(data: bytes, encoding: str, path: Path) -> Script:
     """Bytes as text. An encoding that would not give the same bytes back is refused."""
+    if not is_encoding_of_files(encoding):
+        raise DataError(f"{path}: the file says that its encoding is {encoding[:40]!r}, which cannot be read")
     try:
         text = data.decode(encoding)
         is_same = text.encode(encoding) == data
@@ -165,7 +168,7 @@ def decoded(data: bytes, encoding: str, path: Path) -> Script:
         byte = data[error.start] if error.start < len(data) else 0
         message = f"invalid {encoding.upper()} byte 0x{byte:02X}; is this the encoding that the file says it has?"
         raise DataError(problems=[script.problem(message, len(before))]) from error
-    except (LookupError, UnicodeError) as error:
+    except UnicodeError as error:  # no byte is at fault: the text begins without its mark, or the like
         raise DataError(f"{path}: the file says that its encoding is {encoding!r}, which cannot be read") from error
     if not is_same:
         raise DataError(f"{path}: {encoding} would not be written as it was read; convert the file to UTF-8 first")
