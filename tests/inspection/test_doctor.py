@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 
 import nasty
+from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_model1
 from seqloom.data.blocks import Line
-from seqloom.inspection.doctor import models
+from seqloom.inspection.doctor import alignment, models
 from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, find_runs
 from seqloom.inspection.doctor.alignment_kernels import best_path
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
@@ -19,11 +20,13 @@ from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
+from seqloom.inspection.doctor.leakage import examine_leakage
 from seqloom.inspection.doctor.lengths import examine_ratios
 from seqloom.inspection.doctor.reading import survey_lines
-from seqloom.inspection.doctor.script import main_scripts
-from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
-from seqloom.inspection.doctor.unknown import Counts, Forecast, SideForecast, examine_unknown, forecast_side
+from seqloom.inspection.doctor.script import examine_scripts, main_scripts
+from seqloom.inspection.doctor.survey import Survey
+from seqloom.inspection.doctor.texts import LONGEST, key_of, scripts_of, words_of
+from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
 from seqloom.inspection.doctor_page import visible
 
 
@@ -39,6 +42,36 @@ from seqloom.inspection.doctor_page import visible
 )
 def test_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
+
+
+@pytest.mark.parametrize("word", ["a", "ä"])
+def test_the_words_of_an_endless_line_are_those_of_its_beginning(word: str) -> None:
+    assert len(words_of(f"{word} " * LONGEST)) == LONGEST // 2
+
+
+def test_lines_that_differ_far_behind_are_not_taken_for_one() -> None:
+    texts = ["A b", "a  B!", "a " * LONGEST + "b", "A " * LONGEST + "b", "a " * LONGEST + "c"]
+    survey = survey_lines([Line(at, 0, text, "x") for at, text in enumerate(texts, start=1)])
+    keys = survey.source.keys.tolist()
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4, "what is beyond is compared to the letter"
+
+
+def test_a_long_pair_costs_no_more_than_its_first_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Model 1 and scores cost the product of the lengths, so these are bounded."""
+    fitted: list[Bitext] = []
+
+    def fit(text: Bitext, config: Model1Config) -> Model1:
+        fitted.append(text)
+        return fit_model1(text, config)
+
+    monkeypatch.setattr(alignment, "fit_model1", fit)
+    words = [["a", "b"] * 2_000, ["a"], ["b"]] * 4
+    numbers = list(range(1, 13))
+    lexicon = alignment.learn_lexicon(numbers, words, words)
+    lines = alignment.WordLines(lexicon, numbers, words, words)
+    longest = [int(np.diff(starts).max()) for text in fitted for starts in (text.source_starts, text.target_starts)]
+    assert [*longest, *(int(side.max()) for side in lines.words)] == [alignment.LONGEST] * 10
 
 
 def test_scripts_by_their_names() -> None:
@@ -202,6 +235,34 @@ def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:
     assert side.words == ((3, 0.5),)
     assert side.characters == pytest.approx(2 / 7)
     assert set(side.new_characters) == {"z", "ü"}
+
+
+def test_of_leaked_pairs_those_are_counted_that_stand_there_to_the_letter() -> None:
+    def survey(split: str, *texts: str) -> Survey:
+        return survey_lines([Line(at, 0, text, text[::-1]) for at, text in enumerate(texts, start=1)], split=split)
+
+    one, two = "one line of five words", "yet another line of words"
+    train = survey("train", one, two, "yes", "no")
+    (fault,) = examine_leakage(train, survey("dev", "yes", "no", one, "new"))
+    assert fault.sentence == (
+        "1 pair of dev (25.0 %) stands in the training text too, to the letter: its score measures memory"
+    )
+    (fault,) = examine_leakage(train, survey("dev", one.upper()))
+    assert "stands in the training text too, but for capitals" in fault.sentence
+    (fault,) = examine_leakage(train, survey("test", "yes", one, two.upper()))
+    assert "2 pairs of test (66.7 %) stand in the training text too, 1 of them to the letter" in fault.sentence
+
+
+def test_all_usual_scripts_are_named() -> None:
+    lines = [Line(at, 0, "とうきょう東京東京", "Tokyo") for at in range(1, 9)]
+    (fault,) = examine_scripts(survey_lines([*lines, Line(9, 0, "Токио", "Tokyo")]), survey_lines(lines))
+    assert fault.sentence.endswith("usual are kana or han letters in the source and latin letters in the target")
+
+
+def test_what_was_held_out_is_named_so() -> None:
+    side = SideForecast((), 0.1, ("ü",))
+    (fault,) = examine_unknown(Forecast(HELD_OUT, side, side))
+    assert fault.title == "Characters of held-out lines that the training text never has"
 
 
 def test_a_few_unknown_characters_are_more_than_nothing_and_can_be_seen() -> None:

@@ -24,7 +24,7 @@ from seqloom.inspection.doctor.models import Sample
 from seqloom.inspection.doctor.reading import survey_lines
 from seqloom.inspection.doctor.script import examine_scripts
 from seqloom.inspection.doctor.splits import Split, look_again
-from seqloom.inspection.doctor.unknown import Counts, Forecast, examine_unknown, forecast_side
+from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, examine_unknown, forecast_side
 from seqloom.inspection.doctor.verdict import Verdict, in_order, judge
 from seqloom.inspection.doctor_page import Report, Shown, doctor_page
 from seqloom.recipes.sizing import Sizing, choose_sizes, facts_of
@@ -196,7 +196,7 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
 def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:
     """For each part beside the training text, or for what was held out of it."""
     known = sample.counts
-    others = [(split.name, split.counts) for split in splits[1:]] or [("held-out", sample.held_out)]
+    others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
     return tuple(
         Forecast(name, forecast_side(known[0], counts[0]), forecast_side(known[1], counts[1]))
         for name, counts in others

@@ -38,6 +38,9 @@ BACKGROUND = 0.2
 APART = 7
 """Lines between the sides of pairs that have nothing to do with each other."""
 
+LONGEST = 200
+"""Words of a line that are compared: a pair costs the product of both sides, and shows itself before."""
+
 FEWEST = 200
 """Pairs below which the words are not learned; lengths alone say too little for single runs."""
 
@@ -62,9 +65,12 @@ class Lexicon:
     backward: tuple[TranslationTable, TranslationTable]
 
     def known(self, words: Sequence[str], *, is_source: bool) -> list[int]:
-        """The numbers of the words that are known."""
-        ids = self.source_ids if is_source else self.target_ids
-        return [ids[word] for word in words if word in ids]
+        """The numbers of those among the first LONGEST words that are known."""
+        return _numbers(words, self.source_ids if is_source else self.target_ids)
+
+
+def _numbers(words: Sequence[str], ids: Mapping[str, int]) -> list[int]:
+    return [ids[word] for word in words[:LONGEST] if word in ids]
 
 
 def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
@@ -85,8 +91,8 @@ def learn_lexicon(
     for fold in (0, 1):
         taught = np.flatnonzero(folds != fold).tolist()
         bitext = Bitext.from_sentences(
-            [[source_ids[word] for word in sources[line] if word in source_ids] for line in taught],
-            [[target_ids[word] for word in targets[line] if word in target_ids] for line in taught],
+            [_numbers(sources[line], source_ids) for line in taught],
+            [_numbers(targets[line], target_ids) for line in taught],
         )
         tables[0].append(fit_model1(bitext, config).table)
         tables[1].append(fit_model1(bitext.turned(), config).table)

@@ -7,7 +7,7 @@ from enum import IntFlag
 
 from seqloom.inspection.doctor.faults import Describe, Fault, Kind, counted, grade, numbers_where, touched
 from seqloom.inspection.doctor.survey import Survey
-from seqloom.inspection.doctor.texts import scripts_of
+from seqloom.inspection.doctor.texts import LONGEST, scripts_of
 
 
 class Odd(IntFlag):
@@ -91,7 +91,7 @@ def _look_at_one(text: str) -> int:
         found |= Odd.REPLACEMENT
     if _MOJIBAKE.search(text) and mend_mojibake(text) != text:
         found |= Odd.MOJIBAKE
-    if not unicodedata.is_normalized("NFC", text[:20_000]):
+    if not unicodedata.is_normalized("NFC", text[:LONGEST]):
         found |= Odd.DECOMPOSED
     if _has_mixed_word(text):
         found |= Odd.MIXED
@@ -144,7 +144,7 @@ def mend_characters(text: str) -> str:
     text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
     text = _BIDI.sub("", _ZERO_WIDTH.sub("", text)).replace("\ufeff", "")
     text = _SPACES.sub(" ", _CONTROL.sub(" ", text))
-    return unicodedata.normalize("NFC", " ".join(text.replace("\n", " ").split(" ")).strip(" "))
+    return unicodedata.normalize("NFC", text.replace("\n", " ").strip(" "))
 
 
 def mend_mojibake(text: str) -> str:

@@ -16,14 +16,14 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
     total, faults = len(other), []
     if pair.any():
         lines = numbers_where(pair)
-        exact = int(np.isin(other.exact, train.exact).sum())
+        exact = int((pair & np.isin(other.exact, train.exact)).sum())
         faults.append(
             Fault(
                 "leakage",
                 grade(len(lines), total, mend=0.0, stop=0.5),
                 f"Lines of {other.split} in the training text",
-                f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), total)}) stand in the "
-                f"training text too, {exact:,} of them to the letter: scores on them measure memory",
+                f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), total)}) "
+                f"{_stands(len(lines), exact)}",
                 "--fix leakage takes them out of the training text",
                 other.split,
                 lines,
@@ -45,6 +45,13 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
             )
         )
     return faults
+
+
+def _stands(count: int, exact: int) -> str:
+    if count == 1:
+        how = "to the letter" if exact else "but for capitals, spaces or punctuation"
+        return f"stands in the training text too, {how}: its score measures memory"
+    return f"stand in the training text too, {exact:,} of them to the letter: scores on them measure memory"
 
 
 def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from seqloom.data.blocks import Line
-from seqloom.inspection.doctor.alignment import FEWEST, Judge, Lexicon, WordLines, learn_lexicon, make_judge
+from seqloom.inspection.doctor.alignment import FEWEST, LONGEST, Judge, Lexicon, WordLines, learn_lexicon, make_judge
 from seqloom.inspection.doctor.character_model import CharacterModel
 from seqloom.inspection.doctor.language import TwoLanguages
 from seqloom.inspection.doctor.survey import Survey
@@ -55,7 +55,7 @@ class Sample:
         counts = self.held_out if len(self._numbers) % HELD_OUT_EVERY == 0 else self.counts
         for side, (text, words) in enumerate(((line.source, source), (line.target, target))):
             counts[side].add(text, words)
-            self._words[side].append([self._once.setdefault(word, word) for word in words])
+            self._words[side].append([self._once.setdefault(word, word) for word in words[:LONGEST]])
             self._texts[side].append(text)
         if len(self._texts[0]) == PIECE:
             self._learn_texts()

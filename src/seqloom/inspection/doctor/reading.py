@@ -12,7 +12,7 @@ from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.characters import look_at_characters
 from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.survey import Side, Survey
-from seqloom.inspection.doctor.texts import key_of, scripts_of, words_of
+from seqloom.inspection.doctor.texts import key_of, likeness_of, scripts_of, words_of
 from seqloom.text.normalise import is_blank
 
 TOLD_EVERY = 2_000
@@ -36,8 +36,7 @@ class _SideColumns:
     def add(self, text: str, words: list[str], script_numbers: dict[str, int]) -> None:
         self.characters.append(len(text))
         self.words.append(len(words))
-        # A line of marks alone is known by them.
-        self.keys.append(key_of(" ".join(words) or text.strip()))
+        self.keys.append(likeness_of(text, words))
         scripts = scripts_of(text)
         self.letters.update(scripts)
         self.scripts.append(_main_script(scripts, script_numbers))

@@ -32,7 +32,7 @@ def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
     if len(lines) == 0:
         return []
     usual = " and ".join(
-        f"{'or '.join(main).lower() or 'no'} letters in the {side}"
+        f"{' or '.join(main).lower() or 'no'} letters in the {side}"
         for main, side in zip(mains, ("source", "target"), strict=True)
     )
 

@@ -21,11 +21,22 @@ _NO_SCRIPT = frozenset(
 )
 
 
+LONGEST = 20_000
+"""Characters of a line whose words are looked at: what is longer is no sentence, and says no more."""
+
+
 def words_of(text: str) -> list[str]:
     """Words in small letters without punctuation; each character is one in scripts that put no space between words."""
+    text = text[:LONGEST]
     if text.isascii():
         return _ascii_words(text.lower())
-    return _words(unicodedata.normalize("NFKC", text[:20_000]).casefold())
+    return _words(unicodedata.normalize("NFKC", text).casefold())
+
+
+def likeness_of(text: str, words: list[str]) -> int:
+    """The key that texts share which differ in capitals, spaces and marks only; beyond LONGEST in nothing at all."""
+    # A line of marks alone is known by them.
+    return key_of((" ".join(words) or text[:LONGEST].strip()) + text[LONGEST:])
 
 
 def key_of(text: str) -> int:

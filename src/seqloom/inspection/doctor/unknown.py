@@ -10,8 +10,8 @@ from seqloom.inspection.doctor.faults import Fault, in_percent
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
 """Words in a vocabulary for which the share of unknown ones is told."""
 
-HELD_OUT_EVERY = 20
-"""Where there is no dev and no test set, each so many-th line of the training text stands for one."""
+HELD_OUT, HELD_OUT_EVERY = "held-out", 20
+"""Where there is no dev and no test set, each so many-th line of the training text stands for one, by this name."""
 
 MANY_CHARACTERS = 0.001
 
@@ -33,7 +33,7 @@ class Forecast:
     """The forecast for a split."""
 
     split: str
-    """Its name, or `held out` for a part of the training text."""
+    """Its name, or HELD_OUT for a part of the training text."""
     source: SideForecast
     target: SideForecast
 
@@ -87,12 +87,16 @@ def examine_unknown(forecast: Forecast) -> list[Fault]:
         Fault(
             "unknown",
             "mend" if is_much else "note",
-            f"Characters of {forecast.split} that the training text never has",
+            f"Characters of {_named(forecast.split)} that the training text never has",
             f"unknown to any vocabulary made from it: {'; '.join(parts)}",
             "text.byte_fallback=true spells them in bytes; or add training text that has them",
             forecast.split,
         )
     ]
+
+
+def _named(split: str) -> str:
+    return "held-out lines" if split == HELD_OUT else split
 
 
 def _seen(signs: Sequence[str]) -> str:
