@@ -7,7 +7,7 @@ import pytest
 
 from cli.calling import Called, call
 from cli.conftest import Tiny
-from seqloom.text.formats.carrying import has_all_of
+from seqloom.text.formats.carrying import Carrier, has_all_of
 from seqloom.text.formats.catalogues import open_catalogue
 from seqloom.text.formats.mo import compile_mo
 from text.formats.samples import NAMES, PO, write
@@ -65,6 +65,15 @@ def test_what_was_filled_is_marked_for_review_on_request(tiny: Tiny, tmp_path: P
     assert any("segments translated and marked for review" in each["message"] for each in called.messages)
     mark = {"page.xlf": 'state="needs-review-translation"', "page2.xliff": 'state="initial"'}.get(name)
     assert mark is None or out.read_text(encoding="utf-8").count(mark) == called.records[0]["filled"]
+
+
+def test_why_segments_are_left_untranslated_is_told(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Carrier, "filling", lambda *_given, **_named: None)
+    called = call("translate", tiny.run, write(tmp_path, "messages.po"))
+    why = "the model said nothing, or placeholders could not be kept apart from words"
+    assert f"5 left untranslated: {why}\n" in called.err
 
 
 def test_the_summary_accounts_for_every_segment(tiny: Tiny, tmp_path: Path) -> None:

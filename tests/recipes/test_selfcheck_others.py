@@ -149,6 +149,12 @@ def test_vectors_that_look_at_their_neighbours_are_found(both_ways: Path, monkey
     assert check_features(contextual, LINES).outcome == "broken"
 
 
+def test_lines_without_words_have_no_vectors_to_check(both_ways: Path) -> None:
+    loaded = load_any(both_ways)
+    contextual = ContextualModel(loaded.model, loaded.tokenizers.target)  # type: ignore[arg-type]
+    assert check_features(contextual, ["", "  "]).outcome == "not applicable"
+
+
 def test_nearest_words_that_depend_on_the_question_are_found(words: Path, monkeypatch: Patch) -> None:
     vectors = load_any(words).model
     assert isinstance(vectors, WordVectors)

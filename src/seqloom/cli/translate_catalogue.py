@@ -162,7 +162,8 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
         why = "their placeholders were put in by guess, or they were cut short"
         said.append(f"{filled.fuzzy:,} of them {kept}: {why}")
     if filled.left:
-        said.append(f"{filled.left:,} left untranslated: their placeholders could not be kept apart from words")
+        why = "the model said nothing, or placeholders could not be kept apart from words"
+        said.append(f"{filled.left:,} left untranslated: {why}")
     for message in [*said, *tally.messages(str(job.path))]:
         notice(listener, message)
     if job.as_json:

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from seqloom.core.errors import DataError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.models.elmo import Elmo
 from seqloom.recipes.contextual import ContextualModel
@@ -173,7 +172,7 @@ def check_features(model: ContextualModel, lines: Sequence[str]) -> Finding:
     """The vectors of a sentence are the same alone and among others."""
     chosen = [line for line in lines if model.tokenizer.encode(line)]
     if not chosen:
-        raise DataError("no line holds a word to look at")
+        return Finding("not applicable", "no line holds a word to look at")
     off, worst = 0.0, None
     for line, together in zip(chosen, model.features(chosen), strict=True):
         (alone,) = model.features([line])
