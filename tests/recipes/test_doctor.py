@@ -1,7 +1,10 @@
 """The doctor finds what was planted into a text, and is silent about a sound one."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,9 @@ import pytest
 from recipes.damage import Pairs, Planted, damage, read_pairs, write_pairs
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
+from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
+from seqloom.recipes import repairs
 from seqloom.recipes.doctor import Diagnosis, diagnose, write_report
 from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
 
@@ -221,6 +226,53 @@ def test_the_log_gives_the_fault_of_the_report(tmp_path: Path) -> None:
         ("6", "invisible: characters that cannot be seen"),
         ("8", "garbled: a double encoding, or control characters"),
     ]
+
+
+def test_a_carriage_return_stays_unless_its_repair_is_asked_for(tmp_path: Path) -> None:
+    pairs = phrases("train", 20, 1)
+    pairs[3] = (f"one\rand {pairs[3][0]}", pairs[3][1])
+    pairs[5] = (f"{pairs[5][0]}\r", f"{pairs[5][1]}\r\r")
+    table = tmp_path / "train.tsv"
+    table.write_text("".join(f"{source}\t{target}\r\n" for source, target in pairs), encoding="utf-8", newline="")
+    for files in ([table], write_pairs(pairs, tmp_path, "train", LANGUAGES)):
+        text = b"".join(path.read_bytes() for path in files)
+        assert text.count(b"\r") > 3
+        found = diagnose(files)
+        before = [(line.source, line.target) for line in found.train.corpus]
+        same = repair(found, ("empty",), tmp_path / "same")
+        assert [(line.source, line.target) for line in open_corpus(same.files)] == before
+        assert same.changed == same.dropped == 0
+        mended = repair(found, ("garbled",), tmp_path / "mended")
+        assert all(b"\r" not in path.read_bytes() for path in mended.files)
+        assert mended.changed == len(mended.log.read_text(encoding="utf-8").split("\n")) - 2 >= 1
+
+
+def test_parts_are_opened_one_after_another_and_appear_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [
+        path for at in range(6) for path in write_pairs(phrases("train", 10, at), tmp_path, f"part{at}", LANGUAGES)
+    ]
+    found, open_now, most = diagnose(files), set[Path](), 0
+    whole = repairs.open_output
+
+    @contextmanager
+    def counted(path: Path) -> Iterator[TextIOWrapper]:
+        nonlocal most
+        open_now.add(path)
+        most = max(most, len(open_now))
+        assert not list((tmp_path / "mended").glob("*part*")), "nothing is there before all is"
+        with whole(path) as stream:
+            yield stream
+        open_now.remove(path)
+
+    monkeypatch.setattr(repairs, "open_output", counted)
+    mended = repair(found, ("empty",), tmp_path / "mended")
+    assert most == 3, "both sides of a part, and the log"
+    assert [path.read_bytes() for path in mended.files] == [path.read_bytes() for path in files]
+    assert {path.name for path in (tmp_path / "mended").iterdir()} == {
+        path.name for path in (*mended.files, mended.log)
+    }
 
 
 def test_progress_counts_pairs_and_begins_at_nothing(tmp_path: Path) -> None:

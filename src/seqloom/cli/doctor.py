@@ -82,7 +82,7 @@ def doctor(
     """
     from seqloom.core.config import resolve
     from seqloom.recipes.doctor import DoctorConfig, diagnose, write_report
-    from seqloom.recipes.repairs import choose_repairs, repair
+    from seqloom.recipes.repairs import choose_repairs, repair, require_places
 
     given = sort_words(words)
     names = [file_names(each) for each in (train, dev, test)]
@@ -94,6 +94,8 @@ def doctor(
     page = html or (out / "report.html" if out is not None else None)
     _check_outputs(out, html, inputs=inputs, fix=fix)
     kinds = choose_repairs(fix) if fix is not None else ()
+    if out is not None and kinds and paths[0]:
+        require_places(paths[0], out)
     data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
     mended = None
     with show_events(as_json=json) as listener:

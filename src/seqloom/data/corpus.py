@@ -86,10 +86,15 @@ def open_corpus(
     choose among those of a translation memory. `on_bad` says what becomes of lines that are no text: one that is
     skipped is read as an empty one, whose pair is never learnt from.
     """
+    return ParallelCorpus(parts_of(paths), encoding=encoding, languages=languages, on_bad=on_bad)
+
+
+def parts_of(paths: Sequence[Path]) -> list[Part]:
+    """The files that belong together among those of a corpus: one with both sides, or two; none is opened."""
     paths = _expanded(paths)
     tables = [path for path in paths if _is_table(path)]
     if paths and len(tables) == len(paths):
-        return ParallelCorpus([(path,) for path in paths], encoding=encoding, languages=languages, on_bad=on_bad)
+        return [(path,) for path in paths]
     if tables:
         raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
     if len(paths) == 0 or len(paths) % 2:
@@ -97,11 +102,11 @@ def open_corpus(
         raise UsageError(
             f"a source file and a target file are needed, or one file with both (.tsv, .tmx …); given: {names}"
         )
-    pairs = list(zip(paths[::2], paths[1::2], strict=True))
+    pairs: list[Part] = list(zip(paths[::2], paths[1::2], strict=True))
     for source, target in pairs:
         if source.exists() and target.exists() and source.samefile(target):
             raise UsageError(f"{source} is given as source and as target; name the file of the other language")
-    return ParallelCorpus(pairs, encoding=encoding, on_bad=on_bad)
+    return pairs
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:

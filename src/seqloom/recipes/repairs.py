@@ -1,20 +1,23 @@
 """Repairs of a parallel text after a diagnosis: a mended copy in a folder of its own, with a log of every change."""
 
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from seqloom.core.compressed import bare_name
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore
-from seqloom.core.files import open_output
+from seqloom.core.files import fsync, open_output
 from seqloom.data.blocks import Line
-from seqloom.data.corpus import ParallelCorpus
+from seqloom.data.corpus import ParallelCorpus, Part, parts_of
 from seqloom.inspection.doctor.alignment import FARTHEST
 from seqloom.inspection.doctor.characters import mend_characters
 from seqloom.inspection.doctor.faults import Fault
@@ -100,33 +103,48 @@ def choose_repairs(words: str) -> tuple[str, ...]:
 def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener: Listener = ignore) -> Repaired:
     """Write a mended copy of the training text into a folder. The text itself is never touched."""
     corpus = diagnosis.train.corpus
-    places = [_names(part, file, has_several=len(corpus.parts) > 1) for file, part in enumerate(corpus.parts)]
-    paths = [[folder / name for name in names] for names in places]
-    _refuse_inputs([path for part in paths for path in part], [path for part in corpus.parts for path in part], folder)
+    paths = _places(corpus.parts, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    plan = make_plan(diagnosis, kinds)
+    files, log = tuple(path for part in paths for path in part), folder / LOG
     reasons: Counter[str] = Counter()
-    kept = dropped = changed = before = file = 0
-    log = folder / LOG
-    with ExitStack() as stack:
-        streams = [[stack.enter_context(open_output(path)) for path in part] for part in paths]
-        journal = stack.enter_context(open_output(log))
-        journal.write("line\tfile\twhat\twhy\n")
-        for number, (line, mended, what, kind) in enumerate(plan.carry_out(corpus), start=1):
-            if line.file != file:
-                file, before = line.file, line.number - 1
-            if mended is not None:
-                _write(mended, streams[line.file])
-            kept, dropped = kept + (mended is not None), dropped + (mended is None)
-            if what:
-                changed += mended is not None
-                reasons[kind] += 1
-                place = f"{line.number - before}\t{corpus.parts[file][0]}"
-                journal.write(f"{place}\t{what}\t{kind}: {REASONS[kind]}\n")
-            if number % TOLD_EVERY == 0 or number == len(corpus):
-                listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
-    files = tuple(path for part in paths for path in part)
+    kept = dropped = 0
+    with TemporaryDirectory(prefix=".repairs-", dir=folder) as made:
+        with open_output(Path(made) / LOG) as journal:
+            journal.write("line\tfile\twhat\twhy\n")
+            for number, row in enumerate(_mended(make_plan(diagnosis, kinds), corpus, paths, Path(made)), start=1):
+                kept, dropped = kept + row.is_kept, dropped + (not row.is_kept)
+                if row.what:
+                    reasons[row.kind] += 1
+                    journal.write(f"{row.number}\t{row.file}\t{row.what}\t{row.kind}: {REASONS[row.kind]}\n")
+                if number % TOLD_EVERY == 0 or number == len(corpus):
+                    listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
+        for path in (log, *files):  # the log first: where it lies, these are known for repairs
+            (Path(made) / path.name).replace(os.path.realpath(path))
+    fsync(folder)
+    changed = reasons.total() - dropped
     return Repaired(files, log, kept, dropped, changed, dict(reasons), left_over(diagnosis, kinds))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of a file and what has become of it."""
+
+    number: int
+    file: Path
+    is_kept: bool
+    what: str
+    kind: str
+
+
+def _mended(plan: "Plan", corpus: ParallelCorpus, paths: Sequence[Sequence[Path]], folder: Path) -> Iterator[_Row]:
+    """Write the parts into a folder, one after another: there may be more of them than can be open at once."""
+    for part, steps in groupby(plan.carry_out(corpus), key=lambda step: step[0].file):
+        with ExitStack() as stack:
+            streams = [stack.enter_context(open_output(folder / path.name)) for path in paths[part]]
+            for number, (_, mended, what, kind) in enumerate(steps, start=1):
+                if mended is not None:
+                    _write(mended, streams)
+                yield _Row(number, corpus.parts[part][0], mended is not None, what, kind)
 
 
 def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:
@@ -153,13 +171,26 @@ def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
     return [before + (name if name.endswith(".tsv") else f"{name}.tsv")]
 
 
+def require_places(train: Sequence[Path], folder: Path) -> None:
+    """Refuse a folder into which the mended copy of a text cannot be written, before anything is read."""
+    _places(parts_of(train), folder)
+
+
+def _places(parts: Sequence[Part], folder: Path) -> list[list[Path]]:
+    """The mended files of each part."""
+    names = [_names(part, file, has_several=len(parts) > 1) for file, part in enumerate(parts)]
+    paths = [[folder / name for name in each] for each in names]
+    _refuse_inputs([path for part in paths for path in part], [path for part in parts for path in part], folder)
+    return paths
+
+
 def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path], folder: Path) -> None:
     if len(set(outputs)) < len(outputs):
         raise UsageError(f"{outputs[0]} would be written twice: source and target have the same name; rename one")
     if folder / LOG in outputs:
         raise UsageError(f"{folder / LOG} would be written twice: the log of repairs has that name; rename the text")
     for path in outputs:
-        if any(path.exists() and path.samefile(given) for given in inputs):
+        if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
             raise UsageError(f"{path} is the text itself, which is never touched; name another folder with --out")
         # Where earlier repairs lie, their log does too; anything else may be text that nobody has a copy of.
         if path.exists() and not (folder / LOG).exists():
@@ -167,12 +198,9 @@ def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path], folder: Path
 
 
 def _write(pair: tuple[str, str], streams: Sequence[TextIOWrapper]) -> None:
-    clean = [side.replace("\n", " ").replace("\r", " ") for side in pair]
-    if len(streams) == 2:
-        for text, stream in zip(clean, streams, strict=True):
-            stream.write(text + "\n")
-    else:
-        streams[0].write("\t".join(text.replace("\t", " ") for text in clean) + "\n")
+    for text, stream in zip(pair if len(streams) == 2 else ["\t".join(pair)], streams, strict=True):
+        # A line end takes one CR with it; what the line itself ends with is to be read again.
+        stream.write(text + ("\r\n" if text.endswith("\r") else "\n"))
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
