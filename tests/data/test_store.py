@@ -139,7 +139,7 @@ def test_a_header_with_another_type_of_ids_is_noticed(tmp_path: Path, kind: str)
     make(folder, [([5, 6, 2, 2], [7, 2]), ([2, 2], [8, 9, 4, 2])])
     header = json.loads((folder / HEADER).read_text())
     (folder / HEADER).write_text(json.dumps({**header, "ids": kind}))
-    with pytest.raises(DataError, match=r"6 tokens are counted, and 3 are there|ids of type '<u8'"):
+    with pytest.raises(DataError, match=r"ids of type '<u[48]'"):
         Store.open(folder, verify=True)
 
 

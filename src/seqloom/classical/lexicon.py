@@ -96,7 +96,8 @@ class Lexicon:
         try:
             starts, targets, scores, frequent = (arrays[name] for name in ("starts", "targets", "scores", "frequent"))
             is_whole = (
-                len(starts) > 0
+                all(array.ndim == 1 for array in (starts, targets, scores, frequent))
+                and len(starts) > 0
                 and starts[0] == 0
                 and starts[-1] == len(targets) == len(scores)
                 and bool((np.diff(starts) >= 0).all())
@@ -191,7 +192,10 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
                     f"{path} has format {known['lexicon']}, and this version reads {FORMAT}; "
                     "install a newer one, or make the lexicon again"
                 )
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            names = list(file.keys())
+            if odd := [name for name in names if file.get_slice(name).get_dtype() not in ("I64", "I32", "F64")]:
+                raise ModelError(f"{path} is no complete lexicon ({odd[0]!r} has other numbers); make it again")
+            return {name: file.get_tensor(name) for name in names}
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
     except SafetensorError as error:

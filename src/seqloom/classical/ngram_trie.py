@@ -19,6 +19,9 @@ from seqloom.core.errors import DataError, ModelError
 MOST = np.iinfo(np.uint32).max
 """Nodes that four bytes can number."""
 
+HIGHEST_BACKOFF = 100.0
+"""log10 of a weight, far above those of any text: beyond it sums of logarithms give no numbers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -75,8 +78,8 @@ def require_sound(trie: Trie, *, symbols: int) -> None:
         "words": ((nodes["word"] < 0) | (nodes["word"] >= symbols)).any(),
         "children": (nodes["first"][1:] < nodes["first"][:-1]).any() or nodes["first"][-1] != last,
         "slots": (slots & kernels.HALF).max() >= max(1, last) or (slots != 0).all(),
-        "probabilities": np.isnan(nodes["log_prob"]).any() or (nodes["log_prob"] == np.inf).any(),
-        "back-off weights": np.isnan(nodes["backoff"]).any() or (nodes["backoff"] == np.inf).any(),
+        "probabilities": not (nodes["log_prob"] <= 1).all(),  # 0 and what rounding adds; NaN is none either
+        "back-off weights": not (nodes["backoff"] <= HIGHEST_BACKOFF).all(),
     }
     found = [name for name, is_wrong in wrong.items() if is_wrong]
     if found:

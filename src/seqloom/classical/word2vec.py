@@ -24,6 +24,13 @@ from seqloom.core.errors import ModelError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.text.encoded import EncodedText
 
+_KEPT = {
+    **dict.fromkeys(("vectors", "outputs", "buckets"), ("float32", 2)),
+    **dict.fromkeys(("counts", "symbols"), ("int64", 1)),
+    "losses": ("float64", 1),
+}
+"""The arrays that a model directory keeps: the type of their numbers, and how many axes they have."""
+
 
 class Word2VecConfig(Config):
     """Word vectors by word2vec."""
@@ -104,6 +111,12 @@ class Word2VecConfig(Config):
         missing = {"vectors", "counts", "symbols"} - set(arrays)
         if missing:
             raise ModelError(f"these are no word vectors: {', '.join(sorted(missing))} missing")
+        for name, (kind, axes) in _KEPT.items():
+            if name in arrays and (str(arrays[name].dtype), arrays[name].ndim) != (kind, axes):
+                shape = list(arrays[name].shape)
+                raise ModelError(
+                    f"these are no word vectors: {name} has numbers of kind {arrays[name].dtype} in {shape}"
+                )
         symbols = arrays["symbols"]
         if len(symbols) and not 0 <= int(symbols.min()) <= int(symbols.max()) < len(vocabulary):
             raise ModelError(

@@ -59,7 +59,10 @@ def _mapped(path: Path, data: mmap.mmap, name: str, entry: Any, start: int) -> n
         raise _damaged(path, f"array {name!r} is described as {_shown(entry)}") from error
     if end - begin != whole or start + end > len(data):
         raise _damaged(path, f"array {name!r} of shape {list(shape)} lies at bytes {begin} to {end}")
-    return np.frombuffer(data, kind, count=items, offset=start + begin).reshape(shape)
+    try:
+        return np.frombuffer(data, kind, count=items, offset=start + begin).reshape(shape)
+    except ValueError as error:  # a hundred axes, or one without end beside one of length 0
+        raise _damaged(path, f"array {name!r} is said to be of shape {str(list(shape))[:60]}") from error
 
 
 def _shown(entry: Any) -> str:

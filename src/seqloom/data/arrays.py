@@ -43,7 +43,7 @@ class FolderWriter:
         if folder.exists():
             raise UsageError(f"{folder} exists already; remove it or name another folder")
         self._folder, self._layout, self._symbols = folder, layout, symbols
-        self._ids = np.dtype("<u2" if symbols < 1 << 16 else "<u4")
+        self._ids = np.dtype(_type_of_ids(symbols))
         self._kinds = layout.arrays(self._ids)
         self._partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
         self._partial.mkdir(parents=True)
@@ -155,7 +155,14 @@ def open_folder(folder: Path, layout: Layout, *, verify: bool) -> Folder:
     kinds = layout.arrays(np.dtype(header["ids"]))
     maps = {name: _map(folder / name) for name in kinds}
     arrays = {name: np.frombuffer(maps[name], dtype=kind) for name, kind in kinds.items()}
+    for name in kinds if verify else ():
+        if name.endswith("ids") and arrays[name].max() >= header["symbols"]:
+            raise damaged(folder, layout, f"{name} goes up to {arrays[name].max()}, of {header['symbols']} symbols")
     return Folder(arrays, header, tuple(maps.values()))
+
+
+def _type_of_ids(symbols: int) -> str:
+    return "<u2" if symbols < 1 << 16 else "<u4"
 
 
 def _map(path: Path) -> mmap.mmap:
@@ -182,12 +189,18 @@ def _read_header(folder: Path, layout: Layout) -> dict[str, Any]:
             raise DataError(
                 f"{folder} has format {header['format']}, this version reads {layout.format}; make it again"
             )
-        if header["ids"] not in ("<u2", "<u4"):
-            raise ValueError(f"{layout.header} names ids of type {header['ids']!r}")
-        for name in layout.arrays(np.dtype(header["ids"])):
-            size = (folder / name).stat().st_size
-            if size != header["files"][name]["size"]:
-                raise damaged(folder, layout, f"{name} has {size:,} bytes, not {header['files'][name]['size']:,}")
+        if type(header["symbols"]) is not int or not 0 < header["symbols"] <= 1 << 32:
+            raise ValueError(f"{layout.header} names a vocabulary of size {str(header['symbols'])[:40]}")
+        if header["ids"] != _type_of_ids(header["symbols"]):
+            raise ValueError(f"{layout.header} names ids of type {str(header['ids'])[:40]!r}")
+        for name, kind in layout.arrays(np.dtype(header["ids"])).items():
+            size, record = (folder / name).stat().st_size, header["files"][name]
+            if not isinstance(record["sha256"], str):
+                raise ValueError(f"{layout.header} holds no hash of {name}")
+            if size != record["size"]:
+                raise damaged(folder, layout, f"{name} has {size:,} bytes, not {record['size']:,}")
+            if size == 0 or size % np.dtype(kind).itemsize:
+                raise damaged(folder, layout, f"{name} has {size:,} bytes, which are no whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(folder, layout, str(error)) from error
     return header

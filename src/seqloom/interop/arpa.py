@@ -12,7 +12,7 @@ r"""ARPA files: n-gram models as text, read and written by KenLM, SRILM and many
 
 import gzip
 import re
-import zlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
@@ -26,6 +26,7 @@ from jaxtyping import Float64, Int32, Int64
 from seqloom.classical.ngram import LONGEST, NGram
 from seqloom.classical.ngram_trie import Layer
 from seqloom.classical.ngram_words import Words
+from seqloom.core.compressed import is_compressed, read_whole
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import open_output, require_file
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
@@ -66,7 +67,7 @@ class Section:
 
 
 def read_arpa(path: Path) -> NGram:
-    """The model in an ARPA file (`.gz` is decompressed). Its vocabulary is that of the file after the reserved symbols.
+    """The model in an ARPA file, `.gz`, `.xz` and `.zst` too; its vocabulary comes after the reserved symbols.
 
     Where an n-gram is listed and one that begins or ends it is not, the latter gets the probability that backing off
     gives it, which changes no answer.
@@ -86,12 +87,7 @@ def read_arpa(path: Path) -> NGram:
 
 def _read_bytes(path: Path) -> bytes:
     require_file(path)
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the compressed data is cut short or damaged ({error}); fetch it again") from error
+    return read_whole(path, largest=sys.maxsize) if is_compressed(path) else path.read_bytes()
 
 
 class _Reader:

@@ -114,8 +114,8 @@ class CTranslate2Engine:
         library = require_ctranslate2()
         self.folder = folder
         self.description = read_description(folder)
-        self._sources = _read_tokens(folder, "source")
-        self._targets = _read_tokens(folder, "target")
+        self._sources = read_tokens(folder, "source")
+        self._targets = read_tokens(folder, "target")
         self._ids = {token: number for number, token in enumerate(self._targets)}
         try:
             self._translator = library.Translator(
@@ -296,6 +296,7 @@ def read_description(folder: Path) -> Description:
             raise ModelError(
                 f"{path} has format {values['format']}, and this version reads up to {FORMAT}; use a newer one"
             )
+        _require_kinds(values)
         description = Description(**{field.name: values[field.name] for field in fields(Description)})
         damage = check_manifest(folder, description.files)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -305,13 +306,27 @@ def read_description(folder: Path) -> Description:
     return description
 
 
-def _read_tokens(folder: Path, side: str) -> list[str]:
+def _require_kinds(values: Any) -> None:
+    """Refuse values of other kinds than a description has."""
+    kinds: dict[str, Any] = {"quantization": str, "version": str, "longest": int, "search": dict, "files": dict}
+    kinds |= {"source": str | None, "target": str | None, "positions": int | None, "format": int}
+    for name, kind in kinds.items():
+        if not isinstance(values[name], kind):
+            raise TypeError(f"{name} is {str(values[name])[:40]!r}")
+    if min(values["longest"], values["positions"] or 1) < 1:
+        raise ValueError("a length is less than 1")
+
+
+def read_tokens(folder: Path, side: str) -> list[str]:
     """The tokens of a side in the order of their ids, as the engine reads them."""
     shared = folder / "shared_vocabulary.json"
     path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
     try:
         tokens: list[str] = read_json(path)
-    except (OSError, ValueError) as error:
+        if not isinstance(tokens, list):
+            raise TypeError("it is no list of tokens")
+        "".join(tokens).encode("utf-8")  # which halves of characters have not
+    except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; export the model again") from error
     return tokens
 

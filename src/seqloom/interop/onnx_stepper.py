@@ -101,16 +101,25 @@ def read_graphs(folder: Path) -> Graphs:
         raise UsageError(f"{folder} has no {missing[0]}; make it with: seqloom export MODEL --to onnx")
     try:
         values = read_json(folder / DESCRIPTION)
+        positions = values["positions"]
+        if positions is not None and (type(positions) is not int or positions < 1):
+            raise ValueError(f"positions is {str(positions)[:40]}")
         return Graphs(
-            memory=tuple(values["memory"]),
-            state=tuple(values["state"]),
+            memory=_names(values["memory"]),
+            state=_names(values["state"]),
             has_attention=bool(values["has_attention"]),
-            positions=values["positions"],
+            positions=positions,
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{folder / DESCRIPTION} does not describe graphs ({error}); export the model again"
         ) from error
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{str(values)[:40]} are no names")
+    return tuple(values)
 
 
 def require_onnxruntime() -> Any:

@@ -8,7 +8,7 @@ A file is binary if its name ends in `.bin` (or `.bin.gz`); both may be compress
 
 import gzip
 import re
-import zlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from seqloom.classical.vectors import WordVectors
+from seqloom.core.compressed import read_whole
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import read_lines, require_file, require_folders_above, write_atomically
 
@@ -154,12 +155,7 @@ def _read_binary(path: Path) -> _Read:
 def _bytes_of(path: Path) -> bytes:
     require_file(path)
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as file:
-                return file.read()
-        return path.read_bytes()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the compressed data is cut short or damaged; fetch it again") from error
+        return read_whole(path, largest=sys.maxsize) if path.suffix == ".gz" else path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 

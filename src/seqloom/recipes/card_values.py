@@ -13,6 +13,8 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
             return f"{name} is no language"
     if not _is_number(values.get("parameters")) or not isinstance(values.get("version", ""), str):
         return "it gives no number of parameters, or no version"
+    if type(values.get("format", 1)) is not int:
+        return "its format is no number"
     if not isinstance(trained_on := values.get("trained_on", {}), dict):
         return "trained_on is no table"
     for name in _COUNTED:

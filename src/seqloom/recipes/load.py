@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from seqloom.core.archives import is_archive
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ModelError, SeqloomError, UsageError
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
 from seqloom.core.json_files import read_json
@@ -247,7 +247,11 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
             f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
         )
     tokenizers = Tokenizers.load(folder / "text")
-    fitted = config.model.restore(map_safetensors(folder / "model.safetensors"), tokenizers.target.vocabulary)
+    path = folder / "model.safetensors"
+    try:
+        fitted = config.model.restore(map_safetensors(path), tokenizers.target.vocabulary)
+    except (DataError, ModelError) as error:  # which know nothing of a file, or name it already
+        raise ModelError(str(error) if str(path) in str(error) else f"{path}: {error}; {AGAIN}") from error
     return LoadedFitted(folder, config, tokenizers, fitted, card)
 
 

@@ -190,7 +190,10 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
                 f"{run} was interrupted while it was being prepared; start it again with the same --train … --out {run}"
             )
         raise UsageError(f"{run} is no run that can go on: it has no run.json; start anew with --out")
-    return resolve(RunConfig, file=run / "config.yaml"), _read_record(run / "run.json")
+    config = resolve(RunConfig, file=run / "config.yaml")
+    if not config.data.train:
+        raise _damaged_record(run / "config.yaml", "it names no text in data.train")
+    return config, _read_record(run / "run.json")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -297,9 +300,13 @@ def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
     if begun != found:
         raise ModelError(
             f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
-            f"with ({', '.join(str(each)[:12] for each in begun)}); bring those back from a copy, or start a new run "
-            "with --out"
+            f"with ({', '.join(map(_shortly, begun)) if isinstance(begun, list) else _shortly(begun)}); bring those "
+            "back from a copy, or start a new run with --out"
         )
+
+
+def _shortly(fingerprint: object) -> str:
+    return str(fingerprint)[:12]
 
 
 def _fingerprints(tokenizers: Tokenizers) -> list[str]:

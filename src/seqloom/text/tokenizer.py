@@ -305,7 +305,7 @@ def _read_description(path: Path) -> dict[str, Any]:
             "size": int(found["size"]),
             "sha256": str(found["sha256"]),
         }
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"{path} is damaged or not a tokeniser of this program: {reason}") from error
 

@@ -18,7 +18,8 @@ ALIASES: Mapping[str, str] = {
 }
 """How other programs and books write the reserved symbols, and what we call them."""
 
-_COUNTED = re.compile(r"(.+)[\t ]([0-9]+)")
+_COUNT = re.compile(r"[0-9]{1,18}")  # what 64 bits can count
+_COUNTED = re.compile(rf"(.+)[\t ]({_COUNT.pattern})")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Vocabulary:
         rows = []
         for number, line in enumerate(text[:-1].split("\n"), start=1):
             token, tab, count = line.rpartition("\t")
-            if not tab or not token or not count.isdecimal():
+            if not tab or not token or not _COUNT.fullmatch(count):
                 raise ModelError(f"{name}:{number} is damaged: {line[:60]!r} is not a token, a tab and a count")
             rows.append((token, int(count)))
         tokens = tuple(token for token, _ in rows)

@@ -30,7 +30,7 @@ FORMAT = 1
 
 _MODEL, _OPTIMISER, _GENERATORS, _STATE = "model.safetensors", "optim.safetensors", "rng.safetensors", "state.json"
 _MEMORY, _MANIFEST = "memory.safetensors", "manifest.json"
-_FOLDER = re.compile(r"step-(\d+)")
+_FOLDER = re.compile(r"step-([0-9]{1,18})")
 _PARTIAL = ".partial-"
 
 
@@ -285,7 +285,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             state=dict(json.loads((folder / _STATE).read_text(encoding="utf-8"))),
             memory=load_file(folder / _MEMORY) if (folder / _MEMORY).exists() else {},
         )
-    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder} cannot be read: {error}") from error
 
 

@@ -55,13 +55,13 @@ def _remove_attempts(run: Path) -> None:
     for pattern in ("lock.new-*", "lock.stale-*"):
         for attempt in run.glob(pattern):
             with suppress(FileNotFoundError):
-                if not _is_held(attempt.read_text(encoding="utf-8")):
+                if not _is_held(_content(attempt)):
                     attempt.unlink()
 
 
 def _remove_if_stale(path: Path) -> None:
     try:
-        content = path.read_text(encoding="utf-8")
+        content = _content(path)
     except FileNotFoundError:
         return
     if _is_held(content):
@@ -73,10 +73,14 @@ def _remove_if_stale(path: Path) -> None:
         path.rename(aside)
     except FileNotFoundError:
         return
-    if aside.read_text(encoding="utf-8") == content:
+    if _content(aside) == content:
         aside.unlink()
     else:
         aside.replace(path)
+
+
+def _content(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_held(content: str) -> bool:
@@ -97,7 +101,7 @@ def _is_alive(pid: int) -> bool:
         return True  # there signal 0 would end the process; the message says how to go on
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # of a number that no process can have
         return False
     except PermissionError:
         return True

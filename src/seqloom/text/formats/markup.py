@@ -19,11 +19,13 @@ DEEPEST = 500
 """Elements inside each other."""
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
+_BEGINNINGS = {"utf-16-le": (b"\xff\xfe", b"<\0"), "utf-16-be": (b"\xfe\xff", b"\0<"), "utf-8": (b"\xef\xbb\xbf",)}
+"""By which an encoding is known, whatever the file says: a mark, or the first character as the parser knows it."""
 _ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(r"&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|([A-Za-z]+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|([\[\]>])""", re.DOTALL)
+_QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|<\?.*?\?>|([\[\]>])""", re.DOTALL)
 
 
 class Target(Protocol):
@@ -168,8 +170,8 @@ def read_tree(path: Path) -> tuple[Script, Element]:
 
 
 def _encoding(data: bytes) -> str:
-    for mark, name in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8")):
-        if data.startswith(mark):
+    for name, beginnings in _BEGINNINGS.items():
+        if data.startswith(beginnings):
             return name
     found = _DECLARED.match(data[:1000])
     return found[1].decode("ascii").lower() if found else "utf-8"
@@ -261,7 +263,7 @@ def unescape(text: str) -> str:
     def meaning(found: "re.Match[str]") -> str:
         if found[1] or found[2]:
             return chr(int(found[1]) if found[1] else int(found[2], 16))
-        return _NAMED[found[3]]
+        return _NAMED.get(found[3], found[0])  # the parser lets others pass in attributes where a DTD could name them
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _REFERENCE.sub(meaning, text) if "&" in text else text

@@ -20,6 +20,7 @@ from seqloom.text.formats.segments import Filling, Segment, State, text_of
 
 MAGIC = 0x950412DE
 _HEAD = 28
+_SHARED = 4  # texts may share bytes, but a table that names the whole file a million times is made to fill the memory
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 _LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
 
@@ -32,6 +33,11 @@ class Message:
     targets: tuple[str, ...]
     plural: str | None = None
     context: str | None = None
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it tells about the catalogue."""
+        return not self.source and self.plural is None and self.context is None
 
 
 def read_mo(path: Path) -> "MoCatalogue":
@@ -59,10 +65,16 @@ def _read_strings(data: bytes, order: str) -> list[tuple[bytes, bytes]]:
     if max(sources, targets) + 8 * count > len(data):
         raise ValueError(f"{count:,} messages do not fit into {len(data):,} bytes")
 
+    room = _SHARED * len(data)
+
     def string(table: int, number: int) -> bytes:
+        nonlocal room
         length, offset = struct.unpack_from(f"{order}2I", data, table + 8 * number)
         if offset + length > len(data):
             raise ValueError(f"message {number + 1} lies beyond the end")
+        room -= length
+        if room < 0:
+            raise ValueError(f"its messages are more than {_SHARED} times as long as the file")
         return data[offset : offset + length]
 
     return [(string(sources, number), string(targets, number)) for number in range(count)]
@@ -72,6 +84,8 @@ def _message(source: str, target: str) -> Message:
     context, mark, rest = source.partition("\x04")
     source = rest if mark else source
     singular, has_plural, plural = source.partition("\0")
+    if "\0" in plural:
+        raise ValueError(f"{singular[:40]!r} has more than one plural")
     targets = tuple(target.split("\0")) if has_plural else (target,)
     return Message(singular, targets, plural if has_plural else None, context if mark else None)
 
@@ -84,13 +98,13 @@ class MoCatalogue:
     def __init__(self, path: Path, data: bytes, messages: Sequence[Message], *, order: str, encoding: str) -> None:
         self.path, self.messages = path, tuple(messages)
         self._data, self._order, self._encoding = data, order, encoding
-        self.header = next((each.targets[0] for each in messages if not each.source and each.context is None), "")
+        self.header = next((each.targets[0] for each in messages if each.is_header), "")
         self._places: list[tuple[int, int]] = []
         self.segments: list[Segment] = []
         """Every message, and of those with a plural every form; lines are numbers of messages."""
         forms = plural_forms(self.header)
         for number, message in enumerate(self.messages):
-            if not message.source and message.context is None:
+            if message.is_header:
                 continue
             count = 1 if message.plural is None else (forms or forms_like_english(len(message.targets))).count
             for form in range(count):
@@ -120,12 +134,22 @@ class MoCatalogue:
             targets[form] = text_of(filling.content)
             messages[at] = Message(old.source, tuple(targets), old.plural, old.context)
             is_changed = True
-        return compile_mo(messages, order=self._order, encoding=self._encoding) if is_changed else self._data
+        if not is_changed:
+            return self._data
+        try:
+            return compile_mo(messages, order=self._order, encoding=self._encoding)
+        except UnicodeEncodeError as error:
+            lost = error.object[error.start : error.end][:1]
+            raise DataError(
+                f"{self.path}: a translation has {lost!r}, which {self._encoding} cannot write; compile the catalogue "
+                "as UTF-8 first"
+            ) from error
 
 
 def compile_mo(messages: Sequence[Message], *, order: str = "<", encoding: str = "utf-8") -> bytes:
     """The bytes of a compiled catalogue: sources in their order, so that programs can search among them."""
-    pairs = sorted((_source(each, encoding), "\0".join(each.targets).encode(encoding)) for each in messages)
+    pairs = [(_source(each, encoding), "\0".join(each.targets).encode(encoding)) for each in messages]
+    pairs.sort(key=lambda pair: pair[0])  # of those that should not be there twice the first stays the first
     sources, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     count = len(pairs)
     tables, texts = [], []

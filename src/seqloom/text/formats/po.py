@@ -58,7 +58,7 @@ class Entry:
     @property
     def is_header(self) -> bool:
         """Whether it tells about the catalogue."""
-        return self.fields["msgid"].value == "" and "msgctxt" not in self.fields
+        return self.fields["msgid"].value == "" and not self.fields.keys() & {"msgctxt", "msgid_plural"}
 
     @property
     def has_translation(self) -> bool:

@@ -99,12 +99,16 @@ class XliffCatalogue:
         """The file with these targets. The target language is put in where the file names none."""
         edits: list[Edit] = []
         files: dict[int, Element] = {}
+        doubted: dict[int, Element] = {}
         for number, filling in fillings.items():
             place = self._read[number][1]
             files.setdefault(place.file.start, place.file)
             edits += self._states(place, filling) if place.state is not None else ()
             edits += self._target(place, filling)
-            edits += _disapproved(place.unit) if filling.is_fuzzy else ()
+            if filling.is_fuzzy:
+                doubted[place.unit.start] = place.unit
+        for unit in doubted.values():  # once, though several of its segments may be in doubt
+            edits += _disapproved(unit)
         if target is not None and fillings:
             edits += self._languages(list(files.values()), target)
         return self.script.edited(edits, errors="xmlcharrefreplace")
