@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seqloom.core.errors import DataError, Problem, Problems, UsageError
-from seqloom.core.files import read_lines, write_atomically
-from seqloom.text.formats.plain import join_lines
+from seqloom.core.files import read_lines
 
 
 def read_tsv(path: Path, *, columns: Sequence[int] = (1, 2), encoding: str = "utf-8") -> Iterator[tuple[str, ...]]:
@@ -48,16 +47,3 @@ def _refuse_first(path: Path, width: int, columns: Sequence[int]) -> None:
     hint = "; is this plain text without tabs?" if width == 1 else ""
     message = f"{width} {plural}, but column {max(columns)} is needed{hint}"
     raise DataError(problems=[Problem(message, str(path), 1)])
-
-
-def write_tsv(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    """Write rows of cells so that `read_tsv` gives the same ones back."""
-    write_atomically(path, join_lines(_joined(rows, str(path)), str(path)))
-
-
-def _joined(rows: Iterable[Sequence[str]], name: str) -> Iterator[str]:
-    for number, row in enumerate(rows, start=1):
-        for cell in row:
-            if "\t" in cell:
-                raise DataError(f"{name}:{number}: {cell[:60]!r} has a tab inside; make it a space first")
-        yield "\t".join(row)
