@@ -56,6 +56,11 @@ FAR = json.dumps({"pid": 10**30, "host": socket.gethostname()}).encode()
 SHARED = struct.pack("<7I", 0x950412DE, 0, 200, 28, 28, 0, 0) + struct.pack("<2I", 1_600, 28) * 200
 FOUND: dict[str, tuple[str, bytes, Outcome]] = {
     "a header with a plural": ("messages.po filled", b'msgid ""\nmsgid_plural "x"\nmsgstr[0] ""\n', "read"),
+    "a message about charsets": (
+        "messages.po filled",
+        b'msgid ""\nmsgstr ""\n\nmsgid "charset=x"\nmsgstr ""\n',
+        "read",
+    ),
     "a reference that only a DTD could explain": ("memory.tmx filled", TMX.replace('"1"', '"&x;"').encode(), "read"),
     "quotes in an instruction before the root": ("subset.tmx filled", DTD.encode(), "read"),
     "UTF-16 without a mark": ("unmarked.xlf filled", XLIFF_2.encode("utf-16-be"), "read"),

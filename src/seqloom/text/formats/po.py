@@ -24,6 +24,8 @@ from seqloom.text.formats.po_text import WIDTH, read_strings, write_strings
 from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, decoded, text_of
 
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
+_HEADER = re.compile(rb'^[ \t]*msgid[ \t]*""\s*msgstr', re.MULTILINE)
+_MSGID = re.compile(rb"^[ \t]*msgid[ \t\"]", re.MULTILINE)
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)(?=[ \t\"]|$)")
 _LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
 _TOP = 1 << 16
@@ -77,13 +79,22 @@ class _Target:
 def read_po(path: Path) -> "PoCatalogue":
     """Read a catalogue, `.gz`, `.xz` and `.zst` too; a DataError names what cannot be read."""
     data = read_whole(path)
-    found = _CHARSET.search(data[:_TOP])
-    name = found[1].decode("ascii") if found else "utf-8"
+    name = _charset(data[:_TOP])
     script = decoded(data, "utf-8" if name == "CHARSET" else name.lower(), path)
     entries, problems = _read_entries(script)
     if problems:
         raise DataError(problems=problems)
     return PoCatalogue(script, entries)
+
+
+def _charset(top: bytes) -> str:
+    """What the header says; what a message says of charsets is its own matter."""
+    header = _HEADER.search(top)
+    if header is None:
+        return "utf-8"
+    after = _MSGID.search(top, header.end())
+    found = _CHARSET.search(top, header.end(), after.start() if after else len(top))
+    return found[1].decode("ascii") if found else "utf-8"
 
 
 class PoCatalogue:
