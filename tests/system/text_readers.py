@@ -21,7 +21,7 @@ from seqloom.text.formats.catalogues import PairReader, languages_of, open_catal
 from seqloom.text.formats.mo import compile_mo
 from seqloom.text.formats.pharaoh import read_pharaoh
 from seqloom.text.formats.sides import SideReader
-from seqloom.text.formats.tsv import read_tsv
+from seqloom.text.formats.tsv import split_rows
 from seqloom.text.glossary import read_glossary
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from system.bad_files import ENGLISH, GERMAN
@@ -109,7 +109,7 @@ def _use_lines(path: Path) -> None:
 
 
 def _use_table(path: Path) -> None:
-    for row in read_tsv(path):
+    for row in split_rows(read_lines(path), path):
         assert len(row) == 2
         list(map(is_text, row))
     for line in open_corpus([path]):

@@ -91,7 +91,7 @@ def read_pairs(
         if ".tsv" not in paths[0].suffixes:
             raise UsageError(f"{paths[0]} is one file; give SOURCE and TARGET, or a file that ends in .tsv")
         read = read_text(paths[0], decoding, warn=lambda message: notice(listener, message))
-        return [(row[0], row[1]) for row in split_rows(read.lines, paths[0], skipped=read.skipped)]
+        return list(split_rows(read.lines, paths[0], skipped=read.skipped))
     if len(paths) != 2:
         raise UsageError(f"give SOURCE and TARGET, or one .tsv; {len(paths)} files were named")
     source, target = (read_text(path, decoding, warn=lambda message: notice(listener, message)).lines for path in paths)

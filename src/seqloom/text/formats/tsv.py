@@ -1,49 +1,32 @@
-"""Columns of text with tabs between them. Quotes are ordinary characters: nothing is escaped."""
+"""Source and target with a tab between them. Quotes are ordinary characters: nothing is escaped."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problem, Problems, UsageError
-from seqloom.core.files import read_lines
+from seqloom.core.errors import DataError, Problem, Problems
 
 
-def read_tsv(path: Path, *, columns: Sequence[int] = (1, 2), encoding: str = "utf-8") -> Iterator[tuple[str, ...]]:
-    """The chosen columns (counted from 1) of each line, `.gz` too.
+def split_rows(lines: Iterable[str], path: Path, *, skipped: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+    """The first two columns of each line; both are empty in those with a number in `skipped`.
 
-    Every line must have as many columns as the first. At a line that has not, reading stops, and the rest is only
+    Every line must have as many columns as the first. At a line that has not, no more are given, and the rest is only
     looked through, so that the DataError can name all such lines.
     """
-    if not columns or min(columns) < 1:
-        raise UsageError(
-            f"columns are counted from 1, and at least one is needed; these were asked for: {list(columns)}"
-        )
-    return split_rows(read_lines(path, encoding), path, columns=columns)
-
-
-def split_rows(
-    lines: Iterable[str], path: Path, *, columns: Sequence[int] = (1, 2), skipped: Collection[int] = ()
-) -> Iterator[tuple[str, ...]]:
-    """The same for lines that were read already; those with a number in `skipped` have empty columns."""
-    width = 0
+    first = width = 0
     problems = Problems()
     for number, line in enumerate(lines, start=1):
         if number in skipped:
-            yield ("",) * len(columns)
+            yield "", ""
             continue
         cells = line.split("\t")
         if width == 0:
-            width = len(cells)
-            if width < max(columns):
-                _refuse_first(path, width, columns)
+            first, width = number, len(cells)
+            if width < 2:
+                message = "1 column, but column 2 is needed; is this plain text without tabs?"
+                raise DataError(problems=[Problem(message, str(path), number)])
         if len(cells) != width:
-            problems.add(f"{len(cells)} column{'s' if len(cells) > 1 else ''}, but line 1 has {width}", path, number)
+            found = f"{len(cells)} column{'s' if len(cells) > 1 else ''}"
+            problems.add(f"{found}, but line {first} has {width}", path, number)
         if not problems:
-            yield tuple(cells[column - 1] for column in columns)
+            yield cells[0], cells[1]
     problems.require_none("a line end or a tab inside a sentence?")
-
-
-def _refuse_first(path: Path, width: int, columns: Sequence[int]) -> None:
-    plural = "column" if width == 1 else "columns"
-    hint = "; is this plain text without tabs?" if width == 1 else ""
-    message = f"{width} {plural}, but column {max(columns)} is needed{hint}"
-    raise DataError(problems=[Problem(message, str(path), 1)])
