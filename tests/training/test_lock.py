@@ -1,5 +1,6 @@
 """One trainer per run folder, and settings of the C library."""
 
+import errno
 import json
 import os
 import socket
@@ -65,3 +66,16 @@ def test_a_lock_cut_short_is_nobodys(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text('{"pid"')
     with locked(tmp_path):
         assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+def test_locks_are_taken_over_and_held_without_hard_links_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    put(tmp_path, dead_pid(), socket.gethostname())
+    with locked(tmp_path):
+        pass
+    put(tmp_path, os.getppid(), socket.gethostname())
+    with pytest.raises(UsageError, match=f"in use by process {os.getppid()}"), locked(tmp_path):
+        pass

@@ -111,9 +111,10 @@ class _HashedFile:
         self._size += len(data)
 
     def finish(self) -> FileRecord:
-        """Bring all of it to the disk."""
+        """Bring all of it to the disk, and let go of it: Windows renames no folder with files that are open."""
         self._file.flush()
         os.fsync(self._file.fileno())
+        self._file.close()
         return {"size": self._size, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:

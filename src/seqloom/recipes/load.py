@@ -31,7 +31,7 @@ from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
-from seqloom.core.files import check_manifest, directory_manifest, fsync_directory, sha256_of, write_atomically
+from seqloom.core.files import check_manifest, directory_manifest, fsync, fsync_directory, sha256_of, write_atomically
 from seqloom.core.json_files import read_json
 from seqloom.core.unpacked import unpacked
 from seqloom.metrics.translation import Score
@@ -174,6 +174,7 @@ def _write_model(
         write_atomically(partial / "config.yaml", to_yaml(config, comments=False))
         write_atomically(partial / "model.json", json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
         write(partial / "model.safetensors")
+        fsync(partial / "model.safetensors")
         tokenizers.save(partial / "text")
         _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)

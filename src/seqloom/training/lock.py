@@ -43,8 +43,11 @@ def _create(path: Path) -> bool:
     except (FileExistsError, FileNotFoundError):  # held, or taken for what a dead process has left: try again
         return False
     except OSError:  # a file system without hard links
-        with path.open("x", encoding="utf-8") as file:
-            file.write(content)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
     finally:
         written.unlink(missing_ok=True)
     return True
