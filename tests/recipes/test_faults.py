@@ -204,6 +204,34 @@ def test_what_is_prepared_is_kept_when_the_run_is_interrupted_before_its_first_s
     assert (run / "data" / "train" / "source.ids").stat().st_ino == stored
 
 
+@pytest.mark.parametrize(("name", "then", "now"), [("heads", "2", "4"), ("activation", "relu", "gelu")])
+def test_settings_that_were_edited_in_a_run_are_compared_with_those_it_began_with(
+    tiny: Trained, tmp_path: Path, name: str, then: str, now: str
+) -> None:
+    run = Path(shutil.copytree(tiny.run, tmp_path / "run"))
+    path = run / "config.yaml"
+    assert f"  {name}: {then}\n" in path.read_text()
+    path.write_text(path.read_text().replace(f"  {name}: {then}\n", f"  {name}: {now}\n"))
+    with pytest.raises(UsageError, match=rf"model\.{name} is \W?{then}\W? in .* and cannot become \W?{now}"):
+        resume(run)
+
+
+def test_a_run_that_another_process_has_taken_up_is_not_removed(
+    tiny: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: Corpus
+) -> None:
+    run = tmp_path / "run"
+
+    def taken(*_: object, **__: object) -> None:
+        (run / "lock").write_text(json.dumps({"pid": os.getppid(), "host": socket.gethostname()}))
+        raise UsageError(f"{run} is in use")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recipe, "_set_up", taken)
+        with pytest.raises(UsageError, match="is in use"):
+            train(None, TINY, out=run, train=corpus[0], dev=corpus[1])
+    assert (run / "run.json").is_file()
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "data/corpus.de", "data/train/corpus.de", "text/readme.md"])
 def test_a_folder_with_anything_else_in_it_is_left_alone(
     tiny: Trained, tmp_path: Path, corpus: Corpus, name: str

@@ -20,11 +20,12 @@ from system.small_models import write_small_model
 
 @pytest.fixture
 def obeying() -> Iterator[None]:
-    """The program's own way with SIGTERM, and afterwards that of before."""
-    before = signal.getsignal(signal.SIGTERM)
+    """The program's own way with signals, and afterwards that of before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     obey_termination()
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("obeying")

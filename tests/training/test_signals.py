@@ -23,6 +23,21 @@ def test_signals_are_noted_and_the_old_handlers_come_back() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+def test_a_closed_terminal_stops_a_run_unless_it_was_started_with_nohup() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.received is signal.SIGHUP
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_second_interrupt_raises_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Signals():
@@ -52,8 +67,25 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert world.is_first
     assert world.sum(1.5, 2.0) == [1.5, 2.0]
     assert world.stack(torch.ones(2)).tolist() == [[1, 1]]
-    monkeypatch.setenv("WORLD_SIZE", "two")
-    with pytest.raises(UsageError, match="WORLD_SIZE='two' in the environment is no number"), join(torch.device("cpu")):
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' in the environment is no number"),
+        ({"WORLD_SIZE": "2", "RANK": "abc"}, "RANK='abc' in the environment is no number"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR and MASTER_PORT are to be set, as torchrun does"),
+        ({"WORLD_SIZE": "2"}, "MASTER_ADDR and MASTER_PORT are to be set, as torchrun does"),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_told(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=message), join(torch.device("cpu")):
         pass
 
 

@@ -354,7 +354,7 @@ def test_a_validation_without_a_loss_is_refused(tmp_path: Path) -> None:
         make_trainer(tmp_path, task=Silent())[0].train()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_in_the_last_validation_is_obeyed_once_all_is_saved(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -30,6 +30,7 @@ from seqloom.core.errors import (
 )
 from seqloom.core.terminal import visible, visible_lines
 from seqloom.core.unpacked import by_archive
+from seqloom.training.signals import stopping_signals
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""
@@ -40,20 +41,26 @@ _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: what is under way ends as after Ctrl-C, with its locks and half-made files removed."""
+    """SIGTERM or SIGHUP: what is under way ends as after Ctrl-C, with its locks and half-made files removed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = signal.Signals(number)
 
 
 def obey_termination() -> None:
-    """From now on SIGTERM raises `Terminated`. Training has its own way, and saves first."""
+    """From now on these signals raise `Terminated`. Training has its own way, and saves first."""
     obeyed = -math.inf
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end(number: int, _frame: FrameType | None) -> None:
         nonlocal obeyed
         if time.monotonic() > obeyed + 1:  # the program `timeout` sends two at once, and clearing up takes its moment
             obeyed = time.monotonic()
-            raise Terminated
+            raise Terminated(number)
 
-    signal.signal(signal.SIGTERM, end)
+    for number in stopping_signals():
+        if number != signal.SIGINT:
+            signal.signal(number, end)
 
 
 def report(
@@ -104,7 +111,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SeqloomError):
         return by_archive(str(error)), exit_code_of(error)
     if isinstance(error, Terminated):
-        return "stopped by SIGTERM", 143
+        return f"stopped by {error.number.name}", 128 + error.number
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, _BAD_COMMAND_LINE):

@@ -1,7 +1,7 @@
 """Errors a user can meet, each class with the exit code of the command that meets it.
 
     0  done             1  failure          2  usage: flags, config, paths
-    3  data             4  model            130, 143  stopped by SIGINT, SIGTERM
+    3  data             4  model            129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM
 
 A message says what is wrong, shows the value, says where, and offers the way out.
 """
@@ -103,7 +103,7 @@ class ModelError(SeqloomError):
 
 
 class Stopped(SeqloomError):
-    """A run that a signal ended in good order; `code` is 130 for SIGINT and 143 for SIGTERM."""
+    """A run that a signal ended in good order; `code` is 128 and its number: 130 for SIGINT."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

@@ -22,6 +22,10 @@ Kinds = Mapping[str, Any]
 """The type of the numbers in each file, by its name."""
 
 
+_PART = 1 << 23
+"""Ids that are looked at together."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a folder of one sort holds."""
@@ -156,10 +160,20 @@ def open_folder(folder: Path, layout: Layout, *, verify: bool) -> Folder:
     kinds = layout.arrays(np.dtype(header["ids"]))
     maps = {name: _map(folder / name) for name in kinds}
     arrays = {name: np.frombuffer(maps[name], dtype=kind) for name, kind in kinds.items()}
+    found = Folder(arrays, header, tuple(maps.values()))
     for name in kinds if verify else ():
-        if name.endswith("ids") and arrays[name].max() >= header["symbols"]:
-            raise damaged(folder, layout, f"{name} goes up to {arrays[name].max()}, of {header['symbols']} symbols")
-    return Folder(arrays, header, tuple(maps.values()))
+        if name.endswith("ids") and (highest := _highest(arrays[name], found)) >= header["symbols"]:
+            raise damaged(folder, layout, f"{name} goes up to {highest}, of {header['symbols']} symbols")
+    return found
+
+
+def _highest(ids: np.ndarray, folder: Folder) -> int:
+    """The highest id, looked for in parts: what was looked at is given back, so that memory does not grow with it."""
+    highest = 0
+    for begin in range(0, len(ids), _PART):
+        highest = max(highest, int(ids[begin : begin + _PART].max()))
+        folder.let_go()
+    return highest
 
 
 def _type_of_ids(symbols: int) -> str:

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ OWN_FILES = re.compile(
 FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
 """Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
 
-FREE = ("data.workers",)
-"""Settings among them that change nothing."""
+FREE = ("data.workers", "data.train", "data.dev")
+"""Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
 def work_for(config: RunConfig) -> TranslationWork | ModellingWork | FittingWork:
@@ -210,15 +210,27 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
     return ModelError(f"{path} is damaged ({reason}); bring it back from a copy, or start a new run with --out")
 
 
-def require_same_meaning(before: RunConfig, now: RunConfig, *, run: Path) -> None:
-    """Refuse settings that would give another meaning to the weights or the ids of a run that goes on."""
-    then, given = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
-    further = work_for(before).fixed
-    for name in {**then, **given}:
-        is_fixed = any(name == fixed or name.startswith(f"{fixed}.") for fixed in (*FIXED, *further))
-        if is_fixed and name not in FREE and then.get(name) != given.get(name):
+def fixed_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that give weights and ids their meaning, by their full paths; they stay while a run lasts."""
+    kept = (*FIXED, *work_for(config).fixed)
+    flat = _flat(config.model_dump(mode="json"))
+    is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in kept) for name in flat}
+    return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
+
+
+def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunConfig, *, run: Path) -> None:
+    """Refuse settings that would give another meaning to the weights or the ids of a run that goes on.
+
+    What it began with stands in its record: its config.yaml may have been edited. A run of an earlier version has no
+    such record, and one of a later version settings that an earlier one did not know.
+    """
+    begun, given = record.get("fixed") or fixed_settings(before), fixed_settings(now)
+    if not isinstance(begun, dict):
+        raise _damaged_record(run / "run.json", '"fixed" holds no settings')
+    for name, value in begun.items():
+        if name in given and value != given[name]:
             raise UsageError(
-                f"{name} is {json.dumps(then.get(name))} in {run} and cannot become {json.dumps(given.get(name))} "
+                f"{name} is {json.dumps(value)} in {run} and cannot become {json.dumps(given[name])} "
                 f"while it goes on; leave it, or start a new run with --out, from this one's model if you like: "
                 f"training.start_from={run}"
             )
@@ -331,6 +343,7 @@ def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, 
         "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
         "threads": torch.get_num_threads(),
         "seed": config.seed,
+        "fixed": fixed_settings(config),
         "data": dict(text.fingerprints),
         "tokenizers": _fingerprints(tokenizers),
         **text.size,

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def resume(
     run = Path(run)
     before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
-    require_same_meaning(before, config, run=run)
+    require_same_meaning(record, before, config, run=run)
     with join(require_device(config.device)) as world:
         _require_shares(config, world)
 
@@ -226,6 +227,12 @@ class _SetUp:
     listener: Listener
 
 
+def _take_back(run: Path) -> None:
+    """Remove a run, unless another process is at it by now."""
+    with suppress(UsageError), locked(run):
+        shutil.rmtree(run, ignore_errors=True)
+
+
 def _go(
     run: Path,
     config: RunConfig,
@@ -242,7 +249,7 @@ def _go(
         ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=flags.resume)
     except SeqloomError:
         if world.is_first and not flags.resume:  # nothing was learnt yet, and the same --out should do for the next try
-            shutil.rmtree(run, ignore_errors=True)
+            _take_back(run)
         raise
     except KeyboardInterrupt:
         notice(listener, f"the text is prepared; go on with: seqloom train --resume {run}")

@@ -11,6 +11,8 @@ from torch import Tensor, distributed
 
 from seqloom.core.errors import TrainingError, UsageError
 
+_ALL = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+
 PATIENCE = timedelta(days=30)
 """How long ranks wait for what the first one does for all: text that is prepared, a validation, a file."""
 
@@ -103,7 +105,15 @@ def join(device: torch.device) -> Iterator[World]:
     if device.type == "cuda":
         device = torch.device("cuda", _from_environment("LOCAL_RANK", 0))
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    for name in ("RANK", "MASTER_PORT"):
+        _from_environment(name, 0)
+    try:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    except ValueError as error:
+        raise UsageError(f"{_ALL} are to be set, as torchrun does: {error}") from error
+    except RuntimeError as error:
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        raise TrainingError(f"the {size} ranks could not meet at {where}: {error}") from error
     try:
         # Torch gives up after ten or thirty minutes, and to prepare a large corpus takes longer. A rank that dies is
         # missed at once nevertheless: its connections close.

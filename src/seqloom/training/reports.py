@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ class Measured:
     """Length of the gradient before clipping."""
     rate: float
     """Learning rate of the step."""
-    signal: Literal[0, 130, 143]
+    signal: int
     """Exit code of a signal that some rank has received; 0 without one."""
 
     @property

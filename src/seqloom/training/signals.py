@@ -4,13 +4,21 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what a scheduler sends, and what comes when a terminal is closed (which Windows knows not)."""
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """Those that this process hears of: under nohup it goes on when its terminal is closed."""
+    return [number for number in STOPPING if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+
 
 class AtOnce(BaseException):
     """Raised in the main thread by a second SIGINT: stop now, without finishing the step."""
 
 
 class Signals:
-    """While it is entered, SIGINT and SIGTERM are noted rather than obeyed; a second SIGINT raises `AtOnce`.
+    """While it is entered, signals to stop are noted rather than obeyed; a second SIGINT raises `AtOnce`.
 
     Python lets only the main thread handle signals: in another thread this does nothing.
     """
@@ -21,7 +29,7 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in stopping_signals():
                 self._before[number] = signal.signal(number, self._note)
         return self
 

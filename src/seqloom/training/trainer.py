@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import Signals as SystemSignals
 from typing import Any, Generic, Literal
 
 import torch
@@ -37,7 +37,7 @@ from seqloom.training.reports import BadStep, Measured, Pace, find_bad_step, in_
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.sharding import hold
-from seqloom.training.signals import AtOnce, Signals
+from seqloom.training.signals import STOPPING, AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
 from seqloom.training.task import Batch, Prepares, Task, remembering
 from seqloom.training.weights import unusable_weights
@@ -120,7 +120,7 @@ class Trainer(Generic[Batch]):
                 outcome = self._loop(signals)
                 self.holding.give_back()
                 if signals.received is not None:  # in the last validation, or while the last step was saved
-                    raise self._stopped(130 if signals.received is SIGINT else 143)
+                    raise self._stopped(128 + signals.received)
                 return outcome
             except AtOnce:
                 raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
@@ -206,14 +206,14 @@ class Trainer(Generic[Batch]):
         norm = global_norm(gradients(self.holding.counted.values()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
-        is_asked = (float(signals.received is SIGINT), float(signals.received is SIGTERM))
-        loss, squares, interrupts, terminations = self.world.sum(loss_here, norm_here * norm_here, *is_asked)
+        is_asked = [float(signals.received is number) for number in STOPPING]
+        loss, squares, *asked = self.world.sum(loss_here, norm_here * norm_here, *is_asked)
         return Measured(
             loss=loss,
             count=count,
             norm=math.sqrt(squares) if self.holding.is_sharded else norm_here,
             rate=self.config.learning_rate * self._factor(self.progress.step + 1),
-            signal=130 if interrupts else 143 if terminations else 0,
+            signal=next((128 + number for number, ranks in zip(STOPPING, asked, strict=True) if ranks), 0),
         )
 
     def _update(self, measured: Measured) -> None:
@@ -344,8 +344,8 @@ class Trainer(Generic[Batch]):
         self._emit("finished", vars(outcome))
         return outcome
 
-    def _stopped(self, code: Literal[130, 143]) -> Stopped:
-        name = "SIGINT" if code == 130 else "SIGTERM"
+    def _stopped(self, code: int) -> Stopped:
+        name = SystemSignals(code - 128).name
         message = f"stopped by {name} after step {self.progress.step}. {self._way_on()}"
         self._emit("stopped", {"step": self.progress.step, "signal": name, "message": message})
         return Stopped(message, code)
