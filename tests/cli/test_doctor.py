@@ -100,19 +100,85 @@ def test_what_cannot_be_done_is_said(files: tuple[Path, Path], words: list[str],
     assert message in called.err
 
 
-def test_text_that_no_repair_made_is_not_replaced(files: tuple[Path, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "dev"
-    folder.mkdir()
-    for path in files:
-        (folder / path.name).write_text("dear to somebody\n")
-    called = call("doctor", *files, "--out", folder, "--fix", "safe")
+def test_no_file_is_replaced_and_nothing_is_read_before(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Whatever lies where the report, the log or a mended file would go: text of the user, or an earlier report."""
+    for name in ("report.html", "repairs.tsv", files[0].name, files[1].name):
+        folder = tmp_path / f"with-{name}"
+        folder.mkdir()
+        (folder / name).write_text("dear to somebody\n")
+        called = call("doctor", *files, "--out", folder, "--fix", "safe")
+        assert called.code == 2
+        assert f"{folder / name} is there already; remove it, or name another place with --out" in called.err
+        assert "reading" not in called.err
+        assert [path.read_text() for path in folder.iterdir()] == ["dear to somebody\n"], "and no report either"
+    folder = tmp_path / "with-report.html"
+    called = call("doctor", *files, "--out", folder)
     assert called.code == 2
-    assert "is there already, and no repair made it" in called.err
-    assert [path.read_text() for path in folder.iterdir()] == ["dear to somebody\n"] * 2, "and no report either"
-    for _ in range(2):  # a second time into its own folder
-        assert call("doctor", *files, "--out", tmp_path / "mended", "--fix", "safe").code == 0
-    table = tmp_path / "repairs.tsv"
-    table.write_text("eins\tone\nzwei\ttwo\n" * 20, encoding="utf-8")
-    called = call("doctor", table, "--out", tmp_path / "log", "--fix", "safe")
+    assert (folder / "report.html").read_text() == "dear to somebody\n"
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "report.html").symlink_to(tmp_path / "elsewhere.html")
+    assert call("doctor", *files, "--out", tmp_path / "linked").code == 2
+    assert not (tmp_path / "elsewhere.html").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--fix", "safe")])
+def test_no_text_that_is_read_is_written(
+    files: tuple[Path, Path], tmp_path: Path, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = files[0].read_bytes()
+    page = tmp_path / "report.html"
+    page.write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path(), tmp_path):
+        called = call("doctor", "report.html", files[1], "--out", folder, *more)
+        assert called.code == 2
+        assert "is the text itself, which is never touched" in called.err
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "repairs.tsv").write_text("line\tfile\twhat\twhy\n")
+    for name, other in (("corpus.en", "corpus.de"), ("report.html", "dev.de")):
+        (dev / name).write_bytes(text)
+        (dev / other).write_bytes(files[1].read_bytes())
+    for name, other in (("corpus.en", "corpus.de"), ("report.html", "dev.de")):
+        for option in ("--dev", "--test"):
+            held_out = f"{dev / name},{dev / other}"
+            called = call("doctor", "--train", ",".join(map(str, files)), option, held_out, "--out", dev, *more)
+            assert called.code == 2
+    for pattern in ("report.html", "corp*.en"):
+        called = call("doctor", pattern, files[1], "--html", tmp_path / pattern.replace("*", "us"))
+        assert called.code == 2
+        assert "is the input as well" in called.err
+    assert {path.read_bytes() for path in (page, files[0], dev / "corpus.en", dev / "report.html")} == {text}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.de", "corpus.en", "dev", "report.html"]
+    assert len(list(dev.iterdir())) == 5
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["repairs.tsv"], "the log of repairs has that name"),
+        (["report.html", "b.en"], "the report has that name"),
+        (["a/same", "b/same"], "source and target have the same name"),
+    ],
+)
+def test_names_that_would_be_written_twice(
+    tmp_path: Path, names: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("eins\tone\nzwei\ttwo\n" * 20, encoding="utf-8")
+    called = call("doctor", *names, "--out", "new", "--fix", "safe")
     assert called.code == 2
-    assert "the log of repairs has that name" in called.err
+    assert message in called.err
+    assert not Path("new").exists()
+
+
+def test_the_page_is_no_file_of_the_mended_text(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "new"
+    called = call("doctor", *files, "--out", out, "--fix", "safe", "--html", out / "corpus.de")
+    assert called.code == 2
+    assert "is a file of the mended text" in called.err
+    called = call("doctor", *files, "--out", files[0])
+    assert called.code == 2
+    assert "is no folder" in called.err

@@ -234,15 +234,15 @@ def test_a_carriage_return_stays_unless_its_repair_is_asked_for(tmp_path: Path) 
     pairs[5] = (f"{pairs[5][0]}\r", f"{pairs[5][1]}\r\r")
     table = tmp_path / "train.tsv"
     table.write_text("".join(f"{source}\t{target}\r\n" for source, target in pairs), encoding="utf-8", newline="")
-    for files in ([table], write_pairs(pairs, tmp_path, "train", LANGUAGES)):
+    for at, files in enumerate(([table], write_pairs(pairs, tmp_path, "train", LANGUAGES))):
         text = b"".join(path.read_bytes() for path in files)
         assert text.count(b"\r") > 3
         found = diagnose(files)
         before = [(line.source, line.target) for line in found.train.corpus]
-        same = repair(found, ("empty",), tmp_path / "same")
+        same = repair(found, ("empty",), tmp_path / f"same{at}")
         assert [(line.source, line.target) for line in open_corpus(same.files)] == before
         assert same.changed == same.dropped == 0
-        mended = repair(found, ("garbled",), tmp_path / "mended")
+        mended = repair(found, ("garbled",), tmp_path / f"mended{at}")
         assert all(b"\r" not in path.read_bytes() for path in mended.files)
         assert mended.changed == len(mended.log.read_text(encoding="utf-8").split("\n")) - 2 >= 1
 

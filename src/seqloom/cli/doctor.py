@@ -1,5 +1,6 @@
 """`seqloom doctor`: what is wrong with a parallel text, before anybody trains on it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from seqloom.cli.output import clean, counted, examples, json_line, table
 from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.core.globs import matching_files
 
 if TYPE_CHECKING:
     from seqloom.inspection.doctor.faults import Fault
@@ -46,7 +48,10 @@ TestFiles = Annotated[
     list[str] | None, typer.Option("--test", metavar="FILE", help="Text for tests, in the same form.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="A folder for report.html and for the mended text.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="FOLDER", help="A folder for report.html and for the mended text; no file there is replaced."
+    ),
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report with pictures there.")]
 Fix = Annotated[
@@ -82,20 +87,17 @@ def doctor(
     """
     from seqloom.core.config import resolve
     from seqloom.recipes.doctor import DoctorConfig, diagnose, write_report
-    from seqloom.recipes.repairs import choose_repairs, repair, require_places
+    from seqloom.recipes.repairs import REPORT, choose_repairs, repair
 
     given = sort_words(words)
     names = [file_names(each) for each in (train, dev, test)]
     if given.others and names[0]:
         raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: name the training text once")
     paths = [[Path(name) for name in each] for each in (names[0] or file_names(given.others), *names[1:])]
-    inputs = [path for each in paths for path in each]
-    require_readable_names([*inputs, out, html])
-    page = html or (out / "report.html" if out is not None else None)
-    _check_outputs(out, html, inputs=inputs, fix=fix)
+    require_readable_names([*(path for each in paths for path in each), out, html])
+    page = html or (out / REPORT if out is not None else None)
     kinds = choose_repairs(fix) if fix is not None else ()
-    if out is not None and kinds and paths[0]:
-        require_places(paths[0], out)
+    _check_outputs(out, html, texts=paths, fix=fix)
     data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
     mended = None
     with show_events(as_json=json) as listener:
@@ -108,11 +110,11 @@ def doctor(
             on_bad=data.on_bad_utf8,
             listener=listener,
         )
+        if fix is not None and out is not None:
+            mended = repair(found, kinds, out, listener=listener)
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(page, write_report(found))
-        if fix is not None and out is not None:
-            mended = repair(found, kinds, out, listener=listener)
     lines = _records(found, mended, page) if json else _lines(found, mended, page, fix=fix)
     for line in lines:
         print(line)
@@ -120,17 +122,26 @@ def doctor(
         raise typer.Exit(3)
 
 
-def _check_outputs(out: Path | None, html: Path | None, *, inputs: Sequence[Path], fix: str | None) -> None:
+def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Sequence[Path]], fix: str | None) -> None:
+    """Refuse what cannot or must not be written, before anything is read: the examination may take long."""
+    from seqloom.recipes.repairs import REPORT, places_of, require_places
+
+    inputs = [file for text in texts for path in text for file in matching_files(path)]
     if fix is not None and out is None:
         raise UsageError(f"--fix {fix} writes a mended copy; name a folder for it with --out")
-    if out is not None:
-        if out.exists() and not out.is_dir():
-            raise UsageError(f"{out} is a file; --out names a folder")
-        require_folders_above(out)
     if html is not None:
         require_folders_above(html)
         if html.parent.is_dir():
             require_new_file(html, inputs=inputs, flag="--html")
+    if out is None:
+        return
+    if os.path.lexists(out) and not out.is_dir():
+        raise UsageError(f"{out} is no folder; --out names one, which need not be there yet")
+    require_folders_above(out)
+    outputs = places_of(texts[0], out) if fix is not None and texts[0] else []
+    if html is not None and os.path.realpath(html) in map(os.path.realpath, outputs):
+        raise UsageError(f"--html {html} is a file of the mended text; name another one")
+    require_places([*outputs, *([out / REPORT] if html is None else [])], inputs=inputs)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Repairs of a parallel text after a diagnosis: a mended copy in a folder of its own, with a log of every change."""
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from seqloom.core.compressed import bare_name
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.files import fsync, open_output
+from seqloom.core.places import require_new
 from seqloom.data.blocks import Line
 from seqloom.data.corpus import ParallelCorpus, Part, parts_of
 from seqloom.inspection.doctor.alignment import FARTHEST
@@ -57,7 +57,7 @@ REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
 SAFE: tuple[str, ...] = ("empty", "leakage", "copies", "script", "duplicates", *MENDED)
 """What can hardly do harm: it takes out what teaches nothing good, and leaves judgements of meaning to people."""
 
-LOG = "repairs.tsv"
+LOG, REPORT = "repairs.tsv", "report.html"
 TOLD_EVERY = 20_000
 
 
@@ -104,8 +104,10 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
     """Write a mended copy of the training text into a folder. The text itself is never touched."""
     corpus = diagnosis.train.corpus
     paths = _places(corpus.parts, folder)
-    folder.mkdir(parents=True, exist_ok=True)
     files, log = tuple(path for part in paths for path in part), folder / LOG
+    inputs = [path for split in diagnosis.splits for part in split.corpus.parts for path in part]
+    require_places([log, *files], inputs=inputs)
+    folder.mkdir(parents=True, exist_ok=True)
     reasons: Counter[str] = Counter()
     kept = dropped = 0
     with TemporaryDirectory(prefix=".repairs-", dir=folder) as made:
@@ -118,8 +120,8 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
                     journal.write(f"{row.number}\t{row.file}\t{row.what}\t{row.kind}: {REASONS[row.kind]}\n")
                 if number % TOLD_EVERY == 0 or number == len(corpus):
                     listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
-        for path in (log, *files):  # the log first: where it lies, these are known for repairs
-            (Path(made) / path.name).replace(os.path.realpath(path))
+        for path in (log, *files):
+            (Path(made) / path.name).replace(path)
     fsync(folder)
     changed = reasons.total() - dropped
     return Repaired(files, log, kept, dropped, changed, dict(reasons), left_over(diagnosis, kinds))
@@ -171,30 +173,28 @@ def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
     return [before + (name if name.endswith(".tsv") else f"{name}.tsv")]
 
 
-def require_places(train: Sequence[Path], folder: Path) -> None:
-    """Refuse a folder into which the mended copy of a text cannot be written, before anything is read."""
-    _places(parts_of(train), folder)
+def places_of(train: Sequence[Path], folder: Path) -> list[Path]:
+    """The files that a repair of a text makes in a folder: its log, and the mended copy."""
+    return [folder / LOG, *(path for part in _places(parts_of(train), folder) for path in part)]
 
 
 def _places(parts: Sequence[Part], folder: Path) -> list[list[Path]]:
     """The mended files of each part."""
     names = [_names(part, file, has_several=len(parts) > 1) for file, part in enumerate(parts)]
-    paths = [[folder / name for name in each] for each in names]
-    _refuse_inputs([path for part in paths for path in part], [path for part in parts for path in part], folder)
-    return paths
+    return [[folder / name for name in each] for each in names]
 
 
-def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path], folder: Path) -> None:
-    if len(set(outputs)) < len(outputs):
-        raise UsageError(f"{outputs[0]} would be written twice: source and target have the same name; rename one")
-    if folder / LOG in outputs:
-        raise UsageError(f"{folder / LOG} would be written twice: the log of repairs has that name; rename the text")
+def require_places(outputs: Sequence[Path], *, inputs: Sequence[Path]) -> None:
+    """Refuse files that are there already or would be written twice, before anything is read: nothing is replaced."""
     for path in outputs:
         if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
             raise UsageError(f"{path} is the text itself, which is never touched; name another folder with --out")
-        # Where earlier repairs lie, their log does too; anything else may be text that nobody has a copy of.
-        if path.exists() and not (folder / LOG).exists():
-            raise UsageError(f"{path} is there already, and no repair made it; name another folder with --out")
+        if outputs.count(path) > 1:
+            namesake = {LOG: "the log of repairs has that name", REPORT: "the report has that name"}
+            why = namesake.get(path.name, "source and target have the same name")
+            raise UsageError(f"{path} would be written twice: {why}; rename the text")
+        # Not even what an earlier examination wrote: somebody may have worked on it since.
+        require_new(path)
 
 
 def _write(pair: tuple[str, str], streams: Sequence[TextIOWrapper]) -> None:
