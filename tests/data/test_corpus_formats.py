@@ -27,7 +27,8 @@ def test_the_translated_pairs_of_every_format(tmp_path: Path, name: str, pair: t
     for _ in range(2):
         assert [(line.source, line.target) for line in corpus] == [pair]
     assert len(corpus) == 1
-    assert "without a translation, or with a fuzzy one, left out" in corpus.notices[0]
+    assert "without a translation, or with a fuzzy one, left out" in corpus.notices[-1]
+    assert (corpus.notices[0] == f"{tmp_path / name}: pairs from en to de are read") is (name == "memory.tmx")
     assert corpus.place(1) == f"{tmp_path / name}, pair 1"
 
 
@@ -48,7 +49,10 @@ def test_line_ends_and_tabs_become_spaces_and_are_counted(tmp_path: Path) -> Non
 
 
 def test_languages_come_from_the_files(tmp_path: Path) -> None:
-    assert languages_from([write(tmp_path, "memory.tmx")]) == EN_DE
+    memory = write(tmp_path, "memory.tmx")
+    assert languages_from([memory]) is None  # it has three
+    memory.write_text(TMX.replace('"fr"', '"de"'), encoding="utf-8")
+    assert languages_from([memory]) == EN_DE
     assert languages_from([write(tmp_path, "page.xlf")]) == EN_DE
     assert languages_from([write(tmp_path, "messages.po")]) is None  # it names one
     assert languages_from([Path("corpus.en-de.jsonl")]) == EN_DE

@@ -133,11 +133,9 @@ def test_a_memory_is_examined_in_the_languages_that_are_asked_for(tmp_path: Path
     plain = write_pairs(pairs, tmp_path, "train", LANGUAGES)
     german, french = (diagnose([path], languages=("en", code)) for code in ("de", "fr"))
     assert german.train.survey.exact.tolist() == diagnose(plain).train.survey.exact.tolist()
-    assert (
-        {line.target for line in french.train.corpus}
-        == {"Bonjour."}
-        == {line.target for line in diagnose([path]).train.corpus}
-    )
+    assert {line.target for line in french.train.corpus} == {"Bonjour."}
+    with pytest.raises(UsageError, match="holds texts in en, fr and de; say which of them"):
+        diagnose([path])
     swapped = diagnose([path], languages=("de", "en"))
     assert [line.source for line in swapped.train.corpus] == [target for _, target in pairs]
 
@@ -226,6 +224,26 @@ def test_the_log_gives_the_fault_of_the_report(tmp_path: Path) -> None:
         ("6", "invisible: characters that cannot be seen"),
         ("8", "garbled: a double encoding, or control characters"),
     ]
+
+
+def test_names_of_columns_are_told_and_dropped(tmp_path: Path) -> None:
+    table = tmp_path / "train.tsv"
+    rows = [("Deutsch", "Englisch"), *phrases("train", 30, 1)]
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
+    found = diagnose([table])
+    (fault,) = (fault for fault in found.faults if fault.kind == "header")
+    assert [shown.place for shown in found.shown(fault)] == [f"{table}:1"]
+    mended = repair(found, choose_repairs("safe"), tmp_path / "mended")
+    assert (mended.kept, mended.dropped) == (30, 1)
+    assert mended.log.read_text().split("\n")[1] == f"1\t{table}\tdropped\theader: names the columns"
+
+
+def test_a_line_with_spaces_that_do_not_break_is_like_the_rest(tmp_path: Path) -> None:
+    pairs = phrases("train", 400, 1)
+    at = max(range(400), key=lambda line: len(pairs[line][1]))
+    pairs[at] = (pairs[at][0], pairs[at][1].replace(" ", "\u00a0"))
+    found = diagnose(write_pairs(pairs, tmp_path, "train", LANGUAGES))
+    assert [fault.kind for fault in found.faults if at + 1 in fault.lines] == []
 
 
 def test_a_carriage_return_stays_unless_its_repair_is_asked_for(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.core.errors import DataError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.text.formats.segments import Filling, Pair
-from seqloom.text.formats.tmx import choose_variant, first_languages, read_pairs, read_tmx
+from seqloom.text.formats.tmx import choose_variant, look_into, read_pairs, read_tmx, settle_languages
 from text.formats.samples import TMX, fill, shouting, write
 
 
@@ -33,7 +33,28 @@ def test_pairs_of_the_languages_asked_for(
 ) -> None:
     found = list(read_pairs(write(tmp_path, "memory.tmx"), languages=languages))
     assert found == [Pair(*first, 7), None, None]
-    assert first_languages(tmp_path / "memory.tmx") == ("en", "de")
+
+
+@pytest.mark.parametrize(
+    ("asked", "settled"),
+    [
+        (("de", "fr"), ("de", "fr")),
+        ((None, "fr"), ("en", "fr")),  # the header names English
+        (("fr", None), None),
+        ((None, None), None),
+        ((None, "en"), None),
+    ],
+)
+def test_languages_are_asked_for_where_a_memory_leaves_a_choice(
+    tmp_path: Path, asked: tuple[str | None, str | None], settled: tuple[str, str] | None
+) -> None:
+    path = write(tmp_path, "memory.tmx")
+    assert (look_into(path).source, sorted(look_into(path).languages)) == ("en", ["de", "en", "fr"])
+    if settled is None:
+        with pytest.raises(UsageError, match=r"holds texts in en, de and fr; say which of them, as in: data\.source="):
+            settle_languages(path, asked)
+    else:
+        assert settle_languages(path, asked) == settled
 
 
 def test_a_large_memory_is_read_piece_by_piece(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def languages_of(path: Path) -> Languages:
     if format_of(path) in (None, "jsonl") or not path.is_file():
         return None, None
     if format_of(path) == "tmx":
-        return tmx.first_languages(path)
+        there = tmx.look_into(path).languages
+        return (there[0], there[1]) if len(there) == 2 else (None, None)
     source, target = open_catalogue(path).languages
     return (source and _plain(source)), (target and _plain(target))
 
@@ -99,6 +100,7 @@ class PairReader:
 
     def _raw(self) -> Iterator[Pair | None]:
         if format_of(self.path) == "tmx":
+            self.languages = tmx.settle_languages(self.path, self.languages)
             yield from tmx.read_pairs(self.path, languages=self.languages)
         elif format_of(self.path) == "jsonl":
             yield from jsonl.read_pairs(self.path, languages=self.languages, encoding=self.encoding)
@@ -108,8 +110,10 @@ class PairReader:
                 yield Pair(segment.text, segment.target, segment.line) if is_good else None
 
     def notices(self) -> list[str]:
-        """What was passed over and put right in the last iteration, a sentence each."""
+        """What was taken, passed over and put right in the last iteration, a sentence each."""
         said = []
+        if format_of(self.path) == "tmx":
+            said.append(f"{self.path}: pairs from {self.languages[0]} to {self.languages[1]} are read")
         if self.left_out:
             said.append(f"{self.path}: {self.left_out:,} segments without a translation, or with a fuzzy one, left out")
         if self.broken:

@@ -67,10 +67,13 @@ class SideReader:
         """The side that is in the language; of a memory the language itself, if there is but one."""
         source, target = languages_of(self.path)
         named = [code for code in (source, target) if code]
+        if format_of(self.path) == "tmx":
+            named = list(tmx.look_into(self.path).languages)
         if self.language is None:
-            if len(named) == 2:
+            if len(named) > 1:
                 raise DataError(
-                    f"{self.path} holds texts in {source} and {target}; say which of them to read: data.target={target}"
+                    f"{self.path} holds texts in {', '.join(named[:-1])} and {named[-1]}; say which of them to read: "
+                    f"data.target={named[-1]}"
                 )
             self.language = named[0] if named else None
         if format_of(self.path) == "tmx" or self.language is None:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from seqloom.core.errors import DataError, Problems
+from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.text.formats.inline import content_of, space_before, write_content
 from seqloom.text.formats.markup import Element, parse_xml, read_tree
 from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
 
 FUZZY = "x-fuzzy"
+LOOKED_AT = 1_000
+"""Units among which the languages of a memory are looked for."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _NOT_TEXT = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
 T = TypeVar("T")
@@ -157,17 +159,49 @@ def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
     units.require_good(path)
 
 
-def first_languages(path: Path) -> tuple[str | None, str | None]:
-    """Source and target of the first unit that has two languages, without their regions."""
-    units = _Units((None, None))
+@dataclass(frozen=True)
+class Memory:
+    """What a memory says of its languages, without their regions."""
+
+    source: str | None
+    """That of its header, if it names one."""
+    languages: tuple[str, ...]
+    """Those of the header and of the first units, as they come."""
+
+
+def look_into(path: Path) -> Memory:
+    """Look for the languages of a memory in its first units."""
+    units, seen, looked_at = _Units((None, None)), dict[str, None](), 0
     for _ in parse_xml(path, units):
         for codes in units.codes:
-            source, target = choose_pair([(code, code) for code in codes], (None, None), units.header)
-            if source and target:
-                return _first(source), _first(target)
+            seen |= dict.fromkeys(map(_first, codes))
+        looked_at += len(units.codes)
         units.done.clear()
         units.codes.clear()
-    return None, None
+        if looked_at >= LOOKED_AT:
+            break
+    source = None if units.header in (None, "", "*all*") else _first(units.header or "")
+    return Memory(source, tuple(code for code in dict.fromkeys([source, *seen]) if code))
+
+
+def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tuple[str | None, str | None]:
+    """Source and target: those asked for, and else those of a memory that has no others. A UsageError asks."""
+    source, target = languages
+    if source is not None and target is not None:
+        return languages
+    memory = look_into(path)
+    source = source or (memory.source if not (target and is_language(memory.source, target)) else None)
+    wanted = [source, target]
+    left = [code for code in memory.languages if not any(is_language(code, each) for each in wanted if each)]
+    if len(left) > wanted.count(None) > 0:
+        there, rest = memory.languages, iter(left)
+        example = [each or next(rest) for each in wanted]
+        raise UsageError(
+            f"{path} holds texts in {', '.join(there[:-1])} and {there[-1]}; say which of them, as in: "
+            f"data.source={example[0]} data.target={example[1]}"
+        )
+    rest = iter(left)
+    return source or next(rest, None), target or next(rest, None)
 
 
 # --- filling it ------------------------------------------------------------------------------------------------------
