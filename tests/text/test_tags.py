@@ -1,5 +1,6 @@
 """Tags leave a line before it is translated, and come back exactly once, nested as they were."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -68,6 +69,13 @@ def test_tags_are_taken_out(line: str, plain: str) -> None:
         ("plays {0} with", "vraiment ?", "", "vraiment {0} ?"),
         ("Done. {0}", "Fertig.", "0-0 1-1", "Fertig. {0}"),
         ("<b>plays with {0} here</b>", "spielt mit!", "", "<b>spielt mit {0}!</b>"),
+        ("two dogs %d%% run", "zwei Hunde rennen", "0-0 1-1 2-2", "zwei Hunde %d%% rennen"),
+        ("a {0}{1} b", "B A", "0-1 1-0", "{0}{1} B A"),
+        ("a<x/>{1} b", "B A", "0-1 1-0", "B A<x/>{1}"),
+        ("a {0}<b>big red</b> car", "rot gross Auto", "1-1 2-0 3-2", "{0}<b>rot gross</b> Auto"),
+        ("<b>big red</b>{0}%s {1} x", "rot gross x", "0-1 1-0 2-2", "<b>rot gross</b>{0}%s {1} x"),
+        ("to 100%% done, %*d of %lu", "zu 100 fertig, von", "0-0 1-1 2-2 3-3 4-4", "zu 100%% fertig, %*d von %lu"),
+        ("a {0}-{1} b", "A B", "0-0 2-1", "A {0} {1} B"),
     ],
 )
 def test_tags_go_where_their_words_went(line: str, translation: str, links: str, expected: str) -> None:
@@ -118,6 +126,27 @@ def test_every_tag_comes_back_once_and_nested_as_it_was(
     again = take_out(found)
     assert tree(again.nodes) == tree(tagged.nodes)
     assert again.plain.replace(" ", "") == translation.replace(" ", "")
+
+
+touching = st.lists(st.sampled_from(["<x/>", "{0}", "%s", "%%", "&amp;"]), min_size=2, max_size=3).map("".join)
+
+
+@given(
+    st.lists(words | touching | st.sampled_from(["<b>", "</b>"]), max_size=9),
+    st.lists(words, max_size=6),
+    st.lists(st.tuples(st.integers(0, 14), st.integers(0, 5)), max_size=10),
+)
+def test_what_touches_stays_together_in_its_order_between_its_spaces(
+    line: list[str], translated: list[str], links: list[tuple[int, int]]
+) -> None:
+    tagged, translation = take_out(" ".join(line)), " ".join(translated)
+    spans = word_spans(translation)
+    found = put_back(tagged, translation, target_spans=spans, links=[link for link in links if link[1] < len(spans)])
+    runs = list(re.finditer(r"(?:<x/>|\{0\}|%s|%%|&amp;)+", found))
+    wanted = [each for each in line if take_out(each).nodes and each not in ("<b>", "</b>")]
+    assert Counter(run[0] for run in runs) == Counter(wanted)
+    beside = [found[max(0, run.start() - 1) : run.start()] + found[run.end() : run.end() + 1] for run in runs]
+    assert not any(character.isalnum() for character in "".join(beside))
 
 
 @given(

@@ -2,6 +2,7 @@
 
     <b>…</b>            a pair goes around the words that its own words became
     <br/> {0} %s &amp;  one that stands alone goes before the word that it stood before, or after the one it touched
+    %d%% {0}{1}<br/>    those that touch each other move as one, in their order, with the spaces around them
 
 Pairs stay as they were nested: what was inside a pair is inside it again, what was beside it is beside it, though
 perhaps on the other side. A tag whose words have no partner goes to the end of what it is in, before the full stop.
@@ -29,8 +30,8 @@ _TAG = re.compile(
     | <\?[A-Za-z][^<>]*\?> | <![A-Z]+\s[^<>]*> | <!\[CDATA\[ | \]\]>
     | \{\{[^{}]*\}\} | \$\{[^{}]*\} | \{[\w.:!,-]*\}            # templates and formats
     | %\([A-Za-z_]\w*\)[-+0\#]*+\d*+(?:\.\d++)?[a-zA-Z]         # %(name)s
-    | (?<!\d)%(?:\d++\$)?[-+0\#]*+\d*+(?:\.\d++)?[sdifuxXeEgGcr@](?![A-Za-z])
-    | (?<!\d)%%
+    | (?<!\d)%(?:\d++\$)?[-+0\#]*+(?:\*|\d++)?(?:\.(?:\*|\d++))?(?:hh|ll|[hljzt])?[sdifuxXeEgGcr@](?![A-Za-z])
+    | %%
     | &(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#[xX][0-9A-Fa-f]+);    # an entity
     """,
     re.VERBOSE,
@@ -54,6 +55,8 @@ class Tag:
     """How many characters of the line without tags stand before it."""
     has_space_before: bool
     has_space_after: bool
+    is_touching: bool = False
+    """Whether the tag before it in the line ends where this one begins."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ def take_out(line: str) -> Tagged:
     end = 0
     for start, stop in _tag_spans(line):
         _append(plain, line[end:start], tags)
+        before, after = line[max(0, start - 1) : start], line[stop : stop + 1]
+        is_parted = not before or before.isspace(), not after or after.isspace()
+        tags.append(Tag(line[start:stop], len(plain), *is_parted, is_touching=bool(tags) and start == end))
         end = stop
-        before, after = line[max(0, start - 1) : start], line[end : end + 1]
-        tags.append(Tag(line[start:stop], len(plain), not before or before.isspace(), not after or after.isspace()))
     _append(plain, line[end:], tags)
     return Tagged("".join(plain), _nest(tags))
 
@@ -283,21 +287,22 @@ class _Wishes:
                 last[source] = max(last[source], target)
         self._first, self._last = _Ranges(first, min), _Ranges(last, max)
 
-    def span(self, node: Node) -> Span | None:
-        """From where to where; None if none of its words has a partner."""
+    def around(self, node: Node) -> Span | None:
+        """From where to where the words of a pair have gone; None if it has no words, or they have no partner."""
         if node.closing is None:
-            return self._point(node.tag)
+            return None
         begin, end = self._words.before(node.tag, is_opening=True), self._words.before(node.closing, is_opening=False)
         if begin == 0 and end >= self._words.count:
             return 0, self._length
         if begin >= end:
-            return self._point(node.tag)
+            return None
         if self._last.of(begin, end) < 0:
             self.has_guessed = True
-            return self._point(node.tag)
+            return None
         return self._spans[self._first.of(begin, end)][0], self._spans[self._last.of(begin, end)][1]
 
-    def _point(self, tag: Tag) -> Span | None:
+    def point(self, tag: Tag) -> Span | None:
+        """Where what stands at the place of a tag belongs; None if the words beside it have no partner."""
         gap = self._words.before(tag, is_opening=False)
         if gap == 0:
             return 0, 0
@@ -377,8 +382,52 @@ def _lay_out(nodes: Sequence[Node], translation: str, wishes: _Wishes) -> list[s
 
 def _level(nodes: Sequence[Node], inside: Span, wishes: _Wishes, *, closing: Tag | None = None) -> _Level:
     begin, end = inside
-    wanted = [(node, wishes.span(node) or wishes.guess(inside)) for node in nodes]
-    return _Level(iter(sorted(wanted, key=lambda each: each[1][0])), begin, end, closing)
+    wanted = [each for run in _runs(nodes) for each in _places(run, inside, wishes)]
+    # One key for a run, and a sort that keeps the order of equals: nothing comes between what touches.
+    in_order = sorted(wanted, key=lambda each: each.key)
+    return _Level(iter([(each.node, each.span) for each in in_order]), begin, end, closing)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A node, where it would like to be, and where the run that it moves with begins."""
+
+    node: Node
+    span: Span
+    key: int
+
+
+def _runs(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """Neighbours that touch each other."""
+    run: list[Node] = []
+    for node in nodes:
+        if run and not node.tag.is_touching:
+            yield run
+            run = []
+        run.append(node)
+    if run:
+        yield run
+
+
+def _places(run: Sequence[Node], inside: Span, wishes: _Wishes) -> list[_Wanted]:
+    """Where those of a run would like to be: beside the last pair before them, or else the first, that has words.
+
+    Such pairs go where their words went. A run without one goes to one place, by the space before its first.
+    """
+    around = [wishes.around(node) for node in run]
+    first = next((span for span in around if span is not None), None)
+    if first is None:
+        place = wishes.point(run[0].tag) or wishes.guess(inside)
+        return [_Wanted(node, place, place[0]) for node in run]
+    wanted: list[_Wanted] = []
+    at, key = first, first[0]  # those before a pair make way as it does, so they have its span
+    for node, span in zip(run, around, strict=True):
+        if span is not None:
+            at, key = span, span[0]
+        wanted.append(_Wanted(node, at, key))
+        if span is not None:
+            at = span[1], span[1]
+    return wanted
 
 
 def _spell(tokens: Iterable[str | Tag]) -> str:
@@ -405,9 +454,11 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
 def _side_by_side(tags: Sequence[Tag]) -> Iterator[str]:
     """Tags with no words between them; those that stand alone keep the space that they had to their neighbour."""
     for before, tag in zip([None, *tags], tags, strict=False):
-        if before is not None and before.has_space_after and tag.has_space_before:
-            is_alone = _is_standing_alone(before) or _is_standing_alone(tag)
-            yield " " if is_alone else ""
+        if before is not None and not tag.is_touching:
+            had_space = before.has_space_after and tag.has_space_before
+            # Two of which the word between them is gone must not become one.
+            alone = _is_standing_alone(before), _is_standing_alone(tag)
+            yield " " if all(alone) or (had_space and any(alone)) else ""
         yield tag.text
 
 
