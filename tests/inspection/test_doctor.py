@@ -20,6 +20,7 @@ from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
+from seqloom.inspection.doctor.headers import examine_headers, is_header
 from seqloom.inspection.doctor.leakage import examine_leakage
 from seqloom.inspection.doctor.lengths import examine_ratios
 from seqloom.inspection.doctor.reading import survey_lines
@@ -152,6 +153,35 @@ def test_copies(source: str, target: str, kind: int) -> None:
     assert is_copy(source, target, words=(words_of(source), words_of(target))) == kind
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "is_so"),
+    [
+        ("de", "en", True),
+        ("de-DE", "EN_us", True),
+        ("Deutsch", "Englisch", True),
+        ("\ufeffGerman (Germany)", "English", True),
+        ("source", "target", True),
+        ("Source text", "Translation", True),
+        ("German", "Deutsch", False),
+        ("source", "source", False),
+        ("source", "English", False),
+        ("It", "Lo", False),
+        ("No", "Nein", False),
+        ("", "", False),
+        ("xx", "yy", False),
+    ],
+)
+def test_cells_that_name_columns(source: str, target: str, is_so: bool) -> None:
+    assert is_header(source, target) == is_so
+
+
+def test_headers_are_first_lines_of_files() -> None:
+    lines = [Line(1, 0, "de", "en"), Line(2, 0, "fr", "en"), Line(3, 1, "eins", "one"), Line(4, 2, "de", "en")]
+    (fault,) = examine_headers(survey_lines(lines))
+    assert fault.lines.tolist() == [1, 4]
+    assert examine_headers(survey_lines(lines[2:3])) == []
+
+
 def test_small_words_tell_the_language() -> None:
     german = Counter(words_of("Der Hund ist in dem Haus und die Katze liegt auf dem Dach mit einem Ball"))
     assert (recognise(german) or ("", 0.0))[0] == "de"
@@ -184,6 +214,14 @@ def test_probabilities_of_characters_add_up_to_one() -> None:
     log_probs = model.log_probs(codes, own=np.zeros(len(codes), np.int64))
     # Nearly: a few of the 4,096 signs that share what nobody has seen are capitals, which are never asked for.
     assert np.exp(log_probs[starts + ORDER + 1]).sum() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2009", "\u3000"])
+def test_spaces_are_spaces_to_the_models(space: str) -> None:
+    plain, starts = encode(["Der Hund schläft.", "ja"])
+    other, others = encode([f"Der{space}Hund{space}schläft.", "ja"])
+    assert plain.tolist() == other.tolist()
+    assert starts.tolist() == others.tolist()
 
 
 def test_a_line_does_not_vouch_for_itself() -> None:

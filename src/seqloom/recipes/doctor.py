@@ -17,6 +17,7 @@ from seqloom.inspection.doctor.characters import examine_characters
 from seqloom.inspection.doctor.copies import examine_copies
 from seqloom.inspection.doctor.duplicates import examine_duplicates
 from seqloom.inspection.doctor.faults import Fault
+from seqloom.inspection.doctor.headers import examine_headers
 from seqloom.inspection.doctor.language import examine_languages, examine_names
 from seqloom.inspection.doctor.leakage import examine_leakage
 from seqloom.inspection.doctor.lengths import examine_blanks, examine_long, examine_ratios
@@ -184,6 +185,7 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
     yield from scripts
     yield from examine_languages(split.verdicts, survey, has_wrong_script=has_wrong_script)
     yield from examine_copies(survey)
+    yield from examine_headers(survey)
     yield from examine_blanks(survey)
     yield from examine_ratios(survey, reference, runs=split.runs)
     yield from examine_long(survey)

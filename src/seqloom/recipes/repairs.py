@@ -25,6 +25,7 @@ from seqloom.inspection.doctor.leakage import leaked_into
 from seqloom.recipes.doctor import Diagnosis
 
 DROPPED = {
+    "header": "names the columns",
     "empty": "nothing on one side",
     "leakage": "stands in another split too",
     "copies": "the target is the source",
@@ -54,7 +55,7 @@ REASONS = {
 }
 
 REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
-SAFE: tuple[str, ...] = ("empty", "leakage", "copies", "script", "duplicates", *MENDED)
+SAFE: tuple[str, ...] = ("header", "empty", "leakage", "copies", "script", "duplicates", *MENDED)
 """What can hardly do harm: it takes out what teaches nothing good, and leaves judgements of meaning to people."""
 
 LOG, REPORT = "repairs.tsv", "report.html"

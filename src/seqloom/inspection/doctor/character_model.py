@@ -18,6 +18,7 @@ BITS = 20
 LONGEST = 300
 """Characters of a line that are looked at; a language shows itself before."""
 
+_SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _FLOOR = 1 / 4096
 _MIX, _GOLDEN = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
 
@@ -56,6 +57,10 @@ def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np
     before = "\n" * (ORDER - 1)
     texts = [before + line[:LONGEST].lower() for line in lines]
     joined = "".join(texts)
+    if not joined.isascii():
+        # A line whose spaces do not break, or are thin, is written as all others are.
+        for space in _SPACES:
+            joined = joined.replace(space, " ")
     codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
     lengths = np.array([len(text) for text in texts], np.int64)
     return codes, np.cumsum(lengths) - lengths

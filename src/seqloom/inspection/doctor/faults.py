@@ -22,6 +22,7 @@ Kind = Literal[
     "foreign",
     "script",
     "copies",
+    "header",
     "empty",
     "ratios",
     "long",

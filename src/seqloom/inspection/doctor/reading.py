@@ -11,6 +11,7 @@ from jaxtyping import Num
 from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.characters import look_at_characters
 from seqloom.inspection.doctor.copies import is_copy
+from seqloom.inspection.doctor.headers import is_header
 from seqloom.inspection.doctor.survey import Side, Survey
 from seqloom.inspection.doctor.texts import key_of, likeness_of, scripts_of, words_of
 from seqloom.text.normalise import is_blank
@@ -78,7 +79,11 @@ def survey_lines(
     source, target = _SideColumns(), _SideColumns()
     exact, odd, copies, blank = array("Q"), array("i"), array("B"), array("B")
     numbers: dict[str, int] = {}
+    headers, file = list[int](), -1
     for line in lines:
+        if line.file != file:
+            file = line.file
+            headers += [line.number] if is_header(line.source, line.target) else []
         words = words_of(line.source), words_of(line.target)
         source.add(line.source, words[0], numbers)
         target.add(line.target, words[1], numbers)
@@ -100,6 +105,7 @@ def survey_lines(
         copies=_column(copies, np.uint8),
         blank=_column(blank, np.uint8),
         script_names=("", *numbers),
+        headers=tuple(headers),
     )
 
 

@@ -37,6 +37,8 @@ class Survey:
     blank: UInt8[np.ndarray, " lines"]
     """Bit 1: nothing to be seen in the source; bit 2: nothing in the target."""
     script_names: tuple[str, ...]
+    headers: tuple[int, ...] = ()
+    """The numbers of first lines of files that name the columns."""
 
     def __len__(self) -> int:
         return len(self.exact)
