@@ -371,8 +371,7 @@ def write_xliff_2(drawn: Sequence[Unit], style: int) -> Written:
 
 def _segment_state(file: Written, number: int, state: str | None) -> Hole:
     def pattern(made: Mapping[int, Filling]) -> str:
-        new = "initial" if made[number].is_fuzzy else "translated" if state is not None else None
-        return "" if new is None else f' state="{new}"'
+        return f' state="{"initial" if made[number].is_fuzzy else "translated"}"'
 
     return file.hole([number], "" if state is None else f' state="{state}"', pattern)
 

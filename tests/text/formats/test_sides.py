@@ -40,9 +40,11 @@ def test_fuzzy_variants_are_no_example(tmp_path: Path) -> None:
     assert _texts(path, "en") == ["eins", "zwei"]
 
 
-@pytest.mark.parametrize("name", ["memory.tmx", "page.xlf"])
-def test_a_file_of_two_languages_asks_which(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"holds texts in en and de; say which of them to read: data\.target=de"):
+@pytest.mark.parametrize(
+    ("name", "there", "last"), [("memory.tmx", "en, de and fr", "fr"), ("page.xlf", "en and de", "de")]
+)
+def test_a_file_of_several_languages_asks_which(tmp_path: Path, name: str, there: str, last: str) -> None:
+    with pytest.raises(DataError, match=rf"holds texts in {there}; say which of them to read: data\.target={last}"):
         SideReader(write(tmp_path, name))
 
 

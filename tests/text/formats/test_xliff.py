@@ -56,6 +56,7 @@ def test_only_the_targets_of_a_second_file_change(tmp_path: Path) -> None:
     press = '<target>PRESS <pc id="1">THE <ph id="2" dataRef="d1"/> KEY</pc>.</target>'
     expected = XLIFF_2.replace('srcLang="en-US"', 'srcLang="en-US" trgLang="de"')
     expected = expected.replace('state="initial"', 'state="translated"')
+    expected = expected.replace('<segment id="s2">', '<segment state="translated" id="s2">')
     expected = expected.replace("</pc>.</source>", f"</pc>.</source>\n    {press}")
     expected = expected.replace(
         "<target></target>", '<target>THEN <sc id="3"/>WAIT<ec startRef="3"/> FOR {0}.</target>'

@@ -133,10 +133,10 @@ class XliffCatalogue:
             yield Edit(old.inner_start, old.inner_end, inner)
 
     def _states(self, place: _Place, filling: Filling) -> Iterator[Edit]:
-        """Of XLIFF 2: a state of "initial" that is written down, beside a target, says that it must be looked at."""
+        """Of XLIFF 2, whose state is "initial" unless it is said: beside a target, it must be looked at."""
         assert place.state is not None
         state = "initial" if filling.is_fuzzy else "translated"
-        yield from _set_state(place.state, state, is_needed=filling.is_fuzzy)
+        yield from _set_state(place.state, state, is_needed=True)
 
     def _languages(self, files: Sequence[Element], target: str) -> Iterator[Edit]:
         name, before = ("trgLang", "srcLang") if self.is_second else ("target-language", "source-language")
