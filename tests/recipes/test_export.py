@@ -9,7 +9,7 @@ from interop.models import random_model, small
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.recipes import export as recipe
-from seqloom.recipes.export import Exported, beside, export, export_argos, export_ctranslate2
+from seqloom.recipes.export import Exported, beside, export, export_argos, export_ctranslate2, export_onnx
 from seqloom.recipes.train import Trained
 from seqloom.text.tokenizer import TextConfig
 
@@ -34,6 +34,12 @@ def test_what_exists_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(UsageError, match=r"model is there already; remove it, or name another place with --out"):
         export_ctranslate2(random_model(small(), BPE), tmp_path / "model")
+
+
+def test_onnx_is_not_asked_to_write_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"caf\\udce9' is no name in UTF-8, and ONNX knows no others"):
+        export_onnx(random_model(small(), BPE), tmp_path / "caf\udce9")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_library_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
