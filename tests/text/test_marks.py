@@ -1,6 +1,5 @@
 """The signs for spaces and joins: every normalised text comes back."""
 
-import time
 
 import pytest
 from hypothesis import given
@@ -62,6 +61,4 @@ def test_a_text_in_a_script_without_spaces_gets_no_sign_at_its_start() -> None:
 
 
 def test_words_of_a_long_line_take_linear_time() -> None:
-    started = time.process_time()
-    assert len(split_words("ab." * 100_000)) == 200_000
-    assert time.process_time() - started < 5
+    assert len(split_words("ab." * 300_000)) == 600_000  # a square of it would meet the suite's limit

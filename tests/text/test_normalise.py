@@ -1,6 +1,5 @@
 """The normalisation rule: one line of single spaces, idempotent, linear, never a crash."""
 
-import time
 import unicodedata
 
 import pytest
@@ -70,10 +69,8 @@ def test_half_a_surrogate_pair_is_a_data_error_that_shows_it() -> None:
 
 
 def test_a_long_run_of_combining_marks_takes_linear_time() -> None:
-    started = time.process_time()
-    result = Normaliser()("a" + "\u0301\u0316" * 100_000)
-    assert time.process_time() - started < 5  # Python alone would need minutes
-    assert result.count("\u0316") == 100_000
+    result = Normaliser()("a" + "\u0301\u0316" * 500_000)  # Python alone would meet the suite's limit
+    assert result.count("\u0316") == 500_000
 
 
 def test_blank_means_that_nothing_can_be_seen() -> None:

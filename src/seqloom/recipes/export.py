@@ -205,7 +205,7 @@ def export_argos(
 def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
     """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
     if any("\ud800" <= each <= "\udfff" for each in str(folder)):
-        raise UsageError(f"{ascii(str(folder))} is no name in UTF-8, and ONNX knows no others; name another --out")
+        raise UsageError(f"{str(folder)!a} is no name in UTF-8, and ONNX knows no others; name another --out")
     positions = _most_positions(loaded)
     wrap(loaded.model, positions=positions)  # refuses what has no form there, before anything is written
     with new_place(folder) as partial:
