@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -143,3 +144,11 @@ def test_with_json_an_error_is_a_record_with_its_problems() -> None:
 def test_control_characters_in_a_message_reach_no_terminal() -> None:
     with mock.patch.object(main, "_invoke", side_effect=DataError("a\x1b[31mb\u202ec")):
         assert call("info", "x").err == "error: a\\u001b[31mb\\u202ec\n"
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    called = call("info", "model")
+    assert (called.code, "the folder you are in is not there any more" in called.err) == (2, True)

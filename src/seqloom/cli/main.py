@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -103,6 +104,7 @@ def execute(arguments: Sequence[str]) -> int:
     words = [word for at, word in enumerate(arguments) if word != "--debug" or at >= len(ours)]
     try:
         require_open(sys.stdout, "standard output")
+        _require_here()
         # The program by itself, and a group of commands by itself, explain themselves.
         return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
     except BaseException as error:
@@ -125,6 +127,14 @@ def _invoke(words: list[str]) -> int:
         return finished.exit_code
     sys.stdout.flush()
     return 0
+
+
+def _require_here() -> None:
+    """Refuse to work in a folder that is gone: libraries would end the program in words of their own."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the folder you are in is not there any more ({error.strerror}); go to another one") from error
 
 
 def _refuse_empty(command: Any, words: Sequence[str]) -> None:
