@@ -12,8 +12,9 @@ import nasty
 from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_model1
 from seqloom.data.blocks import Line
 from seqloom.inspection.doctor import alignment, models
-from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, find_runs
+from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, Evidence
 from seqloom.inspection.doctor.alignment_kernels import best_path
+from seqloom.inspection.doctor.alignment_runs import SWITCH, find_runs
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
 from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters, mend_mojibake
 from seqloom.inspection.doctor.copies import is_copy
@@ -263,6 +264,34 @@ def test_runs_have_their_shift() -> None:
     assert find_runs(table) == [Run(11, 20, 2)]
     table[10:12, ALIGNED] = 4.0 - SWITCH
     assert find_runs(table[:12]) == [], "two lines are not worth a change of state"
+
+
+@pytest.mark.parametrize(
+    ("states", "runs"),
+    [
+        ([(20, 0), (2, None), (20, -2), (20, 0)], [Run(21, 42, -2)]),
+        ([(20, 0), (20, 3), (3, None), (20, 0)], [Run(21, 43, 3)]),
+        ([(20, 0), (5, None), (20, -5), (20, 0)], [Run(21, 45, -5)]),
+        ([(20, 0), (20, 2), (4, None), (20, -2)], [Run(21, 40, 2), Run(41, 64, -2)]),
+        ([(1, None), (20, -1), (20, 0)], [Run(1, 21, -1)]),
+        ([(20, 0), (20, 2), (2, None)], [Run(21, 42, 2)]),
+        ([(20, 0), (20, None), (20, 0)], [Run(21, 40)]),
+        ([(20, 0), (20, None), (20, -2)], [Run(21, 40), Run(41, 60, -2)]),
+    ],
+)
+def test_lines_at_a_border_that_belong_to_nothing_belong_to_the_run(
+    states: list[tuple[int, int | None]], runs: list[Run]
+) -> None:
+    """Whatever their own scores: those of wrong pairs vary."""
+    for seed in range(5):
+        generator = np.random.default_rng(seed)
+        table = generator.normal(-4, 2, (sum(count for count, _ in states), len(SHIFTS) + 1)).astype(np.float32)
+        table[:, -1], first = 0.0, 0
+        for count, shift in states:
+            if shift is not None:
+                table[first : first + count, SHIFTS.index(shift)] = generator.normal(4, 1, count)
+            first += count
+        assert find_runs(table) == runs
 
 
 def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:

@@ -33,6 +33,7 @@ def damage(pairs: Pairs, leaked: Pairs, *, seed: int, shifted: int, swapped: int
         found.pairs[place] = (source, pairs[first + (place - first - found.shift) % shifted][1])
     # The last of the run have no partner any more: their targets came round to its beginning.
     found.lines["misaligned"] = {place + 1 for place in run[: -found.shift]}
+    found.lines["lost"] = {place + 1 for place in run[-found.shift :]}
     begin = total * 3 // 8
     for place in range(begin, begin + swapped):
         found.pairs[place] = (pairs[place][1], pairs[place][0])

@@ -15,6 +15,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
+from seqloom.inspection.doctor.faults import Run
 from seqloom.recipes import repairs
 from seqloom.recipes.doctor import Diagnosis, diagnose, write_report
 from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
@@ -79,9 +80,8 @@ def test_a_shifted_run_is_found_with_its_shift(damaged: Case) -> None:
     wanted = damaged.planted.lines["misaligned"]
     (run,) = fault.runs
     assert run.shift == 3
-    assert abs(run.first - min(wanted)) <= 1
-    # The three lines after it have lost their translations, and belong to nothing.
-    assert max(wanted) - 1 <= run.last <= max(wanted) + 3
+    assert run.first == min(wanted)
+    assert run.last == max(damaged.planted.lines["lost"]) == max(wanted) + 3, "three have lost their translations"
     assert f"lines {run.first:,} to {run.last:,} by +3" in fault.sentence
     assert damaged.found.place("train", run.first) == f"{damaged.files[0]}:{run.first}"
 
@@ -182,6 +182,24 @@ def test_repairs_write_a_copy_with_a_log_and_leave_the_text_alone(damaged: Case,
     assert (file, what) == (str(damaged.files[0]), "paired with the target +3 lines on")
     assert int(number) in damaged.planted.lines["misaligned"]
     assert why == "misaligned: its translation stands in another line"
+
+
+@pytest.mark.parametrize("shift", [-3, -2, 2])
+def test_of_shifted_lines_those_are_dropped_that_have_lost_their_translations(tmp_path: Path, shift: int) -> None:
+    """Targets too few (or too many) in line 301, and the rest of the run two lines before (or after) its place."""
+    pairs, junk = phrases("train", 600, 1), [pair[1] for pair in phrases("test", abs(shift), 2)]
+    targets = [target for _, target in pairs[300:360]]
+    moved = [*targets[-shift:], *junk] if shift < 0 else [*junk, *targets[:-shift]]
+    wrong = [*pairs[:300], *zip([source for source, _ in pairs[300:360]], moved, strict=True), *pairs[360:]]
+    found = diagnose(write_pairs(wrong, tmp_path, "train", LANGUAGES))
+    assert found.train.runs == (Run(301, 360, shift),)
+    mended = repair(found, ("misaligned",), tmp_path / "mended")
+    lost = range(301, 301 - shift) if shift < 0 else range(361 - shift, 361)
+    kept = [(line.source, line.target) for line in open_corpus(mended.files)]
+    assert kept == [pair for at, pair in enumerate(pairs, start=1) if at not in lost]
+    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    dropped = [(int(number), why) for number, _, what, why in rows if what == "dropped"]
+    assert dropped == [(number, "misaligned: no translation of it was found near") for number in lost]
 
 
 def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> None:
@@ -348,7 +366,7 @@ def test_multi30k_sound_and_damaged(real_data: Path, tmp_path: Path) -> None:
     assert len(case.lines("leakage", "test")) == 100
     (fault,) = (fault for fault in found.faults if fault.kind == "misaligned")
     assert [run.shift for run in fault.runs] == [planted.shift]
-    assert np.array_equal(fault.lines, sorted(planted.lines["misaligned"]))
+    assert np.array_equal(fault.lines, sorted(planted.lines["misaligned"] | planted.lines["lost"]))
 
     turned = write_pairs([(target, source) for source, target in pairs[:5000]], tmp_path, "turned", LANGUAGES)
     assert diagnose(turned).faults[0].title == "Swapped files"

@@ -58,6 +58,9 @@ REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
 SAFE: tuple[str, ...] = ("header", "empty", "leakage", "copies", "script", "duplicates", *MENDED)
 """What can hardly do harm: it takes out what teaches nothing good, and leaves judgements of meaning to people."""
 
+LOST = "no translation of it was found near"
+"""Why a line of a shifted run is dropped and not paired anew."""
+
 LOG, REPORT = "repairs.tsv", "report.html"
 TOLD_EVERY = 20_000
 
@@ -118,7 +121,7 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
                 kept, dropped = kept + row.is_kept, dropped + (not row.is_kept)
                 if row.what:
                     reasons[row.kind] += 1
-                    journal.write(f"{row.number}\t{row.file}\t{row.what}\t{row.kind}: {REASONS[row.kind]}\n")
+                    journal.write(f"{row.number}\t{row.file}\t{row.what}\t{row.kind}: {row.why}\n")
                 if number % TOLD_EVERY == 0 or number == len(corpus):
                     listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
         for path in (log, *files):
@@ -137,6 +140,11 @@ class _Row:
     is_kept: bool
     what: str
     kind: str
+
+    @property
+    def why(self) -> str:
+        """What the log says of it."""
+        return LOST if self.kind == "misaligned" and not self.is_kept else REASONS[self.kind]
 
 
 def _mended(plan: "Plan", corpus: ParallelCorpus, paths: Sequence[Sequence[Path]], folder: Path) -> Iterator[_Row]:
@@ -292,13 +300,15 @@ def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
 
 
 def _find_partners(diagnosis: Diagnosis) -> dict[int, int]:
-    """Of each shifted line, the line of its translation, unless that one is aligned where it stands."""
+    """Of each shifted line, the line of its translation, unless that one is aligned where it stands, or taken."""
     runs = diagnosis.train.runs
     in_runs = {number for run in runs for number in range(run.first, run.last + 1)}
-    return {
-        number: number + run.shift
-        for run in runs
-        if run.shift is not None
-        for number in range(run.first, run.last + 1)
-        if number + run.shift in in_runs
-    }
+    partners: dict[int, int] = {}
+    taken = 0
+    for run in runs:
+        for number in range(run.first, run.last + 1) if run.shift is not None else ():
+            partner = number + (run.shift or 0)
+            # Where a run with a smaller shift follows at once, its first lines have lost their translations.
+            if partner in in_runs and partner > taken:
+                partners[number] = taken = partner
+    return partners

@@ -7,7 +7,7 @@ Two kinds of evidence, each compared with what pairs show that have nothing to d
     L = log p(s ∣ pair) / p(s ∣ no pair) + log p(ℓ ∣ pair) / p(ℓ ∣ no pair)
 
 The lines are a path through states: aligned (L of the line and its partner), shifted by k (L of the line and the k-th
-after its partner), unrelated (0). The path with the most evidence is taken, where each change of state costs `SWITCH`.
+after its partner), unrelated (0). `alignment_runs.py` takes the path with the most evidence.
 A line is scored by a table that it did not teach, so that a wrong pair cannot explain itself.
 """
 
@@ -19,15 +19,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64, Num
 
 from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
-from seqloom.inspection.doctor.alignment_kernels import best_path, score_pairs
+from seqloom.inspection.doctor.alignment_kernels import score_pairs
 from seqloom.inspection.doctor.faults import Fault, Kind, Run, grade, touched
 from seqloom.inspection.doctor.survey import Survey
 
 FARTHEST = 5
 """Lines up to which a translation is looked for, before and after its place."""
-
-SWITCH = 12.0
-"""Nats that a change of state costs: four lines in a row that are clearly shifted outweigh two changes."""
 
 RAREST, WORDS = 3, 30_000
 """How often a word must be seen to count, and how many words at most."""
@@ -49,8 +46,6 @@ UNRELATED = len(SHIFTS)
 ALIGNED = FARTHEST
 NOT_LOOKED_AT = -8.0
 """The evidence for shifts of lines that look aligned, for which nobody looks."""
-
-SHORTEST_RUN = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,22 +235,7 @@ def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> B
     return near[: len(evidence)]
 
 
-# --- runs ------------------------------------------------------------------------------------------------------------
-
-
-def find_runs(table: Float32[np.ndarray, "lines states"]) -> list[Run]:
-    """The runs of lines that are not aligned, by the path with the most evidence; columns are SHIFTS, unrelated."""
-    if len(table) == 0:
-        return []
-    path = np.empty(len(table), np.int64)
-    best_path(table, SWITCH, path)
-    borders = np.flatnonzero(np.diff(path)) + 1
-    runs = []
-    for first, end in zip([0, *borders], [*borders, len(path)], strict=True):
-        state = int(path[first])
-        if state != ALIGNED and end - first >= SHORTEST_RUN:
-            runs.append(Run(int(first) + 1, int(end), None if state == UNRELATED else SHIFTS[state]))
-    return runs
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 
 def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:

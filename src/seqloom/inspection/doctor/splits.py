@@ -17,9 +17,9 @@ from seqloom.inspection.doctor.alignment import (
     Judge,
     Lexicon,
     WordLines,
-    find_runs,
     suspicious,
 )
+from seqloom.inspection.doctor.alignment_runs import find_runs
 from seqloom.inspection.doctor.faults import Run
 from seqloom.inspection.doctor.language import Languages, Verdicts, decide
 from seqloom.inspection.doctor.models import PIECE, Models
