@@ -1,6 +1,7 @@
 """What hostile surroundings do to the commands: odd files, closed streams, damaged data."""
 
 import codecs
+import errno
 import gzip
 import io
 import os
@@ -15,6 +16,7 @@ import pytest
 from cli.calling import call, into_closed_pipe, start
 from cli.conftest import Tiny, train_words
 from seqloom.cli.console import Surviving
+from seqloom.core import files
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
@@ -61,6 +63,30 @@ def test_a_link_to_itself_or_into_no_folder_is_refused(tiny: Tiny, tmp_path: Pat
 
 def _evaluate(tiny: Tiny) -> list[object]:
     return ["evaluate", tiny.run, "--source", tiny.dev[0], "--reference", tiny.dev[1]]
+
+
+@pytest.mark.parametrize("command", ["translate", "align", "catalogue", "in place", "evaluate", "selfcheck"])
+def test_an_output_that_cannot_be_written_is_told_by_its_name_before_the_work(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    out, catalogue = tmp_path / "out.html", tmp_path / "p.po"
+    catalogue.write_text('msgid "a"\nmsgstr ""\n', encoding="utf-8")
+    words: dict[str, list[object]] = {
+        "translate": ["translate", tmp_path / "no-model", tiny.dev[0], "--out", out],
+        "align": ["translate", tmp_path / "no-model", tiny.dev[0], "--align", out],
+        "catalogue": ["translate", tmp_path / "no-model", catalogue, "--out", out],
+        "in place": ["translate", tmp_path / "no-model", catalogue, "--in-place"],
+        "evaluate": [*_evaluate(tiny), "--out", out],
+        "selfcheck": ["selfcheck", tmp_path / "no-model", "--out", out],
+    }
+    monkeypatch.setattr(files, "create", refuse)
+    called = call(*words[command])
+    place = catalogue if command == "in place" else out
+    assert (called.code, called.err) == (2, f"error: cannot write {place}: Read-only file system\n")
+    assert list(tmp_path.iterdir()) == [catalogue]
 
 
 def test_training_goes_on_when_nobody_reads_stderr(tiny: Tiny, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`seqloom translate` with catalogues: a real model, every format."""
 
 import gzip
+import stat
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ def test_standard_output_gets_the_catalogue_and_in_place_writes_over_it(tiny: Ti
     again = call("translate", tiny.run, path, "--in-place", "--json")
     assert again.records[0]["filled"] == 0
     assert path.read_text(encoding="utf-8") == called.out
+
+
+def test_a_catalogue_filled_in_place_is_as_private_as_it_was_and_other_names_keep_the_old_one(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    path, other, link = write(tmp_path, "messages.po"), tmp_path / "b.po", tmp_path / "c.po"
+    old = path.read_bytes()
+    path.chmod(0o600)
+    other.hardlink_to(path)
+    link.symlink_to(path)
+    assert call("translate", tiny.run, link, "--in-place").code == 0
+    assert link.is_symlink()
+    assert path.read_bytes() != old
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert other.read_bytes() == old
 
 
 def test_fuzzy_entries_are_translated_again_on_request(tiny: Tiny, tmp_path: Path) -> None:

@@ -3,7 +3,12 @@
 import errno
 import gzip
 import os
+import re
+import resource
+import stat
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +22,15 @@ from seqloom.core.files import (
     LineReader,
     check_manifest,
     directory_manifest,
+    open_output,
     read_lines,
     require_file,
+    require_writable,
     sha256_of,
     write_atomically,
 )
+from seqloom.core.partial import partial_name
+from seqloom.core.places import new_place
 
 NASTY_LINES = nasty.lines(without="\0")
 
@@ -298,3 +307,156 @@ def test_a_pipe_is_written_into_and_never_replaced_by_a_file(tmp_path: Path) -> 
         os.close(reading)
     assert pipe.is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Let the system refuse larger files."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+LONGEST = "ä" * 127 + "x"
+"""255 bytes, which is all that most file systems take."""
+
+
+def write_text(path: Path, text: str) -> None:
+    with open_output(path) as file:
+        file.write(text)
+
+
+WRITERS = pytest.mark.parametrize("write", [write_atomically, write_text])
+
+
+@WRITERS
+def test_a_file_that_is_replaced_hands_on_its_permissions_and_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], None]
+) -> None:
+    path = written(tmp_path, b"old")
+    path.chmod(0o640)
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "chown", lambda _path, user, group: asked.append((user, group)))
+    write(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
+    assert asked == [(path.stat().st_uid, path.stat().st_gid)]
+
+
+def test_what_replaces_a_private_file_is_private_from_its_first_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, b"old")
+    path.chmod(0o600)
+    modes = []
+    whole = os.fsync
+
+    def look(handle: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(handle).st_mode))
+        whole(handle)
+
+    opened = os.open
+
+    def open_and_look(*args: Any, **kwargs: Any) -> int:
+        handle = opened(*args, **kwargs)
+        modes.append(stat.S_IMODE(os.fstat(handle).st_mode))
+        return handle
+
+    monkeypatch.setattr(os, "fsync", look)
+    monkeypatch.setattr(os, "open", open_and_look)
+    write_atomically(path, "new")
+    assert modes[:2] == [0o600, 0o600]
+
+
+def test_rights_of_a_group_do_not_go_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, b"old")
+    path.chmod(0o664)
+    whole = Path.stat
+
+    def of_another(self: Path, **flags: Any) -> Any:
+        found = whole(self, **flags)
+        values = list(found)
+        values[5] = found.st_gid + (self == path)
+        return os.stat_result(values)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refuse)
+    monkeypatch.setattr(Path, "stat", of_another)
+    write_atomically(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@WRITERS
+def test_names_of_all_lengths_that_the_system_takes_can_be_written(
+    tmp_path: Path, write: Callable[[Path, str], None]
+) -> None:
+    path = tmp_path / LONGEST
+    require_writable(path)
+    write(path, "new")
+    with new_place(tmp_path / f"{LONGEST[:-1]}y") as place:
+        place.write_text("new")
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([LONGEST, f"{LONGEST[:-1]}y"])
+    with pytest.raises(UsageError, match="File name too long"):
+        require_writable(tmp_path / f"{LONGEST}y")
+
+
+def test_a_partial_name_is_cut_at_a_character_and_known_as_a_leftover(tmp_path: Path) -> None:
+    cut = partial_name(tmp_path / f"x{LONGEST}")
+    assert re.fullmatch(r"\.xä+\.partial-[0-9a-f]{8}", cut.name)
+    assert len(cut.name.encode()) < 143
+    assert cut.parent == tmp_path
+    assert re.fullmatch(r"model\.before-[0-9a-f]{8}", partial_name(Path("model"), mark="before", is_hidden=False).name)
+
+
+@WRITERS
+@pytest.mark.parametrize(("number", "code"), [(errno.EROFS, 2), (errno.EACCES, 2), (errno.ENOSPC, 1)])
+def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], None], number: int, code: int
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "create", fail)
+    for attempt in (lambda path: write(path, "new"), require_writable):
+        with pytest.raises(SeqloomError, match=rf"^cannot write {tmp_path}/a: {os.strerror(number)}") as caught:
+            attempt(tmp_path / "a")
+        assert caught.value.exit_code == code
+    assert list(tmp_path.iterdir()) == []
+
+
+@WRITERS
+def test_a_limit_on_files_is_told_with_the_bytes_and_not_with_the_room_on_the_disk(
+    tmp_path: Path, write: Callable[[Path, str], None]
+) -> None:
+    with files_up_to(1000), pytest.raises(SeqloomError) as caught:
+        write(tmp_path / "a", "x" * 5000)
+    assert re.fullmatch(
+        rf"cannot write {tmp_path}/a: File too large; it needs (at least )?5,000 bytes, and a limit on the size "
+        r"of files \(ulimit -f\) or a quota stands in the way",
+        str(caught.value),
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("need", "told"), [(None, "at least 1,000"), (5000, "5,000")])
+def test_a_new_file_or_folder_that_does_not_fit_is_told_with_its_bytes(
+    tmp_path: Path, need: int | None, told: str
+) -> None:
+    sentence = rf"cannot write {tmp_path}/a: File too large; it needs {told} bytes, and a limit on the size"
+    with files_up_to(1000), pytest.raises(SeqloomError, match=sentence), new_place(tmp_path / "a", need=need) as place:
+        place.write_bytes(b"x" * 5000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_whether_a_file_can_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path, b"old")
+    before = path.stat()
+    require_writable(path)
+    require_writable(tmp_path / "new")
+    assert path.stat() == before
+    assert list(tmp_path.iterdir()) == [path]
+    require_writable(Path(os.devnull))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.errors import UsageError
-from seqloom.core.files import require_folders_above
+from seqloom.core.files import require_folders_above, require_writable
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _CONFIG_ENDINGS = (".yaml", ".yml")
@@ -105,7 +105,7 @@ def require_search_settings(overrides: Sequence[str]) -> None:
 
 
 def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "--out") -> None:
-    """Refuse an output file that would replace one of the inputs, or has no folder to stand in."""
+    """Refuse an output file that would replace one of the inputs, has no folder to stand in, or cannot be written."""
     if out is None:
         return
     if out.is_dir():
@@ -122,3 +122,4 @@ def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "-
             raise UsageError(f"{out} is the input as well; name another file with {flag}")
     if place.exists() and any((above / "manifest.json").is_file() for above in list(place.resolve().parents)[:2]):
         raise UsageError(f"{out} is a part of a model or a checkpoint; name another file with {flag}")
+    require_writable(out)

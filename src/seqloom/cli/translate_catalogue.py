@@ -14,7 +14,7 @@ from seqloom.cli.translate_wishes import Asked
 from seqloom.core.compressed import is_compressed
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
-from seqloom.core.files import write_atomically
+from seqloom.core.files import require_file, require_writable, write_atomically
 from seqloom.text.formats.catalogues import format_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def catalogue_job(job: CatalogueJob, model: Path, *, others: Sequence[str]) -> C
         raise UsageError("--in-place and --out both say where the catalogue goes; leave one out")
     if job.is_in_place and is_compressed(job.path):
         raise UsageError(f"{job.path} is compressed, so it cannot be filled in place; decompress it, or name --out")
+    if job.is_in_place:
+        require_file(job.path)
+        require_writable(job.path)
     if job.place is None:
         require_open(sys.stdout, "standard output")
         if job.as_json:

@@ -6,26 +6,28 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from seqloom.core.compressed import open_bytes
 from seqloom.core.decoding import LineDecoder, OnBad
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import SeqloomError, UsageError, is_of_user
+from seqloom.core.partial import create, partial_name
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from seqloom.core.oddities import Oddities
 
 CHUNK = 1 << 20
 """Bytes read at a time: large enough that decoding, not Python, takes the time."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
+_LIMITED = {errno.EDQUOT, errno.EFBIG}
+"""Errors of the system where the disk may have room."""
 
 _NEAR = 0.7
 """How much of a name must be the same for a guess: text.de for text.fr, but not x.en.xz for nix.en."""
@@ -44,21 +46,19 @@ class FileRecord(TypedDict):
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a file so that a crash at any moment leaves the old content or the new one, never a part.
 
-    Text is written as UTF-8. Write under another name, fsync, replace, fsync the folder. A pipe or a device (/dev/null)
-    is written into as it stands: a file in its place would take it from everybody else, which root could do.
+    Text is written as UTF-8. Write under another name, fsync, replace, fsync the folder. A file that is replaced hands
+    on its permissions and owner. A pipe or a device (/dev/null) is written into as it stands: a file in its place would
+    take it from everybody else, which root could do.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
-    if path.exists() and not path.is_file() and not path.is_dir():
-        try:
+    try:
+        if _is_stream(path):
             with path.open("wb") as stream:
                 stream.write(content)
-        except OSError as error:
-            raise SeqloomError(f"cannot write {path}: {error.strerror}") from error
-        return
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    try:
+            return
+        partial = partial_name(path)
         try:
-            with partial.open("xb") as file:
+            with BufferedWriter(create(partial, place=path)) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -69,31 +69,79 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             raise
         fsync_directory(path.parent)
     except OSError as error:
-        raise SeqloomError(f"cannot write {path}: {why_unwritten(error, path.parent, need=len(content))}") from error
+        raise unwritten(path, error, need=len(content)) from error
 
 
 @contextlib.contextmanager
 def open_output(path: Path) -> Iterator[TextIOWrapper]:
     """A text file, in UTF-8 and with LF, that appears under its name when it is whole; a symbolic link is followed.
 
-    A pipe or a device is written into as it stands: a new file in its place would take it from everybody else.
+    A file that is replaced hands on its permissions and owner. A pipe or a device is written into as it stands: a new
+    file in its place would take it from everybody else.
     """
-    if path.exists() and not path.is_file():
+    if _is_stream(path):
         with path.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     place = Path(os.path.realpath(path))
-    partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
+    partial = partial_name(place)
     try:
-        with partial.open("x", encoding="utf-8", newline="\n") as file:
+        with _telling(path):
+            raw = create(partial, place=place)
+        with TextIOWrapper(BufferedWriter(_Named(raw, path)), encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        partial.replace(place)
+            with _telling(path):
+                os.fsync(file.fileno())
+        with _telling(path):
+            partial.replace(place)
+            fsync_directory(place.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-    fsync_directory(place.parent)
+
+
+class _Named(RawIOBase):
+    """A file whose errors tell its name: one that is written for long has others open beside it."""
+
+    def __init__(self, raw: FileIO, name: Path) -> None:
+        self._raw, self._name = raw, name
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return self._raw.write(data)
+        except OSError as error:
+            need = self._raw.tell() + memoryview(data).nbytes
+            raise unwritten(self._name, error, need=need, is_least=True) from error
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def require_writable(path: Path) -> None:
+    """Raise a UsageError that says why, if no file can be written at a path; what stands there is left as it is."""
+    with _telling(path):
+        if _is_stream(path):
+            return
+        place = Path(os.path.realpath(path))
+        partial = partial_name(place)
+        try:
+            create(partial, place=place).close()
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path names a pipe or a device, or a folder, which cannot be opened."""
+    return path.exists() and not path.is_file()
 
 
 def fsync(path: Path) -> None:
@@ -116,14 +164,33 @@ def fsync_directory(folder: Path) -> None:
         os.close(handle)
 
 
-def why_unwritten(error: Exception, folder: Path, *, need: int) -> str:
-    """Why something could not be written; where room is lacking, with what it needs and what is free."""
+@contextlib.contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Let errors of the system name a path, and not the name under which it is written."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritten(path, error) from error
+
+
+def unwritten(path: Path, error: OSError, *, need: int | None = None, is_least: bool = False) -> SeqloomError:
+    """The error for something that could not be written, of which another name may be the way out."""
+    kind = UsageError if is_of_user(error) else SeqloomError
+    return kind(f"cannot write {path}: {why_unwritten(error, path.parent, need=need, is_least=is_least)}")
+
+
+def why_unwritten(error: Exception, folder: Path, *, need: int | None, is_least: bool = False) -> str:
+    """Why something could not be written; where room is lacking, with what it needs, or needs at least, and is free."""
     number, reason = _number_and_reason(error)
-    if number not in _FULL:
+    needs = "" if need is None else f"it needs {'at least ' if is_least else ''}{need:,} bytes"
+    if number in _LIMITED:
+        limit = "a limit on the size of files (ulimit -f) or a quota stands in the way"
+        return f"{reason}; {f'{needs}, and ' if needs else ''}{limit}"
+    if number != errno.ENOSPC:
         return reason
     with contextlib.suppress(OSError):
-        return f"{reason}; it needs {need:,} bytes and {shutil.disk_usage(folder).free:,} bytes are free"
-    return f"{reason}; it needs {need:,} bytes"
+        needs = f"{f'{needs} and ' if needs else ''}{shutil.disk_usage(folder).free:,} bytes are free"
+    return f"{reason}; {needs}" if needs else reason
 
 
 def _number_and_reason(error: Exception) -> tuple[int | None, str]:

@@ -1,13 +1,13 @@
 """Files and folders that appear under their names when they are whole, where nothing was before."""
 
 import contextlib
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from seqloom.core.errors import SeqloomError, UsageError, is_of_user
-from seqloom.core.files import fsync, fsync_directory, require_folders_above
+from seqloom.core.errors import UsageError
+from seqloom.core.files import fsync, fsync_directory, require_folders_above, unwritten
+from seqloom.core.partial import partial_name
 
 
 def require_new(path: Path, *, named_by: str | None = "--out") -> None:
@@ -25,14 +25,15 @@ def require_run(run: Path) -> None:
 
 
 @contextlib.contextmanager
-def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
+def new_place(path: Path, *, named_by: str | None = "--out", need: int | None = None) -> Iterator[Path]:
     """Another name for a path at which nothing may be yet; what is written there gets its own name at the end.
 
     Whoever is killed in between leaves a hidden name with "partial" in it, and nothing that could be taken for the
-    result.
+    result. `need` is its size in bytes, if that is known.
     """
     require_new(path, named_by=named_by)
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
+    partial = partial_name(path)
+    written = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -41,9 +42,9 @@ def new_place(path: Path, *, named_by: str | None = "--out") -> Iterator[Path]:
                 fsync(file)
             partial.rename(path)
         finally:
+            written = sum(file.stat().st_size for file in [partial, *partial.rglob("*")] if file.is_file())
             shutil.rmtree(partial, ignore_errors=True)
             partial.unlink(missing_ok=True)
         fsync_directory(path.parent)
     except OSError as error:
-        kind = UsageError if is_of_user(error) else SeqloomError
-        raise kind(f"cannot write {path}: {error.strerror or error}") from error
+        raise unwritten(path, error, need=need or written or None, is_least=need is None) from error

@@ -5,7 +5,6 @@ import hashlib
 import json
 import mmap
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.files import FileRecord, check_manifest, fsync_directory, write_atomically
+from seqloom.core.partial import partial_name
 
 Kinds = Mapping[str, Any]
 """The type of the numbers in each file, by its name."""
@@ -49,7 +49,7 @@ class FolderWriter:
         self._folder, self._layout, self._symbols = folder, layout, symbols
         self._ids = np.dtype(_type_of_ids(symbols))
         self._kinds = layout.arrays(self._ids)
-        self._partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+        self._partial = partial_name(folder, is_hidden=False)
         self._partial.mkdir(parents=True)
         self._files = {name: _HashedFile(self._partial / name) for name in self._kinds}
 

@@ -33,7 +33,8 @@ def pack(model: Path, out: Path) -> Packed:
     folder = find_model(model)
     read_card(folder)
     names = ["manifest.json", *listed_files(folder)]
-    with new_place(out, named_by=None) as partial:
+    need = sum((folder / name).stat().st_size for name in names)
+    with new_place(out, named_by=None, need=need) as partial:
         write_archive(partial, {name: folder / name for name in names})
     return Packed(out, len(names), out.stat().st_size, sha256_of(out))
 

@@ -12,7 +12,6 @@ It is written under a temporary name and renamed, and every file is checked on l
 
 import json
 import math
-import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -33,6 +32,7 @@ from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import check_manifest, directory_manifest, fsync, fsync_directory, sha256_of, write_atomically
 from seqloom.core.json_files import read_json
+from seqloom.core.partial import partial_name
 from seqloom.core.unpacked import unpacked
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
@@ -168,7 +168,7 @@ def save_fitted(
 def _write_model(
     folder: Path, config: RunConfig, *, tokenizers: Tokenizers, card: Card, write: Callable[[Path], None]
 ) -> None:
-    partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+    partial = partial_name(folder, is_hidden=False)
     partial.mkdir(parents=True)
     try:
         write_atomically(partial / "config.yaml", to_yaml(config, comments=False))
@@ -386,7 +386,7 @@ def require_device(name: str) -> torch.device:
 def _put_in_place(partial: Path, folder: Path) -> None:
     old = None
     if folder.exists():
-        old = folder.with_name(f"{folder.name}.before-{secrets.token_hex(4)}")  # `remove_leftovers` can put it back
+        old = partial_name(folder, mark="before", is_hidden=False)  # `remove_leftovers` can put it back
         folder.replace(old)
     partial.replace(folder)
     fsync_directory(folder.parent)
