@@ -22,6 +22,7 @@ from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
 from seqloom.inspection.doctor.headers import examine_headers, is_header
+from seqloom.inspection.doctor.language import Languages, Verdicts, decide
 from seqloom.inspection.doctor.leakage import examine_leakage
 from seqloom.inspection.doctor.lengths import examine_ratios
 from seqloom.inspection.doctor.reading import survey_lines
@@ -232,6 +233,41 @@ def test_a_line_does_not_vouch_for_itself() -> None:
     kept, out = (model.log_probs(codes, own=np.full(len(codes), own)).sum() for own in (0, 1))
     assert out < kept - 5
     assert starts.tolist() == [0]
+
+
+def odds(*pairs: tuple[float, float]) -> Verdicts:
+    """What is decided of lines with these odds among forty of the usual ones, which are 1."""
+    source, target = (np.array([*side, *[1.0] * 40], np.float32) for side in zip(*pairs, strict=True))
+    fit = np.zeros_like(source)
+    survey = survey_lines([Line(at, 0, "ein Satz " * 5 + "!" * at, "a sentence " * 4) for at in range(1, len(fit) + 1)])
+    languages = Languages(source, target, fit, fit)
+    return decide(languages, survey, languages)
+
+
+@pytest.mark.parametrize(
+    ("pair", "is_swapped", "is_other"),
+    [
+        ((-1.0, -0.9), True, False),
+        ((-0.4, -0.4), True, False),
+        ((-0.85, -0.11), False, False),  # mostly names: "… bei McDonald's GameCube" and "GameCube at a McDonald's"
+        ((-0.99, 0.09), False, False),
+        ((-2.0, 1.6), False, True),  # two sentences of one language
+        ((0.9, -1.0), False, True),
+        ((-0.2, 0.9), False, False),
+        ((0.1, 0.2), False, False),
+    ],
+)
+def test_a_line_alone_is_swapped_or_of_one_language_if_it_is_clear(
+    pair: tuple[float, float], is_swapped: bool, is_other: bool
+) -> None:
+    verdicts = odds(pair)
+    assert (verdicts.is_swapped[0], verdicts.is_other[0]) == (is_swapped, is_other)
+    assert not (verdicts.is_swapped | verdicts.is_other)[1:].any()
+
+
+def test_among_swapped_pairs_one_with_names_is_swapped_too() -> None:
+    assert odds((-1.0, -1.0), (-1.0, -1.0), (-0.99, 0.09), (1.0, 1.0)).is_swapped[:4].tolist() == [True] * 3 + [False]
+    assert odds((-1.0, -1.0), (1.0, 1.0), (-0.99, 0.09)).is_swapped[:3].tolist() == [True, False, False]
 
 
 def test_evidence_is_the_logarithm_of_a_ratio() -> None:

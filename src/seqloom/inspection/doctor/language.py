@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32
 
-from seqloom.inspection.doctor.character_model import CharacterModel, encode
+from seqloom.inspection.doctor.character_model import LONGEST, CharacterModel, encode
 from seqloom.inspection.doctor.faults import Fault, grade, numbers_where, runs_of, touched
 from seqloom.inspection.doctor.function_words import contradicts
 from seqloom.inspection.doctor.survey import Survey
@@ -19,6 +19,12 @@ APART = 0.15
 
 MARGIN, TOTAL = 0.12, 6.0
 """Nats a character, and in all, by which a line must look more like the other side."""
+
+CLEAR = 0.3
+"""The share of what is usual by which a line alone must look like one side: names look like either."""
+
+NEAR, FEWEST_NEAR = 3, 2
+"""Lines before and after, and how many of them must be swapped clearly, for one that is less clear to be so too."""
 
 STRANGE = 7.0
 """Robust standard deviations below the usual fit of its side at which a line looks like nothing."""
@@ -84,21 +90,14 @@ class Verdicts:
 
 def decide(languages: Languages, survey: Survey, reference: Languages) -> Verdicts:
     """What can be said of each line. Copies are left to the examination of copies, except that they are not strange."""
-    total = len(survey)
-    are_apart = min(_middle(reference.source_odds), _middle(reference.target_odds)) >= APART
-    none = np.zeros(total, bool)
+    usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
+    are_apart = min(usual_odds) >= APART
+    swapped, other = np.zeros(len(survey), bool), np.zeros(len(survey), bool)
     is_full = (survey.blank == 0) & (survey.copies == 0)
-    wrong = []
-    for odds, side in ((languages.source_odds, survey.source), (languages.target_odds, survey.target)):
-        lengths = np.minimum(side.characters, 300)
-        wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL) & is_full)
-    swapped = wrong[0] & wrong[1] if are_apart else none
-    # A swapped pair with a name on one side is still swapped: the sum of both decides.
-    both = languages.source_odds + languages.target_odds
     if are_apart:
-        swapped |= (wrong[0] | wrong[1]) & (both < -3 * MARGIN) & is_full
-    other = (wrong[0] | wrong[1]) & ~swapped if are_apart else none
-    strange = none.copy()
+        swapped, other = _find_swapped(languages, survey, usual_odds)
+        swapped, other = swapped & is_full, other & is_full & ~swapped
+    strange = np.zeros(len(survey), bool)
     for fit, known, side in (
         (languages.source_fit, reference.source_fit, survey.source),
         (languages.target_fit, reference.target_fit, survey.target),
@@ -107,6 +106,27 @@ def decide(languages: Languages, survey: Survey, reference: Languages) -> Verdic
         spread = 1.4826 * _middle(np.abs(known - usual))
         strange |= (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
     return Verdicts(swapped, other, strange & is_full & ~swapped & ~other, are_apart)
+
+
+def _find_swapped(
+    languages: Languages, survey: Survey, usual: tuple[float, float]
+) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
+    """Lines of which both sides look like the other one; lines of which one side does, and the other like itself."""
+    wrong, clearly_wrong, clearly_right = [], [], []
+    for odds, side, middle in zip(
+        (languages.source_odds, languages.target_odds), (survey.source, survey.target), usual, strict=True
+    ):
+        lengths = np.minimum(side.characters, LONGEST)
+        wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL))
+        clearly_wrong.append(wrong[-1] & (odds < -CLEAR * middle))
+        clearly_right.append(odds > CLEAR * middle)
+    clearly = clearly_wrong[0] & clearly_wrong[1]
+    # Among swapped pairs, one with a name on one side is swapped too: the sum of both decides.
+    both = languages.source_odds + languages.target_odds
+    perhaps = (wrong[0] & wrong[1]) | ((wrong[0] | wrong[1]) & (both < -3 * MARGIN))
+    near = np.convolve(clearly.astype(float), np.ones(2 * NEAR + 1))[NEAR : NEAR + len(clearly)]
+    swapped = clearly | (perhaps & (near > FEWEST_NEAR - 0.5))
+    return swapped, (clearly_wrong[0] & clearly_right[1]) | (clearly_wrong[1] & clearly_right[0])
 
 
 def _middle(values: Float32[np.ndarray, " lines"]) -> float:
