@@ -110,7 +110,7 @@ def test_a_cut_file_is_noticed(tmp_path: Path) -> None:
     make(folder, SMALL)
     path = folder / "target.ids"
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(DataError, match=r"target\.ids has 12 bytes, not 14.*remove that folder and resume"):
+    with pytest.raises(DataError, match=r"target\.ids has 12 bytes, not 14"):
         Store.open(folder)
 
 

@@ -137,8 +137,33 @@ def test_damaged_ids_whose_text_is_gone_are_a_sentence(tmp_path: Path) -> None:
     train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
     flip(tmp_path / "run" / "data" / "train" / "target.ids")
     Path(files[1]).unlink()
-    with pytest.raises(DataError, match=rf"{files[1]} is gone.*cannot be made again.*target\.ids: SHA-256"):
+    sentence = (
+        rf"target\.ids: SHA-256.*made again from {files[1]}, which is gone; put the file back, or .* data\.train="
+    )
+    with pytest.raises(DataError, match=sentence) as caught:
         resume(tmp_path / "run")
+    assert "remove" not in str(caught.value)
+
+
+def test_text_that_is_looked_for_in_another_folder_is_told_with_the_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, dev = write_corpus(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    train(None, TINY, out="run", train=[Path(name).name for name in files], dev=[Path(name).name for name in dev])
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    name, events = Path(files[0]).name, list[Event]()
+    assert resume("../run", listener=events.append) is not None
+    where = f"{name} was looked for in vain at {tmp_path}/other/{name}"
+    assert f"{where}; going on with the ids" in notices(events)
+    flip(tmp_path / "run" / "data" / "train" / "target.ids")
+    with pytest.raises(
+        DataError, match=rf"made again from {where.replace(' was', ', which was')}; resume from the folder"
+    ):
+        resume("../run")
+    moved = [f"data.{side}={json.dumps(names)}" for side, names in (("train", files), ("dev", dev))]
+    assert resume("../run", [*moved, "training.steps=7"]) is not None
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"data": {"train"', '{"data": 3}'])

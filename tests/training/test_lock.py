@@ -56,6 +56,20 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("lock*"))
 
 
+@pytest.mark.parametrize(("is_begun", "way"), [(True, "Copy the run to a place"), (False, "Name another --out")])
+def test_a_folder_that_cannot_be_written_is_told_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, way: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    if is_begun:
+        (tmp_path / "run.json").write_text("{}")
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(UsageError, match=rf"cannot be written: Read-only file system; .* {way}"), locked(tmp_path):
+        pass
+
+
 def test_a_dead_process_on_another_host_cannot_be_told_from_a_living_one(tmp_path: Path) -> None:
     put(tmp_path, dead_pid(), "another-host")
     with pytest.raises(UsageError, match="another-host"), locked(tmp_path):

@@ -191,10 +191,8 @@ def borders(lengths: np.ndarray) -> np.ndarray:
 
 
 def damaged(folder: Path, layout: Layout, reason: str) -> DataError:
-    """The error for a folder that is not what it should be."""
-    return DataError(
-        f"{folder} is no complete {layout.what} ({reason}); remove that folder and resume: it will be made again"
-    )
+    """The error for a folder that is not what it should be. Whoever has the text makes it again without being told."""
+    return DataError(f"{folder} is no complete {layout.what} ({reason})")
 
 
 def _read_header(folder: Path, layout: Layout) -> dict[str, Any]:

@@ -185,11 +185,10 @@ def open_prepared(run: Path, *, needs_dev: bool = True) -> PreparedText:
 
 
 def _read_dev(path: Path, count: int) -> tuple[str, ...]:
-    advice = f"remove the folder {path.parent} and resume: it will be made again"
     try:
         lines = tuple(read_lines(path))
     except (UsageError, DataError) as error:
-        raise DataError(f"{path} cannot be read ({error}); {advice}") from error
+        raise DataError(f"{path} cannot be read ({error})") from error
     if len(lines) != count:
-        raise DataError(f"{path} is damaged: it has {len(lines):,} lines, not {count:,}; {advice}")
+        raise DataError(f"{path} is damaged: it has {len(lines):,} lines, not {count:,}")
     return lines

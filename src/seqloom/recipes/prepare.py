@@ -191,9 +191,10 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
             )
         raise UsageError(f"{run} is no run that can go on: it has no run.json; start anew with --out")
     config = resolve(RunConfig, file=run / "config.yaml")
+    record = _read_record(run / "run.json")
     if not config.data.train:
         raise _damaged_record(run / "config.yaml", "it names no text in data.train")
-    return config, _read_record(run / "run.json")
+    return config, record
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -253,11 +254,13 @@ def prepare_again(
     _require_same_tokenizers(run, record)
     names = [*config.data.train, *config.data.dev]
     files = _files(names)
-    missing = [str(path) for path in files if not path.exists()]
+    missing = [path for path in files if not path.exists()]
     if missing and damage:
-        raise DataError(f"{missing[0]} is gone, and without it the stored ids cannot be made again: {damage}")
+        raise DataError(
+            f"{damage}. It is made again from {missing[0]}, which {_gone(missing[0])}; {_way_back(missing[0], config)}"
+        )
     if missing:
-        notice(listener, f"{missing[0]} is gone; going on with the ids stored in the run directory")
+        notice(listener, f"{missing[0]} {_gone(missing[0])}; going on with the ids stored in the run directory")
         return
     if not damage and record.get("files") == _stamps(files):
         return  # without reading it all again
@@ -278,6 +281,17 @@ def prepare_again(
     if has_changed:
         record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _gone(path: Path) -> str:
+    """That a file is not there; where it was looked for, if its name does not say it."""
+    return "is gone" if path.is_absolute() else f"was looked for in vain at {path.absolute()}"
+
+
+def _way_back(path: Path, config: RunConfig) -> str:
+    side = "train" if path in _files(config.data.train) else "dev"
+    begun = "" if path.is_absolute() else "resume from the folder in which the run was begun, "
+    return f"{begun}put the file back, or say where the text is now: data.{side}='[…]'"
 
 
 def _files(names: Sequence[str]) -> list[Path]:

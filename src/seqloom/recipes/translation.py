@@ -245,13 +245,12 @@ def _write_references(run: Path, dev: Lines) -> None:
 
 
 def _read_references(path: Path, dev: Store) -> list[str]:
-    advice = f"remove the folder {path.parent} and resume: it will be made again"
     try:
         references = list(read_lines(path))
     except (UsageError, DataError) as error:
-        raise DataError(f"{path} cannot be read ({error}); {advice}") from error
+        raise DataError(f"{path} cannot be read ({error})") from error
     if len(references) != len(dev):
-        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {len(dev):,}; {advice}")
+        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {len(dev):,}")
     return references
 
 

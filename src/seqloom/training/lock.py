@@ -22,9 +22,9 @@ def locked(run: Path) -> Iterator[None]:
         _remove_attempts(run)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(
-            f"{run} cannot be written: {reason}; a run keeps all it has there. Name another --out"
-        ) from error
+        is_begun = os.access(run / "run.json", os.F_OK)
+        way = "Copy the run to a place that can be written" if is_begun else "Name another --out"
+        raise UsageError(f"{run} cannot be written: {reason}; a run keeps all it has there. {way}") from error
     try:
         yield
     finally:
