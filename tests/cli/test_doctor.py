@@ -1,5 +1,6 @@
 """`seqloom doctor`: told in words, as records and as a page; exit 3 where one must not train."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,22 @@ def test_names_that_would_be_written_twice(
     assert called.code == 2
     assert message in called.err
     assert not Path("new").exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_examination(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(_path: Path, *, place: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(place))
+
+    monkeypatch.setattr("seqloom.core.files.create", create)
+    (tmp_path / "there").mkdir()
+    for out, told in (("new/below", "new"), ("there", "there/report.html")):
+        called = call("doctor", *files, "--out", tmp_path / out)
+        assert called.code == 2
+        assert f"{tmp_path / told}: Permission denied" in called.err
+        assert "reading" not in called.err
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_page_is_no_file_of_the_mended_text(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import clean, counted, examples, json_line, table
 from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
-from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.core.files import require_folders_above, require_writable, write_atomically
 from seqloom.core.globs import matching_files
 
 if TYPE_CHECKING:
@@ -141,7 +141,12 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
     outputs = places_of(texts[0], out) if fix is not None and texts[0] else []
     if html is not None and os.path.realpath(html) in map(os.path.realpath, outputs):
         raise UsageError(f"--html {html} is a file of the mended text; name another one")
-    require_places([*outputs, *([out / REPORT] if html is None else [])], inputs=inputs)
+    outputs += [out / REPORT] if html is None else []
+    require_places(outputs, inputs=inputs)
+    # Of a folder that is to be made, the highest one is tried: what is below it will be ours.
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    for path in missing[-1:] or outputs:
+        require_writable(path)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
