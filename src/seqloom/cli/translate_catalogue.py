@@ -164,9 +164,9 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
         kept = "left out, as a compiled catalogue holds none" if format_of(job.path) == "mo" else "marked fuzzy"
         why = "their placeholders were put in by guess, or they were cut short"
         said.append(f"{filled.fuzzy:,} of them {kept}: {why}")
-    if filled.left:
-        why = "the model said nothing, or placeholders could not be kept apart from words"
-        said.append(f"{filled.left:,} left untranslated: {why}")
+    why = "the model said nothing, or placeholders could not be kept apart from words"
+    left = {**filled.passed_over, why: filled.left - sum(filled.passed_over.values())}
+    said += [f"{count:,} left untranslated: {reason}" for reason, count in left.items() if count]
     for message in [*said, *tally.messages(str(job.path))]:
         notice(listener, message)
     if job.as_json:

@@ -1,5 +1,6 @@
 """Catalogues translated: what has no translation gets one, and all else stays as it was, byte for byte."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -7,7 +8,7 @@ from seqloom.core.errors import UsageError
 from seqloom.recipes.engine import Translates
 from seqloom.recipes.translate import Translation, Watch
 from seqloom.recipes.wishes import Wish
-from seqloom.text.formats.carrying import Carrier, Rendering
+from seqloom.text.formats.carrying import CannotCarry, Carrier, Rendering
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 from seqloom.text.formats.tmx import is_language
 from seqloom.text.glossary import Glossary
@@ -47,6 +48,8 @@ class Filled:
     """As they were made: whether they are all marked for review is another matter."""
     rest: Rest
     lines: Sequence[Line] = field(default_factory=tuple)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """How many of those wanted were never shown to the model, by the reason."""
 
     @property
     def fuzzy(self) -> int:
@@ -55,7 +58,7 @@ class Filled:
 
     @property
     def left(self) -> int:
-        """Segments left as they were: the model said nothing, or placeholders could not be kept apart from words."""
+        """Segments left as they were: those passed over, and where the model said nothing or garbled placeholders."""
         return self.wanted - len(self.fillings)
 
 
@@ -68,10 +71,13 @@ class Work:
     lines: tuple[str, ...]
     places: tuple[int, ...]
     """For each line, the line of the file in which its segment begins."""
+    passed_over: Mapping[int, str] = field(default_factory=dict)
+    """Segments whose placeholders could not be brought back, with the reason."""
 
     def rest(self) -> Rest:
         """What is left alone, counted by the reason."""
-        alone = [each for number, each in enumerate(self.catalogue.segments) if number not in self.carriers]
+        wanted = self.carriers.keys() | self.passed_over.keys()
+        alone = [each for number, each in enumerate(self.catalogue.segments) if number not in wanted]
         translated = sum(each.state == "translated" for each in alone)
         blank = sum(each.state != "translated" and not has_text(each) for each in alone)
         return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked)
@@ -81,9 +87,14 @@ def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
     """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
     states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
     wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
-    carriers = {number: Carrier(segment.source) for number, segment in wanted.items()}
+    carriers, passed_over = {}, {}
+    for number, segment in wanted.items():
+        try:
+            carriers[number] = Carrier(segment.source, is_format=segment.is_format)
+        except CannotCarry as reason:
+            passed_over[number] = str(reason)
     lines = [(line, wanted[number].line) for number, carrier in carriers.items() for line in carrier.lines]
-    return Work(catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines))
+    return Work(catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines), passed_over)
 
 
 def has_text(segment: Segment) -> bool:
@@ -130,7 +141,15 @@ def fill_catalogue(
     lines = [Line(*each) for each in zip(work.lines, work.places, best, strict=True)]
     marked = {number: replace(each, is_fuzzy=True) for number, each in fillings.items()} if review else fillings
     data = work.catalogue.filled(marked, target=target)
-    return Filled(data, len(work.catalogue.segments), len(work.carriers), fillings, work.rest(), lines)
+    return Filled(
+        data,
+        len(work.catalogue.segments),
+        len(work.carriers) + len(work.passed_over),
+        fillings,
+        work.rest(),
+        lines,
+        Counter(work.passed_over.values()),
+    )
 
 
 def _rendering(translation: Translation) -> Rendering:

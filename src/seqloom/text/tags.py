@@ -170,7 +170,7 @@ class Placed:
 
     text: str
     is_guessed: bool
-    """Whether the place of some tag is a guess: none of its words has a partner."""
+    """Whether the place of some tag is a guess: none of its words has a partner, or it stood inside of one."""
 
 
 def put_back(
@@ -229,10 +229,14 @@ class _Words:
 
     def before(self, tag: Tag, *, is_opening: bool) -> int:
         """How many words stand before a tag; a word in which it stands is before it, unless it opens a pair."""
+        before = bisect_left(self._begins, self._letters[tag.place])
+        return before - 1 if is_opening and self.is_in_word(tag) else before
+
+    def is_in_word(self, tag: Tag) -> bool:
+        """Whether a tag stands among the letters of a word, as in "ISO%sfile"."""
         letters = self._letters[tag.place]
         before = bisect_left(self._begins, letters)
-        is_in_word = before > 0 and letters < self._ends[before - 1]
-        return before - 1 if is_in_word and is_opening else before
+        return before > 0 and letters < self._ends[before - 1]
 
 
 def _letters_before(tagged: Tagged, normalise: Callable[[str], str]) -> dict[int, int]:
@@ -304,6 +308,7 @@ class _Wishes:
     def point(self, tag: Tag) -> Span | None:
         """Where what stands at the place of a tag belongs; None if the words beside it have no partner."""
         gap = self._words.before(tag, is_opening=False)
+        self.has_guessed |= self._words.is_in_word(tag)
         if gap == 0:
             return 0, 0
         if gap >= self._words.count:

@@ -17,11 +17,30 @@ from hypothesis import strategies as st
 from seqloom.text.formats.placeholders import count_placeholders
 from seqloom.text.formats.segments import Code, Filling
 
-WORDS = ["Save", "the", "file", "now!", "Größe,", "(old)", "日本語", "100%", "don't", "a\tb", "№", "x_y", "…"]
+WORDS = [
+    "Save",
+    "the",
+    "file",
+    "now!",
+    "Größe,",
+    "(old)",
+    "日本語",
+    "100%",
+    "don't",
+    "a\tb",
+    "№",
+    "x_y",
+    "…",
+    "100%%",
+    "7%%",
+]
 PLACEHOLDERS = [
     *("%s", "%d", "%1$s", "%(name)s", "%-5.2f", "%%", "{0}", "{name}", "{{x}}", "${y}", "%1", "$HOME"),
     *("<b>", "</b>", "<br/>", '<a href="%s">', "</a>", "&amp;", "&nbsp;", "\\n", "https://a.b/%s", "--help", "\n"),
+    *("%*1$d", "%2$*1$d", "%-*.*f", "%I64d", "%<PRIu64>", "%(a(b)c)s"),
+    *("%d%%", "%s%s", "%5.1f%%", "{0}{1}", "{a}{b}%s", "%1$s%2$s", "%(a)s%(b)s", "${y}%d", "<br/>{0}", "&nbsp;%s%%"),
 ]
+"""Those of the last line touch each other."""
 INLINE = ['<x id="{n}"/>', '<ph id="{n}">&lt;i></ph>', '<g id="{n}">', '<bpt id="{n}">a</bpt>']
 CLOSING = {INLINE[2]: "</g>", INLINE[3]: '<ept id="{n}">b</ept>'}
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -34,7 +53,10 @@ class Message:
 
     pieces: tuple[str | Code, ...]
     placeholders: tuple[str, ...]
-    """Those that have a space or nothing beside them, so that nobody can take them for anything else."""
+    """Those that have a space or nothing beside them, so that nobody can take them for anything else; those that touch
+    each other are one."""
+    percents: int = 0
+    """How often a percent sign is written as two after a number and before a space."""
 
     @property
     def text(self) -> str:
@@ -64,6 +86,7 @@ class Known:
     """Segments of one group become fuzzy together; those of -1 do so alone."""
     is_marked: bool = False
     """Whether the file marks it as fuzzy, be there a translation or not."""
+    is_format: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +147,7 @@ def messages(draw: st.DrawFn, *, with_codes: bool = False) -> Message:
     """Words with placeholders among them, and codes around both if asked for."""
     pieces: list[str | Code] = []
     apart: list[str] = []
-    number, is_parted = 0, True
+    number, percents, is_parted = 0, 0, True
     chosen = draw(st.lists(st.tuples(st.booleans(), st.integers(0, 99)), min_size=1, max_size=9))
     for at, (is_word, choice) in enumerate(chosen):
         source = WORDS if is_word else PLACEHOLDERS
@@ -134,13 +157,14 @@ def messages(draw: st.DrawFn, *, with_codes: bool = False) -> Message:
         # A line end swallows the spaces around it, and stands by itself wherever it is.
         if not is_word and code is None and is_parted and (space or at + 1 == len(chosen)) and text != "\n":
             apart.append(text)
+        percents += is_word and text.endswith("%%") and bool(space or at + 1 == len(chosen))
         number += code is not None
         pieces += [Code(code.replace("{n}", str(number))), text] if code else [text]
         if code in CLOSING:
             pieces.append(Code(CLOSING[code].replace("{n}", str(number))))
         pieces.append(space)
         is_parted = bool(space)
-    return Message(_joined(pieces), tuple(apart))
+    return Message(_joined(pieces), tuple(apart), percents)
 
 
 def _joined(pieces: Sequence[str | Code]) -> tuple[str | Code, ...]:
@@ -210,7 +234,10 @@ def _forms(header: int, there: int, unit: Unit) -> list[Message]:
     if count == 1:
         return [unit.plural]
     # Of three forms that of one serves 21 as well, for which a singular with other placeholders would be wrong.
-    is_same = count_placeholders(unit.message.text) == count_placeholders(unit.plural.text)
+    singular, plural = (
+        count_placeholders(each.text, is_format=_is_format(unit)) for each in (unit.message, unit.plural)
+    )
+    is_same = singular == plural
     return [unit.message if header != 3 or is_same else unit.plural, *[unit.plural] * (count - 1)]
 
 
@@ -242,7 +269,7 @@ def _write_entry(file: Written, unit: Unit, *, group: int, header: int) -> None:
     for form, message in enumerate(wanted):
         target = targets[form] if form < there else ""
         state = "untranslated" if not target else "fuzzy" if is_fuzzy else "translated"
-        file.known.append(Known(message, target, state, context, group, is_fuzzy))
+        file.known.append(Known(message, target, state, context, group, is_fuzzy, _is_format(unit)))
     file.add(_marks(file, numbers, unit, is_fuzzy=is_fuzzy))
     file.add(f"msgctxt {_quoted(context)}\n" if context else "")
     file.add(f"msgid {_quoted(unit.message.text, is_broken=unit.layout % 2 == 0)}\n")
@@ -262,9 +289,13 @@ def _write_entry(file: Written, unit: Unit, *, group: int, header: int) -> None:
     file.add("\n")
 
 
+def _is_format(unit: Unit) -> bool:
+    return unit.mark % 3 != 1
+
+
 def _marks(file: Written, numbers: Sequence[int], unit: Unit, *, is_fuzzy: bool) -> Hole:
     """The flags, and the lines that tell an earlier source."""
-    others = [["c-format"], [], ["c-format", "no-wrap"]][unit.mark % 3]
+    others = ["c-format", *["no-wrap"] * (unit.mark % 3 == 2)] if _is_format(unit) else []
     flags = ["fuzzy", *others] if is_fuzzy and unit.mark % 4 == 1 else [*others, *["fuzzy"] * is_fuzzy]
     earlier = '#| msgid "früher"\n' if unit.mark > 7 else ""
 
@@ -297,7 +328,7 @@ def _folded(text: str) -> str:
 def _seen(message: Message) -> Message:
     """As a reader sees it: line ends mean a space."""
     pieces = tuple(_folded(each) if isinstance(each, str) else each for each in message.pieces)
-    return Message(pieces, message.placeholders)
+    return Message(pieces, message.placeholders, message.percents)
 
 
 def write_xliff(drawn: Sequence[Unit], style: int) -> Written:

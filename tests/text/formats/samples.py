@@ -190,7 +190,7 @@ def filling_of(segment: Segment, engine: Engine, *, aligned: bool = False) -> Fi
     """What an engine makes of a segment; `aligned` if it tells that word n comes from word n."""
     from seqloom.text.words import word_spans
 
-    carrier = Carrier(segment.source)
+    carrier = Carrier(segment.source, is_format=segment.is_format)
     renderings = []
     for line in carrier.lines:
         text = engine(line)

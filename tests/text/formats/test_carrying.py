@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.text.formats.carrying import Carrier, Rendering, has_all_of
+from seqloom.text.formats.carrying import CannotCarry, Carrier, Rendering, has_all_of
 from seqloom.text.formats.segments import Code, Content, Filling, text_of
 from seqloom.text.words import word_spans
 
@@ -108,6 +108,44 @@ def test_a_translation_that_was_cut_is_fuzzy() -> None:
 def test_text_inside_a_placeholder_makes_it_fuzzy() -> None:
     filling = _same(("You have {n, plural, one {a file} other {# files}}",), "Du hast")
     assert filling == Filling(("Du hast {n, plural, one {a file} other {# files}}",), is_fuzzy=True)
+
+
+@pytest.mark.parametrize("text", ["{n, plural, other {" + "a " * 1_000 + "}}", "<!--" + "a " * 1_000 + "-->"])
+def test_what_is_too_long_to_be_kept_whole_is_not_torn_up(text: str) -> None:
+    with pytest.raises(CannotCarry, match="for more than 2,000 characters"):
+        Carrier(("Save ", text))
+
+
+def test_a_text_with_every_private_character_is_left_alone() -> None:
+    private = "".join(map(chr, range(0xE000, 0xF900)))
+    assert Carrier((private[1:] + " Save",)).lines
+    with pytest.raises(CannotCarry, match="all 6,400 private characters"):
+        Carrier((private + " Save",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NOW %d%% HERE", "NOW %s%s HERE", "NOW {a}{b} HERE", "%(a)s%(b)s NOW", "NOW: %d%%", "TO 100%% %*1$d HERE"),
+        *("NOW <b>%s</b>%s HERE", "NOW &nbsp;%s HERE", "NOW {a}{b}, HERE", "NOW%s{0} HERE", "FILE %s%s.%s HERE"),
+    ],
+)
+def test_placeholders_that_touch_stay_as_they_are(text: str) -> None:
+    assert _same((text,), *Carrier((text,)).lines) == Filling((text,))
+
+
+def test_placeholders_that_touch_stay_together_where_order_is_mended_or_words_get_in_the_way() -> None:
+    mended = Carrier(("a %d%% b %s d",)).filling([_aligned("A D B", [(0, 0), (1, 2), (2, 1)])])
+    assert mended == Filling(("A %d%% D %s B",), is_fuzzy=True)
+    apart = Carrier(("a%s{0}", X, " b {1}")).filling([_aligned("X% B", [(0, 1), (1, 2)])])
+    assert apart == Filling(("X% B %s{0}", X, " {1}"), is_fuzzy=True)
+
+
+def test_in_a_format_a_flag_may_be_a_space() -> None:
+    assert Carrier(("% d dogs",)).lines == ["% d dogs"]
+    carrier = Carrier(("% d dogs",), is_format=True)
+    assert carrier.lines == ["dogs"]
+    assert carrier.filling([_aligned("Hunde 100% sure", [(0, 0)])]) == Filling(("% d Hunde 100ure",), is_fuzzy=True)
 
 
 _words = st.sampled_from(

@@ -1,5 +1,6 @@
 """Generated catalogues: whatever is in them and whatever an engine says, no placeholder is lost and no byte moves."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,11 +63,16 @@ def _codes(segment: Segment) -> list[str]:
 
 def _check_filling(filling: Filling, written: Written, number: int) -> None:
     message = written.known[number].message
-    assert has_all_of(message.pieces, tuple(_plain(piece) for piece in filling.content))
-    # A second opinion: those that nobody could take for anything else, counted as characters.
+    pieces = tuple(_plain(piece) for piece in filling.content)
+    assert has_all_of(message.pieces, pieces, is_format=written.known[number].is_format)
+    # A second opinion: those that nobody could take for anything else, counted as characters between spaces or marks.
     text = text_of(filling.content)
     for placeholder, times in Counter(message.placeholders).items():
-        assert text.count(placeholder) >= times, placeholder
+        is_half = re.fullmatch("</?[^/]+>", placeholder)  # of a pair, which goes around words without a space
+        border = "" if is_half else r"\w"
+        found = re.findall(rf"(?<![{border}_]){re.escape(placeholder)}(?![{border}_])", text)
+        assert len(found) >= times, placeholder
+    assert text.count("%%") >= message.percents + sum(each.count("%%") for each in message.placeholders)
 
 
 def _plain(piece: str | Code) -> str | Code:
@@ -93,7 +99,10 @@ def _check_again(again: Catalogue, written: Written, fillings: Mapping[int, Fill
         target = text_of(fillings[number].content) if number in fillings else known.target
         assert segment.target == (FORBIDDEN.sub("", target) if is_xml else target)
         if number in fillings and not known.message.codes:  # what codes part is one text without them
-            assert count_placeholders(segment.target) == count_placeholders(known.message.text)
+            found, wanted = (
+                count_placeholders(text, is_format=known.is_format) for text in (segment.target, known.message.text)
+            )
+            assert found == wanted
         is_empty = not segment.target.strip() if is_xml else not segment.target
         is_fuzzy = _is_fuzzy_after(number, written, fillings)
         assert segment.state == ("untranslated" if is_empty else "fuzzy" if is_fuzzy else "translated")

@@ -1,10 +1,17 @@
 """What counts as a placeholder, and that looking for them takes linear time."""
 
 import time
+from collections import Counter
 
 import pytest
 
-from seqloom.text.formats.placeholders import LONGEST, count_placeholders, find_placeholders, without_placeholders
+from seqloom.text.formats.placeholders import (
+    LONGEST,
+    count_placeholders,
+    find_placeholders,
+    is_too_long,
+    without_placeholders,
+)
 
 
 def _found(text: str) -> list[str]:
@@ -17,8 +24,14 @@ def _found(text: str) -> list[str]:
         ("Save %s and %-5.2lf", ["%s", "%-5.2lf"]),
         ("%1$d of %2$s, %(name)s", ["%1$d", "%2$s", "%(name)s"]),
         ("%dx%d pixels", ["%d", "%d"]),
-        ("100%% of %d%%", ["%d", "%%"]),
-        ("100% sure, 50% off, 5 % more, 100%ig", []),
+        ("100%% of %d%%, %5.1f%%s", ["%%", "%d", "%%", "%5.1f", "%%"]),
+        ("100% sure, 50% off, 5 % more, 100%ig, 100%dünn, 1,5%ige, 100% der", []),
+        ("50%-Rabatt, 50 %-ige, 9\u00a0%-Satz, 100%<b>so</b>", ["<b>", "</b>"]),
+        ("100%s, 5 %d of 7 %sx, ISO9660%sdatei, v2%dfoo", ["%s", "%d", "%s", "%s", "%d"]),
+        ("%I64d %I32u %Id %I:%M %w64x", ["%I64d", "%I32u", "%Id", "%I", "%M", "%w64x"]),
+        ("%*1$d %2$*1$d %-*.*f %.*2$s %.f.", ["%*1$d", "%2$*1$d", "%-*.*f", "%.*2$s", "%.f"]),
+        ("%(na(m)e)s %(n)ld %(n)-5.2f %(a)*d", ["%(na(m)e)s", "%(n)ld", "%(n)-5.2f", "%(a)*d"]),
+        ("%<PRIu64>x %-5<PRIdMAX> %1$<PRIx32>", ["%<PRIu64>", "%-5<PRIdMAX>", "%1$<PRIx32>"]),
         ("%1 of %2 by %n, %L1", ["%1", "%2", "%n", "%L1"]),
         ("%1 %2, %3%4. Open %5.", ["%1", "%2", "%3", "%4", "%5"]),
         ("%1% of %2%, %1.2f", ["%1%", "%2%", "%1.2f"]),
@@ -44,6 +57,20 @@ def test_placeholders_are_found(text: str, found: list[str]) -> None:
     assert _found(text) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("% d dogs, 100% der, %+ -5d, % (x)d", ["% d", "% d", "%+ -5d"]),
+        ("100%sure, 50 %-ige", ["%s", "%-i"]),
+        ("%X_%d and %(name)s, 100%%, 5 %.", ["%X", "%d", "%(name)s", "%%"]),
+    ],
+)
+def test_in_a_format_every_percent_sign_counts(text: str, found: list[str]) -> None:
+    assert [each.text for each in find_placeholders(text, is_format=True)] == found
+    assert count_placeholders(text, is_format=True) == Counter(found)
+    assert not list(find_placeholders(without_placeholders(text, is_format=True), is_format=True))
+
+
 def test_a_plural_of_icu_holds_text_and_a_number_does_not() -> None:
     assert [each.holds_text for each in find_placeholders("{n, plural, other {x}} {n, number} {{x}}")] == [
         True,
@@ -62,12 +89,13 @@ def test_what_appears_as_others_go_is_taken_out_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<!--", "{", "%", "%(", "&", "a.", "--a", "http:", "\\", "$", "{a", "a@", " \n", "<a "]
+    "unit", ["<", "<!--", "{", "%", "%(", "%(()", "1%s", "&", "a.", "--a", "http:", "\\", "$", "{a", "a@", " \n", "<a "]
 )
 def test_the_time_is_linear_in_the_length(unit: str) -> None:
     def seconds(length: int) -> float:
         text, begin = unit * length, time.process_time()
         sum(1 for _ in find_placeholders(text))
+        is_too_long(text)
         return time.process_time() - begin
 
     # Braces and comments are looked through for their end, up to a limit.
@@ -99,3 +127,14 @@ def test_braces_inside_braces_are_gone_through_once() -> None:
 @pytest.mark.parametrize(("inside", "found"), [(LONGEST - 1, 1), (LONGEST, 0)])
 def test_braces_that_are_far_apart_are_no_pair(inside: int, found: int) -> None:
     assert len(_found("{" + "a" * inside + "}")) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rest"),
+    [("{", "}", 0), ("<!--", "-->", 2), ("{a {b} ", " {c}}", 10), ("<!-- --><!--", "-->", 2)],
+)
+def test_what_is_too_long_to_be_found_is_known_to_be_there(before: str, after: str, rest: int) -> None:
+    assert not is_too_long(before + "a" * (LONGEST - 1 - rest) + after)
+    assert _found(before + "a" * (LONGEST - 1 - rest) + after)[-1].endswith("a" + after)
+    assert is_too_long(before + "a" * (LONGEST - rest) + after)
+    assert not is_too_long(before + "a" * LONGEST)

@@ -88,6 +88,44 @@ def test_a_lonely_fuzzy_flag_goes_with_its_line(tmp_path: Path) -> None:
     assert out == HEAD + '# keep\nmsgid "a"\nmsgstr "c"\n'
 
 
+def test_every_fuzzy_flag_goes_and_indentation_stays(tmp_path: Path) -> None:
+    indented = '  #, fuzzy, c-format\nmsgid "a"\nmsgstr "b"\n\n'
+    twice = '#, fuzzy\n#, no-wrap\n\t#, c-format, fuzzy\nmsgid "c"\nmsgstr "d"\n'
+    catalogue = read_po(_po(tmp_path, HEAD + indented + twice))
+    out = catalogue.filled({0: Filling(("B",)), 1: Filling(("D",))}).decode()
+    expected = indented.replace("fuzzy, ", "").replace('"b"', '"B"')
+    expected += '#, no-wrap\n\t#, c-format\nmsgid "c"\nmsgstr "D"\n'
+    assert out == HEAD + expected
+    again = read_po(_po(tmp_path, out))
+    assert [each.state for each in again.segments] == ["translated"] * 2
+    marked = again.filled({0: Filling(("B",), is_fuzzy=True)}).decode()
+    assert "  #, fuzzy, c-format\n" in marked
+
+
+@pytest.mark.parametrize(
+    ("charset", "written"), [("UTF-8", r"\303\244"), ("UTF-8", r"\xc3\xa4"), ("ISO-8859-1", r"\344")]
+)
+def test_escaped_bytes_are_in_the_encoding_of_the_file(tmp_path: Path, charset: str, written: str) -> None:
+    text = HEAD.replace("UTF-8", charset) + f'msgid "{written}pfel"\nmsgstr "ü \\101\\x142\\x09"\n'
+    segment = read_po(_po(tmp_path, text, encoding=charset)).segments[0]
+    assert (segment.text, segment.target) == ("äpfel", "ü AB\t")
+
+
+def test_a_character_may_be_escaped_over_two_strings(tmp_path: Path) -> None:
+    assert read_po(_po(tmp_path, HEAD + 'msgid "\\303"\n"\\244"\nmsgstr ""\n')).segments[0].text == "ä"
+
+
+def test_escaped_bytes_that_are_no_text_are_refused_with_their_place(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.po:4:7: msgid has escaped bytes that are no UTF-8"):
+        read_po(_po(tmp_path, HEAD + 'msgid "\\344pfel"\nmsgstr ""\n'))
+
+
+def test_flags_say_which_messages_are_formats(tmp_path: Path) -> None:
+    entries = [f'#, {flag}\nmsgid "{flag} % d"\nmsgstr ""\n\n' for flag in ("c-format", "no-c-format", "qt-format")]
+    segments = read_po(_po(tmp_path, HEAD + "".join(entries))).segments
+    assert [each.is_format for each in segments] == [True, False, False]
+
+
 def test_plurals_get_as_many_forms_as_the_header_says(tmp_path: Path) -> None:
     forms = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);"
     head = HEAD.replace("\\n", f"\\nPlural-Forms: {forms}\\n")

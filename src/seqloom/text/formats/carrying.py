@@ -5,15 +5,23 @@
 
 A line end stays where it was, with what is before and after it translated apart; but one inside a sentence that was
 wrapped by hand goes between the words that its neighbours became. The filling has each placeholder exactly as often as
-the source. Where that took a guess, it is fuzzy; where it cannot be had, there is no filling.
+the source, and those that touch each other still do. Where that took a guess, it is fuzzy; where it cannot be had,
+there is no filling.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from seqloom.text.formats.placeholders import count_placeholders, find_placeholders, without_placeholders
+from seqloom.text.formats.placeholders import (
+    LONGEST,
+    count_placeholders,
+    find_placeholders,
+    is_too_long,
+    without_placeholders,
+)
 from seqloom.text.formats.segments import Code, Content, Filling
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.words import Span, word_spans
@@ -21,7 +29,7 @@ from seqloom.text.words import Span, word_spans
 _PRIVATE = range(0xE000, 0xF900)
 _ONE_LINE = dict.fromkeys((*range(0x20), 0x7F, 0xFFFE, 0xFFFF), " ")
 """Line ends, and what XML cannot write: left out there, it would join what stands beside it to something new."""
-_ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?%?$|L[1-9]|[%({<]|[A-Z_]+%).*|\{\}")
+_ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?%?$|L[1-9]|[%({]|<(?!PRI)|[A-Z_]+%).*|\{\}")
 """Placeholders that take their values by their order: %s and {}, but not %1$s, %(name)s and {0}."""
 
 
@@ -50,6 +58,10 @@ class _Unit:
     raw: Content
 
 
+class CannotCarry(Exception):
+    """A segment that must be left as it is; the message is the reason, which goes on from "left untranslated:"."""
+
+
 @dataclass
 class _Doubts:
     """Whether somebody should look at a filling."""
@@ -58,10 +70,15 @@ class _Doubts:
 
 
 class Carrier:
-    """The lines of a segment that are to be translated, and the way back."""
+    """The lines of a segment that are to be translated, and the way back.
 
-    def __init__(self, content: Content) -> None:
-        self._content = content
+    `is_format` says that its text is known to go to printf or its like. What cannot be brought back raises CannotCarry.
+    """
+
+    def __init__(self, content: Content, *, is_format: bool = False) -> None:
+        self._content, self._is_format = content, is_format
+        if any(isinstance(piece, str) and is_too_long(piece) for piece in content):
+            raise CannotCarry(f"braces or a comment in the text go on for more than {LONGEST:,} characters")
         mark = _unused(content)
         self._parts: list[_Unit | str | Code] = []
         self._holds_text = False
@@ -82,7 +99,7 @@ class Carrier:
                     run.append(piece)
                 continue
             done = 0
-            for each in find_placeholders(piece):
+            for each in find_placeholders(piece, is_format=self._is_format):
                 self._holds_text |= each.holds_text
                 run.append(piece[done : each.start])
                 done = each.end
@@ -106,7 +123,7 @@ class Carrier:
         """The segment in the other language, given the translations of its lines; None if it cannot be trusted."""
         doubts = _Doubts(self._holds_text)
         made = list(renderings)
-        texts = [_clean(each.text) for each in made]
+        texts = [self._clean(each.text) for each in made]
         if not all(texts):
             return None
         units = [part for part in self._parts if isinstance(part, _Unit)]
@@ -114,12 +131,18 @@ class Carrier:
             list(self._restored(self._carried(unit, each, normalise, doubts), unit))
             for unit, each in zip(units, made, strict=True)
         ]
-        content = _in_order(self._whole(carried), self._content, doubts)
-        if not has_all_of(self._content, content):
+        content = self._in_order(self._whole(carried), doubts)
+        if not self._has_all(content):
             # Text and placeholders have become something else together: they are kept apart, at the end.
             doubts.is_any = True
-            content = self._whole([[text, *_apart(unit.raw)] for unit, text in zip(units, texts, strict=True)])
-        return Filling(content, doubts.is_any) if has_all_of(self._content, content) else None
+            content = self._whole([[text, *self._apart(unit.raw)] for unit, text in zip(units, texts, strict=True)])
+        return Filling(content, doubts.is_any) if self._has_all(content) else None
+
+    def _has_all(self, content: Content) -> bool:
+        return has_all_of(self._content, content, is_format=self._is_format)
+
+    def _clean(self, text: str) -> str:
+        return without_placeholders(text.translate(_ONE_LINE), is_format=self._is_format).strip()
 
     def _whole(self, carried: Iterable[Sequence[str | Code]]) -> Content:
         """The segment with these pieces in place of what was translated."""
@@ -131,8 +154,10 @@ class Carrier:
     def _carried(self, unit: _Unit, rendering: Rendering, normalise: Callable[[str], str], doubts: _Doubts) -> str:
         """A translation with stand-ins where its codes belong."""
         text, spans, links = rendering.text.translate(_ONE_LINE), rendering.target_spans, rendering.links
-        if any(True for _ in find_placeholders(text)):  # of the model's own making: it was shown none
-            text, spans, links = _clean(text), (), ()
+        if any(
+            True for _ in find_placeholders(text, is_format=self._is_format)
+        ):  # of the model's own making: it was shown none
+            text, spans, links = self._clean(text), (), ()
             doubts.is_any = True
         if unit.tagged.nodes and not links:
             spans, links = _diagonal(normalise(unit.tagged.plain), text)
@@ -156,6 +181,41 @@ class Carrier:
                 done += len(text[done:]) - len(text[done:].lstrip(" "))
         yield text[done:]
 
+    def _apart(self, content: Content) -> Iterator[str | Code]:
+        """The codes and placeholders of a content, each after a space, unless it touched another or is a line end."""
+        is_touching = False
+        for piece in content:
+            if isinstance(piece, Code):
+                yield from (piece,) if is_touching else (" ", piece)
+                is_touching = True
+                continue
+            done = 0
+            for each in find_placeholders(piece, is_format=self._is_format):
+                is_touching = is_touching and each.start == done
+                yield from (each.text,) if each.is_line_end or is_touching else (" ", each.text)
+                done, is_touching = each.end, not each.is_line_end
+            is_touching = is_touching and done == len(piece)
+
+    def _in_order(self, content: Content, doubts: _Doubts) -> Content:
+        """Placeholders that take their values by their order, in the order of the source, with those they touch."""
+        find = partial(_slots, is_format=self._is_format)
+        wanted = [slot.text for slot in find(self._content, with_neighbours=False)]
+        slots = list(find(content, with_neighbours=False))
+        found = [slot.text for slot in slots]
+        if wanted == found or Counter(wanted) != Counter(found):
+            return content
+        doubts.is_any = True
+        runs = [slot.text for slot in find(self._content, with_neighbours=True)]
+        places = list(find(content, with_neighbours=True))
+        if Counter(runs) == Counter(slot.text for slot in places):
+            wanted, slots = runs, places
+        pieces = list(content)
+        for text, slot in zip(reversed(wanted), reversed(slots), strict=True):  # from behind, so that places stay true
+            piece = pieces[slot.piece]
+            assert isinstance(piece, str)
+            pieces[slot.piece] = piece[: slot.start] + text + piece[slot.end :]
+        return tuple(pieces)
+
 
 @dataclass(frozen=True)
 class _Fixed:
@@ -165,15 +225,42 @@ class _Fixed:
     parts_words: bool
 
 
-def has_all_of(source: Content, target: Content) -> bool:
+@dataclass(frozen=True)
+class _Slot:
+    """Where a placeholder that takes its value by its order stands in a content."""
+
+    piece: int
+    start: int
+    end: int
+    text: str
+
+
+def _slots(content: Content, *, is_format: bool, with_neighbours: bool) -> Iterator[_Slot]:
+    """Placeholders that take their values by their order, alone or with all others that they touch."""
+    for number, piece in enumerate(content):
+        if isinstance(piece, Code):
+            continue
+        start, end, is_ordered = 0, -1, False
+        for each in find_placeholders(piece, is_format=is_format):
+            if not with_neighbours or each.start != end or each.is_line_end or each.is_tag:
+                if is_ordered:
+                    yield _Slot(number, start, end, piece[start:end])
+                start, is_ordered = each.start, False
+            end = -1 if each.is_line_end or each.is_tag else each.end
+            is_ordered = is_ordered or _ORDERED.fullmatch(each.text) is not None
+        if is_ordered:
+            yield _Slot(number, start, end, piece[start:end])
+
+
+def has_all_of(source: Content, target: Content, *, is_format: bool = False) -> bool:
     """Whether two contents have the same codes and placeholders, each as often."""
-    return _inventory(source) == _inventory(target)
+    return _inventory(source, is_format=is_format) == _inventory(target, is_format=is_format)
 
 
-def _inventory(content: Content) -> Counter[str | Code]:
+def _inventory(content: Content, *, is_format: bool) -> Counter[str | Code]:
     found: Counter[str | Code] = Counter()
     for piece in _joined(content):
-        found.update([piece] if isinstance(piece, Code) else count_placeholders(piece))
+        found.update([piece] if isinstance(piece, Code) else count_placeholders(piece, is_format=is_format))
     return found
 
 
@@ -188,53 +275,14 @@ def _joined(pieces: Iterable[str | Code]) -> Content:
     return tuple(joined)
 
 
-def _clean(text: str) -> str:
-    return without_placeholders(text.translate(_ONE_LINE)).strip()
-
-
-def _apart(content: Content) -> Iterator[str | Code]:
-    """The codes and placeholders of a content, each after a space; line ends have none."""
-    for piece in content:
-        if isinstance(piece, Code):
-            yield from (" ", piece)
-        else:
-            for each in find_placeholders(piece):
-                yield from (each.text,) if each.is_line_end else (" ", each.text)
-
-
-def _in_order(content: Content, source: Content, doubts: _Doubts) -> Content:
-    """Placeholders that take their values by their order, in the order of the source."""
-    wanted = [each for piece in source for each in _ordered(piece)]
-    found = [each for piece in content for each in _ordered(piece)]
-    if wanted == found or Counter(wanted) != Counter(found):
-        return content
-    doubts.is_any = True
-    given = iter(wanted)
-    pieces: list[str | Code] = []
-    for piece in content:
-        done = 0
-        if isinstance(piece, Code):
-            pieces.append(piece)
-            continue
-        for each in find_placeholders(piece):
-            if _ORDERED.fullmatch(each.text):
-                pieces += [piece[done : each.start], next(given)]
-                done = each.end
-        pieces.append(piece[done:])
-    return _joined(pieces)
-
-
-def _ordered(piece: str | Code) -> list[str]:
-    if isinstance(piece, Code):
-        return []
-    return [each.text for each in find_placeholders(piece) if _ORDERED.fullmatch(each.text)]
-
-
 def _unused(content: Content) -> str:
     """A private character that is not in a text, to know stand-ins by."""
     text = "".join(piece if isinstance(piece, str) else "" for piece in content)
-    taken = {ord(character) for character in text if 0xE000 <= ord(character) < 0xF900}
-    return next(chr(code) for code in _PRIVATE if code not in taken)
+    taken = {ord(character) for character in text if ord(character) in _PRIVATE}
+    unused = next((chr(code) for code in _PRIVATE if code not in taken), None)
+    if unused is None:
+        raise CannotCarry(f"the text holds all {len(_PRIVATE):,} private characters, so none is left to mark places by")
+    return unused
 
 
 def _is_wrapped(text: str, start: int, end: int) -> bool:

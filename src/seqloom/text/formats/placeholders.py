@@ -1,13 +1,14 @@
 r"""Placeholders in text that programs show: what must come back exactly as it is written.
 
-    <b> </b> <br/> <!-- … -->      HTML                 %s %-5.2lf %1$d %(name)s %%    printf
+    <b> </b> <br/> <!-- … -->      HTML                 %s %-5.2lf %2$*1$d %(name)s %% %<PRIu64>   printf
     {0} {name} {n, number} {{x}}   formats, ICU         %1 %1% %{name} %Y %HOME%       Qt, Boost, Ruby, dates, Windows
     ${x} $name                     templates            \n \t \u00e9                   escapes that are text
     &amp; &#160;                   entities             https://… name@example.org     addresses
     --option                       command lines        a line end                     (real ones, not \n)
 
 What is found errs on the wide side: to carry a word that is no placeholder costs little, to lose one that is breaks a
-program. The time is linear in the length of the text.
+program. But a percent sign after a number that begins a word is text (100%ig, 50 %-Rabatt), unless the file says that
+the message is a format of printf; then a flag may also be a space (% d). The time is linear in the length of the text.
 """
 
 import re
@@ -19,28 +20,32 @@ LONGEST = 2_000
 """Characters up to which braces and comments are looked through for their end."""
 
 # Possessive quantifiers and look-behinds keep every search from trying the same characters again.
-_FOUND = re.compile(
-    r"""(?P<tag> </?[A-Za-z][^<>]*> )
+_PATTERN = r"""(?P<tag> </?[A-Za-z][^<>]*> )
     | (?P<end> (?: (?<![ \t]) [ \t]++ )? \r?\n [ \t]*+ )
     | <!--
     | (?: https?|ftp|mailto|file ) :[^\s<>"'{}\\|^`]++
     | (?<![\w.+-]) [\w.+-]++ @ [\w-]++ (?:\.[\w-]++)++
     | (?<![\w-]) --[A-Za-z][\w-]*+
-    | % \( [^()\n]{1,100} \) [-+\ 0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]
-    | % (?: \{[^{}\n]{1,100}\} | <[^<>\n]{1,100}> [-+0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]? )
+    | % \( (?: [^()\n]{1,100}+ | \([^()\n]{0,100}+\) ){1,20}+ \) [-+\ 0\#]*+ (?:\*|\d++)? (?:\.(?:\*|\d++))?
+        (?: [hlL] (?=[diouxXeEfFgGcrsa]) )? [A-Za-z]
+    | % (?:\d++\$)? FLAGS*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? <PRI[A-Za-z0-9]{1,20}>
+    | % \{[^{}\n]{1,100}\}
+    | (?<!\d) % <[^<>\n]{1,100}> [-+0\#]*+ \d*+ (?:\.\d++)? [A-Za-z]?
     | % [A-Z_]{2,40} %
     | %[1-9]\d?+% (?![\w(])
     | %L?[1-9]\d?+ (?![\d$A-Za-z]|\.\d)
-    | (?<!\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@]
-    | (?<=\d) % (?:\d++\$)? [-+\#0']*+ (?:\*|\d++)? (?:\.(?:\*|\d++))? (?:hh|ll|[hlqjztL])? [A-Za-z@] (?![A-Za-z])
-    | (?<!\d) %%
+    | (?P<printf> % (?:\d++\$)? FLAGS*+ (?: \*(?:\d++\$)? | \d++ )? (?: \.(?: \*(?:\d++\$)? | \d++ | (?=[eEfFgG]\b) ) )?
+        (?: hh | ll | I64 | I32 | I(?=[diu]) | wf?(?:8|16|32|64) | [hlqjztL] )? [A-Za-z@] )
+    | %%
     | [$\#]? \{
     | \$ [A-Za-z_]\w*+ \$?
     | (?P<escape> \\ (?: [nrtabfv0"'\\] | u[0-9A-Fa-f]{4} | x[0-9A-Fa-f]{2} ) )
     | & (?: [A-Za-z][A-Za-z0-9]*+ | \#[0-9]++ | \#[xX][0-9A-Fa-f]++ ) ;
-    """,
-    re.VERBOSE,
-)
+"""
+_FOUND = re.compile(_PATTERN.replace("FLAGS", r"[-+\#0']"), re.VERBOSE)
+_FOUND_IN_FORMAT = re.compile(_PATTERN.replace("FLAGS", r"[-+\ \#0']").replace("| % [A-Z_]{2,40} %\n", ""), re.VERBOSE)
+"""With a space for a flag, and without variables of Windows, which formats have none of: %X_%d."""
+_SPACES = (" ", "\u00a0", "\u202f")
 _BRACE = re.compile("[{}]")
 _CLOSING_MARKS = ".,;:!?)]»”’"
 _PARTING = frozenset({"&nbsp;", "&#160;", "&#xA0;", "\\n", "\\r", "\\t"})
@@ -66,10 +71,14 @@ class Placeholder:
         return self.is_line_end or self.text in _PARTING
 
 
-def find_placeholders(text: str) -> Iterator[Placeholder]:
-    """All placeholders of a text, in their order; none is inside another."""
+def find_placeholders(text: str, *, is_format: bool = False) -> Iterator[Placeholder]:
+    """All placeholders of a text, in their order; none is inside another.
+
+    `is_format` says that the text is known to go to printf or its like.
+    """
     end, closed = 0, _closed_braces(text)
-    while found := _FOUND.search(text, end):
+    pattern = _FOUND_IN_FORMAT if is_format else _FOUND
+    while found := pattern.search(text, end):
         start, end, holds_text = found.start(), found.end(), False
         if found[0] == "<!--":
             close = text.find("-->", end, end + LONGEST)
@@ -83,6 +92,9 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
             end = close
         elif "://" in found[0] or found[0].startswith("mailto:"):
             end -= len(found[0]) - len(found[0].rstrip(_CLOSING_MARKS))
+        elif found["printf"] and not is_format and _is_percentage(text, start, end):
+            end = start + 1
+            continue
         yield Placeholder(
             start,
             end,
@@ -91,6 +103,36 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
             is_line_end=found["end"] is not None,
             holds_text=holds_text,
         )
+
+
+def _is_percentage(text: str, start: int, end: int) -> bool:
+    """Whether a percent sign goes with the number before it, as in 100%ig, 50%-Rabatt and 50 %-Rabatt.
+
+    A number that ends a name is none: what follows ISO9660%sdatei is a placeholder.
+    """
+    if not text[end : end + 1].isalpha():
+        return False
+    number = start
+    if text[start - 1 : start] in _SPACES and text[start + 1 : start + 2] == "-":
+        number -= 1
+    begin = number
+    while begin > 0 and text[begin - 1].isdigit():
+        begin -= 1
+    return begin < number and not (begin > 0 and text[begin - 1].isalpha())
+
+
+def is_too_long(text: str) -> bool:
+    """Whether braces or a comment go on for so long that they are not found, so that their inside seems to be text."""
+    if len(text) <= LONGEST:
+        return False
+    if any(close - begin > LONGEST for begin, (close, _) in _closed_braces(text).items()):
+        return True
+    begin = text.find("<!--")
+    while begin >= 0 and (close := text.find("-->", begin)) >= 0:
+        if close - begin - len("<!--") > LONGEST - len("-->"):
+            return True
+        begin = text.find("<!--", close)
+    return False
 
 
 def _closed_braces(text: str) -> dict[int, tuple[int, bool]]:
@@ -110,14 +152,15 @@ def _closed_braces(text: str) -> dict[int, tuple[int, bool]]:
     return closed
 
 
-def count_placeholders(text: str) -> Counter[str]:
+def count_placeholders(text: str, *, is_format: bool = False) -> Counter[str]:
     """How often each placeholder stands in a text; line ends are counted as one whatever spaces are around them."""
-    return Counter("\n" if each.is_line_end else each.text for each in find_placeholders(text))
+    found = find_placeholders(text, is_format=is_format)
+    return Counter("\n" if each.is_line_end else each.text for each in found)
 
 
-def without_placeholders(text: str) -> str:
+def without_placeholders(text: str, *, is_format: bool = False) -> str:
     """A text from which all placeholders are taken, also those that appear as others go."""
-    while found := list(find_placeholders(text)):
+    while found := list(find_placeholders(text, is_format=is_format)):
         kept, done = [], 0
         for each in found:
             kept += [text[done : each.start], " " if each.parts_words else ""]

@@ -28,15 +28,15 @@ class PluralForms:
     is_of_one_alone: bool
     """Whether that form serves no other number, as it does in English but not in Russian (1, 21, 31 …)."""
 
-    def source(self, form: int, singular: str, plural: str) -> str:
+    def source(self, form: int, singular: str, plural: str, *, is_format: bool = False) -> str:
         """What a form is translated from: the singular for that of one, unless it serves other numbers, too.
 
         "One file" cannot stand for 21 files where the plural says "%d files".
         """
         if form != self.of_one or self.count == 1:
             return plural
-        is_same = count_placeholders(singular) == count_placeholders(plural)
-        return singular if self.is_of_one_alone or is_same else plural
+        of_one, of_others = (count_placeholders(text, is_format=is_format) for text in (singular, plural))
+        return singular if self.is_of_one_alone or of_one == of_others else plural
 
 
 def plural_forms(header: str) -> PluralForms | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from seqloom.core.compressed import read_whole
 from seqloom.core.errors import DataError, Problem
 from seqloom.text.formats.plurals import PluralForms, forms_like_english, plural_forms
-from seqloom.text.formats.po_text import WIDTH, read_strings, write_strings
+from seqloom.text.formats.po_text import WIDTH, read_strings, with_bytes, write_strings
 from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, decoded, text_of
 
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
@@ -28,6 +28,8 @@ _HEADER = re.compile(rb'^[ \t]*msgid[ \t]*""\s*msgstr', re.MULTILINE)
 _MSGID = re.compile(rb"^[ \t]*msgid[ \t\"]", re.MULTILINE)
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)(?=[ \t\"]|$)")
 _LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
+_PRINTF = frozenset(f"{language}-format" for language in "c objc python php perl awk lua tcl ruby".split())  # noqa: SIM905
+"""Flags of messages whose percent signs are all placeholders; of Qt, KDE and Boost they are not those of printf."""
 _TOP = 1 << 16
 """Bytes among which the charset is looked for."""
 
@@ -51,11 +53,13 @@ class Entry:
     fields: dict[str, Field] = field(default_factory=dict)
     start: int = -1
     """Where the line of its first keyword begins."""
-    flags: tuple[int, int] | None = None
-    """Where its line of flags begins and ends, the line end left out."""
+    flags: list[tuple[int, int]] = field(default_factory=list)
+    """Where its lines of flags begin, indentation left out, and end, the line end left out."""
     previous: list[tuple[int, int]] = field(default_factory=list)
     """Lines that tell an earlier source, their line ends included."""
     is_fuzzy: bool = False
+    is_format: bool = False
+    """Whether a flag says that its messages go to printf or its like."""
 
     @property
     def is_header(self) -> bool:
@@ -135,7 +139,12 @@ class PoCatalogue:
                 target = entry.fields[name].value if name in entry.fields else ""
                 state: State = "fuzzy" if entry.is_fuzzy else "translated"
                 segment = Segment(
-                    (source,) if source else (), target, state if target else "untranslated", line, context
+                    (source,) if source else (),
+                    target,
+                    state if target else "untranslated",
+                    line,
+                    context,
+                    entry.is_format,
                 )
                 yield segment, _Target(entry, name)
 
@@ -146,7 +155,10 @@ class PoCatalogue:
         plural = entry.fields["msgid_plural"].value
         there = sum(name.startswith("msgstr[") for name in entry.fields)
         forms = self.plural_forms or forms_like_english(max(1, there))
-        return [(f"msgstr[{form}]", forms.source(form, singular, plural)) for form in range(forms.count)]
+        return [
+            (f"msgstr[{form}]", forms.source(form, singular, plural, is_format=entry.is_format))
+            for form in range(forms.count)
+        ]
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -179,21 +191,33 @@ class PoCatalogue:
     def _marks(self, entry: Entry, given: Sequence[tuple[str, Filling]]) -> Iterator[Edit]:
         """The fuzzy flag put in or taken out."""
         is_fuzzy = any(filling.is_fuzzy for _, filling in given)
-        text = self.script.text
         if is_fuzzy and not entry.is_fuzzy:
-            if entry.flags is None:
+            if entry.flags:
+                at = entry.flags[0][0] + len("#,")
+                yield Edit(at, at, " fuzzy,")
+            else:
                 at = entry.previous[0][0] if entry.previous else entry.start
                 yield Edit(at, at, f"#, fuzzy{self._line_end}")
-            else:
-                at = text.index(",", entry.flags[0]) + 1
-                yield Edit(at, at, " fuzzy,")
         elif entry.is_fuzzy and not is_fuzzy and len(given) == len(self._sources(entry, "")):
-            assert entry.flags is not None
-            start, end = entry.flags
-            kept = [flag.strip() for flag in text[start + 2 : end].split(",") if flag.strip() not in ("", "fuzzy")]
-            whole = text.find("\n", end) + 1 or len(text)
-            yield Edit(start, end, f"#, {', '.join(kept)}") if kept else Edit(start, whole, "")
+            yield from (edit for span in entry.flags for edit in self._without_fuzzy(*span))
             yield from (Edit(*span, "") for span in entry.previous)
+
+    def _without_fuzzy(self, start: int, end: int) -> Iterator[Edit]:
+        """A line of flags without this one; the whole line goes if it has no other."""
+        text = self.script.text
+        flags = _flags(text[start:end])
+        if "fuzzy" not in flags:
+            return
+        kept = ", ".join(flag for flag in flags if flag not in ("", "fuzzy"))
+        if kept:
+            yield Edit(start, end, f"#, {kept}")
+        else:
+            yield Edit(text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1 or len(text), "")
+
+
+def _flags(line: str) -> list[str]:
+    """What a line of flags says."""
+    return [flag.strip() for flag in line[len("#,") :].split(",")]
 
 
 def _is_too_long(line: str) -> bool:
@@ -279,10 +303,10 @@ class _Reader:
             self.end_entry()
         shown = line.lstrip()
         if shown.startswith("#,"):
-            flags = [flag.strip() for flag in shown[2:].split(",")]
-            if self._entry.flags is None or "fuzzy" in flags:
-                self._entry.flags = start, start + len(line)
+            flags = _flags(shown)
+            self._entry.flags.append((start + len(line) - len(shown), start + len(line)))
             self._entry.is_fuzzy |= "fuzzy" in flags
+            self._entry.is_format |= not _PRINTF.isdisjoint(flags)
         elif shown.startswith("#|"):
             self._entry.previous.append((start, min(after, len(self.script.text))))
         elif shown.startswith("#~"):
@@ -298,6 +322,8 @@ class _Reader:
         if unsaid:
             self._refuse(f"{unsaid[0]} has no string after it", entry.start)
             return
+        if not self._read_bytes(entry):
+            return
         missing = next((name for name in ("msgid", kind) if name not in entry.fields), None)
         forms = sorted(_form(name) for name in entry.fields if name.startswith("msgstr["))
         gap = next((form for at, form in enumerate(forms) if form != at), None)
@@ -307,6 +333,16 @@ class _Reader:
             self._refuse(f"this entry has a msgstr[{gap}] but no msgstr[{forms.index(gap)}]", entry.start)
         else:
             self.entries.append(entry)
+
+    def _read_bytes(self, entry: Entry) -> bool:
+        """Make text of bytes that were written as numbers; whether they are text in the encoding of the file."""
+        for name, each in entry.fields.items():
+            try:
+                each.value = with_bytes(each.value, self.script.encoding)
+            except UnicodeError:
+                self._refuse(f"{name} has escaped bytes that are no {self.script.encoding.upper()}", each.start)
+                return False
+        return True
 
     def _refuse(self, message: str, place: int) -> None:
         self.problems.append(self.script.problem(message, place))

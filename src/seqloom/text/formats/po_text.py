@@ -6,7 +6,8 @@ WIDTH = 79
 """Columns up to which gettext fills a line."""
 
 _STRING = re.compile(r'[ \t]*"((?:[^"\\\n]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]++)|(.))", re.DOTALL)
+_BYTE = re.compile("[\udc80-\udcff]")
 _MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {value: f"\\{name}" for name, value in _MEANINGS.items()} | {"\\": "\\\\", '"': '\\"'}
 _TO_ESCAPE = re.compile(r'[\x00-\x1f\x7f\\"]')
@@ -23,16 +24,22 @@ def read_strings(line: str) -> tuple[str, int]:
 
 
 def unescape(text: str) -> str:
-    """The characters that escapes stand for."""
+    """The characters that escapes stand for; bytes beyond ASCII, which are parts of characters, as lone surrogates."""
     return _ESCAPED.sub(_meaning, text) if "\\" in text else text
 
 
 def _meaning(found: "re.Match[str]") -> str:
-    if found[1] is not None:
-        return chr(int(found[1], 8))
-    if found[2] is not None:
-        return chr(int(found[2], 16))
-    return _MEANINGS.get(found[3], found[3])
+    if found[3] is not None:
+        return _MEANINGS.get(found[3], found[3])
+    byte = (int(found[1], 8) if found[1] is not None else int(found[2][-2:], 16)) & 0xFF  # as in C, what is over goes
+    return chr(byte) if byte < 0x80 else chr(0xDC00 + byte)
+
+
+def with_bytes(text: str, encoding: str) -> str:
+    """A text whose lone surrogates are read as bytes, together with their neighbours, or else a UnicodeError."""
+    if _BYTE.search(text) is None:
+        return text
+    return text.encode(encoding, errors="surrogateescape").decode(encoding)
 
 
 def escape(text: str) -> str:

@@ -44,6 +44,8 @@ class Segment:
     line: int
     """Where it begins in the file, counted from 1; of an MO file the number of its entry."""
     context: str = ""
+    is_format: bool = False
+    """Whether the file says that its text goes to printf or its like."""
 
     @property
     def text(self) -> str:
