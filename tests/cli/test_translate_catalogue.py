@@ -174,3 +174,25 @@ def test_training_reads_memories_and_globs(tmp_path: Path) -> None:
     config = (tmp_path / "run" / "config.yaml").read_text()
     assert "source: en" in config
     assert "target: de" in config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_target_that_is_no_code_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    called = call("translate", tiny.run, write(tmp_path, name), "--target", 'de-"<&')
+    assert called.code == 2
+    assert "--target 'de-\"<&' is no code of a language, such as de" in called.err
+
+
+def test_what_would_be_torn_up_is_left_and_counted_with_its_reason(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    private = "".join(map(chr, range(0xE000, 0xF900)))
+    long = "{n, plural, other {" + "a " * 1_000 + "}}"
+    path.write_text(f'msgid "a b {long}"\nmsgstr ""\n\nmsgid "a {private}"\nmsgstr ""\n', encoding="utf-8")
+    before = path.read_bytes()
+    called = call("translate", tiny.run, path, "--in-place", "--json")
+    assert called.code == 0, called.err
+    assert path.read_bytes() == before
+    assert "0 of 2 segments translated" in called.err
+    assert "1 left untranslated: braces or a comment in the text go on for more than 2,000 characters" in called.err
+    assert "1 left untranslated: the text holds all 6,400 private characters" in called.err
+    assert (called.records[0]["wanted"], called.records[0]["left"]) == (2, 2)

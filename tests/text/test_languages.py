@@ -3,7 +3,7 @@
 import pytest
 
 from seqloom.core.errors import UsageError
-from seqloom.text.languages import LANGUAGES, find_language, language_name
+from seqloom.text.languages import LANGUAGES, find_language, is_language_code, language_name
 
 
 def test_the_table_has_unique_two_letter_codes_and_names() -> None:
@@ -46,3 +46,13 @@ def test_an_unknown_code_is_its_own_name_but_cannot_be_found() -> None:
     assert language_name("tlh") == "tlh"
     with pytest.raises(UsageError, match=r"'germn' is not the code .* did you mean de"):
         find_language("germn")
+
+
+@pytest.mark.parametrize("code", ["de", "pt-BR", "zh_Hant_TW", "sr_RS.UTF-8@latin", "x-klingon", "de-1996", "deu_Latn"])
+def test_codes_of_languages_have_a_shape(code: str) -> None:
+    assert is_language_code(code)
+
+
+@pytest.mark.parametrize("text", ["", 'en-"<&', "en de", "de-", "-de", "12", "de\n", "ä", "en" + "-abcd" * 7])
+def test_other_texts_are_no_codes(text: str) -> None:
+    assert not is_language_code(text)

@@ -16,6 +16,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import require_file, require_writable, write_atomically
 from seqloom.text.formats.catalogues import format_of
+from seqloom.text.languages import is_language_code
 
 if TYPE_CHECKING:
     from seqloom.recipes.catalogues import Filled
@@ -53,6 +54,8 @@ def catalogue_job(job: CatalogueJob, model: Path, *, others: Sequence[str]) -> C
         return None
     if others:
         raise UsageError(f"{others[0]} is for text with a sentence per line; {job.path} is a catalogue")
+    if job.target is not None and not is_language_code(job.target):
+        raise UsageError(f"--target {job.target[:60]!r} is no code of a language, such as de, pt-BR or sr_RS@latin")
     if job.for_review and format_of(job.path) == "mo":
         raise UsageError(f"{job.path}: a compiled catalogue has no marks for --review; fill the .po that it is made of")
     if job.is_in_place and job.out is not None:

@@ -9,6 +9,7 @@ from seqloom.recipes.engine import Translates
 from seqloom.recipes.translate import Translation, Watch
 from seqloom.recipes.wishes import Wish
 from seqloom.text.formats.carrying import CannotCarry, Carrier, Rendering
+from seqloom.text.formats.mo import MoCatalogue
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 from seqloom.text.formats.tmx import is_language
 from seqloom.text.glossary import Glossary
@@ -85,6 +86,8 @@ class Work:
 
 def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
     """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
+    if isinstance(catalogue, MoCatalogue):
+        catalogue.require_fillable()
     states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
     wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
     carriers, passed_over = {}, {}

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.mo import Message, compile_mo, read_mo
+from seqloom.recipes.catalogues import plan_work
+from seqloom.text.formats.catalogues import PairReader
+from seqloom.text.formats.mo import MAGIC, Message, compile_mo, read_mo
 from seqloom.text.formats.segments import Filling
+from seqloom.text.formats.sides import SideReader
 
 HEADER = Message(
     "", ("Content-Type: text/plain; charset=UTF-8\nLanguage: de\nPlural-Forms: nplurals=2; plural=(n != 1);\n",)
@@ -69,3 +72,31 @@ def test_damage_is_a_data_error(tmp_path: Path, damage: object, message: str) ->
     with pytest.raises(DataError) as caught:
         read_mo(_mo(tmp_path, data))
     assert message in str(caught.value)
+
+
+def _with_dependent(data: bytes, count: int) -> bytes:
+    """The same catalogue in minor revision 1, whose head is longer by five numbers."""
+    _, _, messages, sources, targets, _, place = struct.unpack_from("<7I", data)
+    head = struct.pack("<7I", MAGIC, 1, messages, sources + 20, targets + 20, 0, place + 20)
+    places = struct.unpack_from(f"<{4 * messages}I", data, 28)
+    moved = [number + 20 * (at % 2) for at, number in enumerate(places)]
+    tables = struct.pack(f"<5I{4 * messages}I", 1, 48, count, 48, 48, *moved)
+    return head + tables + data[28 + 16 * messages :]
+
+
+def test_messages_that_depend_on_the_system_are_told_and_never_lost(tmp_path: Path) -> None:
+    path = _mo(tmp_path, _with_dependent(compile_mo(MESSAGES), 2))
+    catalogue = read_mo(path)
+    assert catalogue.dependent == 2
+    assert catalogue.messages == read_mo(_mo(tmp_path, compile_mo(MESSAGES))).messages
+    assert catalogue.filled({}) == _with_dependent(compile_mo(MESSAGES), 2)
+    number = next(at for at, each in enumerate(catalogue.segments) if each.state == "untranslated")
+    with pytest.raises(DataError, match=r"2 of its messages depend on the system, .* compile it with msgfmt"):
+        catalogue.filled({number: Filling(("Leer",))})
+    path.write_bytes(_with_dependent(compile_mo(MESSAGES), 2))
+    with pytest.raises(DataError, match="would be lost"):
+        plan_work(read_mo(path))
+    for reader in (PairReader(path), SideReader(path, language="de")):
+        assert list(reader)
+        assert any("2 messages that depend on the system (%<PRIu64>) left out" in each for each in reader.notices())
+    assert read_mo(_mo(tmp_path, _with_dependent(compile_mo(MESSAGES), 0))).dependent == 0

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
+from seqloom.text.formats.catalogues import open_catalogue
 from seqloom.text.formats.segments import Code, Filling
 from seqloom.text.formats.xliff import read_xliff
 from text.formats.samples import XLIFF_1, XLIFF_2, fill, shouting, write
@@ -140,3 +141,13 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, message: str) ->
     with pytest.raises(DataError) as caught:
         read_xliff(_xliff(tmp_path, text))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["page2.xliff", "memory.tmx"])
+def test_a_language_is_written_as_xml_needs_it(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, name)
+    catalogue = open_catalogue(path, languages=("en", 'xx"<&'))
+    data = catalogue.filled(fill(catalogue, shouting, aligned=True), target='xx"<&')
+    assert b'="xx&quot;&lt;&amp;"' in data
+    path.write_bytes(data)
+    assert open_catalogue(path, languages=("en", 'xx"<&')).languages[1] in ('xx"<&', "de-DE")

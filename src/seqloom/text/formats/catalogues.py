@@ -8,7 +8,7 @@ from seqloom.core.compressed import bare_name
 from seqloom.core.errors import DataError
 from seqloom.core.files import require_file
 from seqloom.text.formats import jsonl, tmx
-from seqloom.text.formats.mo import read_mo
+from seqloom.text.formats.mo import MoCatalogue, read_mo
 from seqloom.text.formats.po import read_po
 from seqloom.text.formats.segments import Catalogue, Pair
 from seqloom.text.formats.xliff import read_xliff
@@ -81,14 +81,16 @@ class PairReader:
     """Segments without a translation that holds, so far."""
     broken: int
     """Pairs with a line end or tab inside that became a space."""
+    dependent: int
+    """Messages of a compiled catalogue that depend on the system, which are not read."""
 
     def __init__(self, path: Path, *, languages: Languages = (None, None), encoding: str = "utf-8") -> None:
         require_file(path)
         self.path, self.languages, self.encoding = path, languages, encoding
-        self.pairs = self.left_out = self.broken = 0
+        self.pairs = self.left_out = self.broken = self.dependent = 0
 
     def __iter__(self) -> Iterator[Pair]:
-        self.pairs = self.left_out = self.broken = 0
+        self.pairs = self.left_out = self.broken = self.dependent = 0
         for pair in self._raw():
             if pair is None:
                 self.left_out += 1
@@ -105,7 +107,9 @@ class PairReader:
         elif format_of(self.path) == "jsonl":
             yield from jsonl.read_pairs(self.path, languages=self.languages, encoding=self.encoding)
         else:
-            for segment in open_catalogue(self.path).segments:
+            catalogue = open_catalogue(self.path)
+            self.dependent = catalogue.dependent if isinstance(catalogue, MoCatalogue) else 0
+            for segment in catalogue.segments:
                 is_good = segment.state == "translated" and segment.text.strip()
                 yield Pair(segment.text, segment.target, segment.line) if is_good else None
 
@@ -116,6 +120,13 @@ class PairReader:
             said.append(f"{self.path}: pairs from {self.languages[0]} to {self.languages[1]} are read")
         if self.left_out:
             said.append(f"{self.path}: {self.left_out:,} segments without a translation, or with a fuzzy one, left out")
+        if self.dependent:
+            said.append(dependent_notice(self.path, self.dependent))
         if self.broken:
             said.append(f"{self.path}: line ends and tabs inside {self.broken:,} pairs were read as spaces")
         return said
+
+
+def dependent_notice(path: Path, count: int) -> str:
+    """That messages of a compiled catalogue were not read."""
+    return f"{path}: {count:,} messages that depend on the system (%<PRIu64>) left out; the .po has them"

@@ -273,3 +273,8 @@ def escape(text: str) -> str:
     """Text as it stands between tags; what XML has no way to write goes."""
     text = _FORBIDDEN.sub("", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;")
+
+
+def escape_attribute(text: str) -> str:
+    """Text as it stands between the quotes of an attribute."""
+    return escape(text).replace('"', "&quot;").replace("\t", "&#9;").replace("\n", "&#10;")

@@ -3,7 +3,9 @@
     magic 0x950412de, revision, N, places of two tables of N lengths and offsets: sources, translations
     context EOT source NUL plural      translation NUL translation …
 
-The file has no room for fuzzy marks, and gettext leaves out what nobody has looked at; so do we.
+The file has no room for fuzzy marks, and gettext leaves out what nobody has looked at; so do we. Messages that depend
+on the system (%<PRIu64>), which minor revision 1 keeps in tables of their own, are counted and not read; a file that has
+some is not filled, as they would be lost.
 """
 
 import re
@@ -20,6 +22,8 @@ from seqloom.text.formats.segments import Filling, Segment, State, text_of
 
 MAGIC = 0x950412DE
 _HEAD = 28
+_DEPENDENT = 36
+"""Where a file of minor revision 1 says how many messages depend on the system."""
 _SHARED = 4  # texts may share bytes, but a table that names the whole file a million times is made to fill the memory
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 _LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", re.MULTILINE)
@@ -53,9 +57,11 @@ def read_mo(path: Path) -> "MoCatalogue":
         if not is_encoding_of_files(encoding):
             raise LookupError(f"unknown encoding: {encoding[:40]}")
         messages = [_message(source.decode(encoding), target.decode(encoding)) for source, target in pairs]
+        (revision,) = struct.unpack_from(f"{order}I", data, 4)
+        (dependent,) = struct.unpack_from(f"{order}I", data, _DEPENDENT) if revision & 0xFFFF else (0,)
     except (struct.error, ValueError, LookupError) as error:
         raise DataError(f"{path}: the compiled catalogue is damaged ({error}); compile it again") from error
-    return MoCatalogue(path, data, messages, order=order, encoding=encoding)
+    return MoCatalogue(path, data, messages, order=order, encoding=encoding, dependent=dependent)
 
 
 def _read_strings(data: bytes, order: str) -> list[tuple[bytes, bytes]]:
@@ -95,8 +101,19 @@ class MoCatalogue:
 
     locked = 0
 
-    def __init__(self, path: Path, data: bytes, messages: Sequence[Message], *, order: str, encoding: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        data: bytes,
+        messages: Sequence[Message],
+        *,
+        order: str,
+        encoding: str,
+        dependent: int = 0,
+    ) -> None:
         self.path, self.messages = path, tuple(messages)
+        self.dependent = dependent
+        """How many messages depend on the system, and are not among these."""
         self._data, self._order, self._encoding = data, order, encoding
         self.header = next((each.targets[0] for each in messages if each.is_header), "")
         self._places: list[tuple[int, int]] = []
@@ -136,6 +153,7 @@ class MoCatalogue:
             is_changed = True
         if not is_changed:
             return self._data
+        self.require_fillable()
         try:
             return compile_mo(messages, order=self._order, encoding=self._encoding)
         except UnicodeEncodeError as error:
@@ -144,6 +162,14 @@ class MoCatalogue:
                 f"{self.path}: a translation has {lost!r}, which {self._encoding} cannot write; compile the catalogue "
                 "as UTF-8 first"
             ) from error
+
+    def require_fillable(self) -> None:
+        """Refuse a catalogue of which a part would be lost."""
+        if self.dependent:
+            raise DataError(
+                f"{self.path}: {self.dependent:,} of its messages depend on the system, as with %<PRIu64>, and would "
+                "be lost; fill the .po that it is made of, and compile it with msgfmt"
+            )
 
 
 def compile_mo(messages: Sequence[Message], *, order: str = "<", encoding: str = "utf-8") -> bytes:

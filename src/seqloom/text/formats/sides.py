@@ -12,7 +12,8 @@ from typing import Any, Literal
 from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import LineReader, require_file
 from seqloom.text.formats import jsonl, tmx
-from seqloom.text.formats.catalogues import BREAKS, format_of, languages_of, open_catalogue
+from seqloom.text.formats.catalogues import BREAKS, dependent_notice, format_of, languages_of, open_catalogue
+from seqloom.text.formats.mo import MoCatalogue
 
 Side = Literal["source", "target"]
 
@@ -30,17 +31,19 @@ class SideReader:
     """Segments without a text that holds, so far."""
     broken: int
     """Texts with a line end or tab inside that became a space."""
+    dependent: int
+    """Messages of a compiled catalogue that depend on the system, which are not read."""
 
     def __init__(self, path: Path, *, language: str | None = None, encoding: str = "utf-8") -> None:
         require_file(path)
         self.path, self.language, self.encoding = path, language, encoding
-        self.lines = self.left_out = self.broken = 0
+        self.lines = self.left_out = self.broken = self.dependent = 0
         self._side: Side = "target"
         if format_of(path) != "jsonl":
             self._side = self._choose_side()
 
     def __iter__(self) -> Iterator[str]:
-        self.lines = self.left_out = self.broken = 0
+        self.lines = self.left_out = self.broken = self.dependent = 0
         for raw in self._raw():
             text = (raw or "").strip()
             if not text:
@@ -59,6 +62,8 @@ class SideReader:
             said.append(f"{self.path}: texts {which} are read, {self.lines:,} of them")
         if self.left_out:
             said.append(f"{self.path}: {self.left_out:,} segments that have none, or a fuzzy one, left out")
+        if self.dependent:
+            said.append(dependent_notice(self.path, self.dependent))
         if self.broken:
             said.append(f"{self.path}: line ends and tabs inside {self.broken:,} texts were read as spaces")
         return said
@@ -92,7 +97,9 @@ class SideReader:
             case "jsonl":
                 yield from self._members()
             case _:
-                for segment in open_catalogue(self.path).segments:
+                catalogue = open_catalogue(self.path)
+                self.dependent = catalogue.dependent if isinstance(catalogue, MoCatalogue) else 0
+                for segment in catalogue.segments:
                     if self._side == "source":
                         yield segment.text
                     else:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.text.formats.inline import content_of, space_before, write_content
-from seqloom.text.formats.markup import Element, parse_xml, read_tree
+from seqloom.text.formats.markup import Element, escape_attribute, parse_xml, read_tree
 from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
 
 FUZZY = "x-fuzzy"
@@ -317,7 +317,7 @@ class TmxCatalogue:
         name = "xml:lang" if "xml:lang" in source.attributes else "lang"
         mark = f"{inside}{_FUZZY_MARK}" if filling.is_fuzzy else ""
         inner = f"{mark}{inside}<{segment.tag}>{write_content(filling.content)}</{segment.tag}>{after}"
-        new = f'{space_before(text, last)}<{source.tag} {name}="{code}">{inner}</{source.tag}>'
+        new = f'{space_before(text, last)}<{source.tag} {name}="{escape_attribute(code)}">{inner}</{source.tag}>'
         return Edit(last.end, last.end, new)
 
 

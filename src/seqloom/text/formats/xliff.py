@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seqloom.core.errors import DataError
 from seqloom.text.formats.inline import content_of, space_before, write_content
-from seqloom.text.formats.markup import Element, read_tree
+from seqloom.text.formats.markup import Element, escape_attribute, read_tree
 from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, text_of
 
 REVIEW = "needs-review-translation"
@@ -144,7 +144,7 @@ class XliffCatalogue:
             if element.get(name) is None:
                 known = element.attributes.get(before)
                 at = known.end + 1 if known else element.start + 1 + len(element.tag)
-                yield Edit(at, at, f' {name}="{target}"')
+                yield Edit(at, at, f' {name}="{escape_attribute(target)}"')
 
 
 def _disapproved(unit: Element) -> Iterator[Edit]:
