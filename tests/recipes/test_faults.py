@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from recipes.conftest import TINY, write_corpus
-from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
+from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.recipes import train as recipe
 from seqloom.recipes.load import load
@@ -164,6 +164,47 @@ def test_text_that_is_looked_for_in_another_folder_is_told_with_the_way_back(
         resume("../run")
     moved = [f"data.{side}={json.dumps(names)}" for side, names in (("train", files), ("dev", dev))]
     assert resume("../run", [*moved, "training.steps=7"]) is not None
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "text"])
+def test_what_a_run_lacks_is_brought_back_from_its_model(run: Path, name: str) -> None:
+    lost = run / "config.yaml" if name == "config.yaml" else run / "text" / "shared" / "text.json"
+    lost.unlink()
+    copy = run / "model" / lost.relative_to(run)
+    with pytest.raises(
+        SeqloomError, match=rf"{run / name} is (missing|damaged); .*put a copy of {run}/model/{name} in"
+    ):
+        resume(run, ["training.steps=7"])
+    shutil.copy(copy, lost)
+    assert resume(run, ["training.steps=7"]) is not None
+    lost.unlink()
+    shutil.rmtree(run / "model")
+    with pytest.raises(SeqloomError, match="bring it back from a copy, or start a new run with --out"):
+        resume(run)
+
+
+def test_a_damaged_model_is_made_again_by_its_run_as_its_message_says(run: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copytree(run / "model", tmp_path / "alone"))
+    for model in (run / "model", alone):
+        (model / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=rf"missing; copy .* again .*, or .*: seqloom train --resume {run}$"):
+        load(run)
+    with pytest.raises(ModelError, match=r"missing; copy the model directory again from where it was made$"):
+        load(alone)
+    resume(run)
+    assert load(run).card.parameters > 0
+
+
+def test_a_run_without_a_whole_checkpoint_can_be_followed_by_one_that_starts_from_its_model(run: Path) -> None:
+    for path in run.glob("checkpoints/*/state.json"):
+        path.write_text("{")
+    with pytest.raises(
+        ModelError, match=rf"start a new run with --out, from its model: training\.start_from={run}/model$"
+    ):
+        resume(run, ["training.steps=9"])
+    shutil.rmtree(run / "model")
+    with pytest.raises(ModelError, match=r"Bring one back from a copy, or start a new run with --out$"):
+        resume(run, ["training.steps=9"])
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"data": {"train"', '{"data": 3}'])

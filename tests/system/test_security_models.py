@@ -347,6 +347,16 @@ def test_files_besides_the_model_are_refused(small: Path, tmp_path: Path) -> Non
     assert call("unpack", tmp_path / "whole.zip", tmp_path / "out").code == 0
 
 
+def test_an_archive_of_a_folder_says_where_the_model_lies_in_it(small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small, tmp_path / "mine")
+    archive = Path(shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "mine"))
+    with pytest.raises(
+        ModelError, match=rf"^{archive} is no archive .* lie in mine/ inside it; make it with seqloom pack"
+    ):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_messages_name_the_archive_and_not_the_folder_it_is_unpacked_to(small: Path, tmp_path: Path) -> None:
     archive = tmp_path / "..zip"  # of which nothing is left before its dot
     pack(small, archive)

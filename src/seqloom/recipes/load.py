@@ -313,6 +313,12 @@ def find_model(folder: Path) -> Path:
 
 def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
     """Refuse what came out of an archive if it is no model, is not as its manifest says, or has files besides."""
+    lying = [Path(name).parent for name in names if Path(name).name == "model.json"]
+    if len(lying) == 1 and lying[0].as_posix() not in (".", "model"):
+        raise ModelError(
+            f"{archive} is no archive of a model: the files of one lie in {lying[0].as_posix()}/ inside it; "
+            "make it with seqloom pack"
+        )
     try:
         home = find_model(folder)
         read_card(home)
@@ -341,7 +347,7 @@ def read_card(folder: Path) -> Card:
     """What the model says of itself, after its files were found to be whole."""
     manifest = _read_json(folder / "manifest.json")
     if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("files"), dict):
-        raise ModelError(f"{folder} cannot be checked: its manifest.json gives no format and files; {AGAIN}")
+        raise ModelError(f"{folder} cannot be checked: its manifest.json gives no format and files; {_again(folder)}")
     if manifest["format"] > FORMAT:
         raise ModelError(
             f"{folder} has format {manifest['format']}, and this Seqloom ({__version__}) reads up to {FORMAT}; "
@@ -349,16 +355,27 @@ def read_card(folder: Path) -> Card:
         )
     unlisted = [name for name in _needed(folder) if name not in manifest["files"]]
     if unlisted:
-        raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {', '.join(unlisted)}; {AGAIN}")
+        missing = ", ".join(unlisted)
+        raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {missing}; {_again(folder)}")
     damage = check_manifest(folder, manifest["files"])
     if damage:
-        raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}")
+        raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}; {_again(folder)}")
     values = _read_json(folder / "model.json")
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
     fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
     if fault:
-        raise ModelError(f"{folder / 'model.json'} does not hold what a model says of itself: {fault}; {AGAIN}")
+        raise ModelError(
+            f"{folder / 'model.json'} does not hold what a model says of itself: {fault}; {_again(folder)}"
+        )
     return Card(**{**known, "scores": tuple(known.get("scores", ()))})
+
+
+def _again(folder: Path) -> str:
+    """How to get a whole model: a run that has checkpoints can make its own again."""
+    run = folder.parent
+    if folder.name == "model" and any((run / "checkpoints").glob("step-*")):
+        return f"{AGAIN}, or have its run make it: seqloom train --resume {run}"
+    return AGAIN
 
 
 def listed_files(folder: Path) -> list[str]:
@@ -398,7 +415,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = read_json(path)
     except FileNotFoundError:
-        raise ModelError(f"{path.parent} is not whole: {path.name} is missing") from None
+        raise ModelError(f"{path.parent} is not whole: {path.name} is missing; {_again(path.parent)}") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):

@@ -190,6 +190,8 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
                 f"{run} was interrupted while it was being prepared; start it again with the same --train … --out {run}"
             )
         raise UsageError(f"{run} is no run that can go on: it has no run.json; start anew with --out")
+    if not (run / "config.yaml").exists():
+        raise UsageError(f"{run / 'config.yaml'} is missing; {_way_to_have(run, 'config.yaml')}")
     config = resolve(RunConfig, file=run / "config.yaml")
     record = _read_record(run / "run.json")
     if not config.data.train:
@@ -205,6 +207,13 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("data"), dict):
         raise _damaged_record(path, 'it has no "data", the fingerprints of the text')
     return record
+
+
+def _way_to_have(run: Path, name: str) -> str:
+    """How to get a part of a run back: its model has the same."""
+    if (run / "model" / name).exists():
+        return f"the model of this run has the same: put a copy of {run / 'model' / name} in its place"
+    return "bring it back from a copy, or start a new run with --out"
 
 
 def _damaged_record(path: Path, reason: str) -> ModelError:
@@ -250,8 +259,8 @@ def prepare_again(
 ) -> None:
     """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
     work: Work[Any, Any] = work_for(config)
-    damage = _damage(work, run)
     _require_same_tokenizers(run, record)
+    damage = _damage(work, run)
     names = [*config.data.train, *config.data.dev]
     files = _files(names)
     missing = [path for path in files if not path.exists()]
@@ -321,7 +330,10 @@ def _damage(work: Work[Any, Any], run: Path) -> str | None:
 
 def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
     """Refuse tokenisers of another run: its pieces would have other numbers than those that the model has learnt."""
-    found = _fingerprints(Tokenizers.load(run / "text"))
+    try:
+        found = _fingerprints(Tokenizers.load(run / "text"))
+    except ModelError as error:
+        raise ModelError(f"{run / 'text'} is damaged; {_way_to_have(run, 'text')}. It was: {error}") from error
     begun = record.get("tokenizers", found)
     if begun != found:
         raise ModelError(

@@ -218,7 +218,7 @@ def final_folders(run: Path, *, average: int, save_every: int, listener: Listene
     best = pointed_step(run, "best")
     sound = _sound_steps(run, steps, listener=listener)
     if not sound:
-        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read")
+        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read. {_way_out(run)}")
     if average:
         chosen = regular_steps(sound, save_every=save_every)[-average:]
     else:
@@ -269,8 +269,14 @@ def newest_checkpoint(run: Path, *, listener: Listener, strict: bool = False) ->
             notice(listener, f"DAMAGED CHECKPOINT: going back to step {step}, because {skipped}", step=step)
         return checkpoint
     if damages:
-        raise ModelError("no checkpoint of this run can be read: " + "; ".join(damages))
+        raise ModelError(f"no checkpoint of this run can be read: {'; '.join(damages)}. {_way_out(run)}")
     return None
+
+
+def _way_out(run: Path) -> str:
+    model = run / "model"
+    from_it = f", from its model: training.start_from={model}" if (model / "model.json").is_file() else ""
+    return f"Bring one back from a copy, or start a new run with --out{from_it}"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
