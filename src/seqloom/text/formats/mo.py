@@ -4,8 +4,8 @@
     context EOT source NUL plural      translation NUL translation …
 
 The file has no room for fuzzy marks, and gettext leaves out what nobody has looked at; so do we. Messages that depend
-on the system (%<PRIu64>), which minor revision 1 keeps in tables of their own, are counted and not read; a file that has
-some is not filled, as they would be lost.
+on the system (%<PRIu64>), which minor revision 1 keeps in tables of their own, are counted and not read; a file that
+has some is not filled, as they would be lost.
 """
 
 import re
