@@ -99,11 +99,24 @@ def test_the_summary_accounts_for_every_segment(tiny: Tiny, tmp_path: Path) -> N
     assert "7 of 8 segments translated; 1 had a translation\n" in call("translate", tiny.run, path, "--fuzzy").err
     page = write(tmp_path, "page.xlf")
     called = call("translate", tiny.run, page, "--out", tmp_path / "new.xlf", "--json")
-    assert called.records[0]["alone"] == {"translated": 1, "fuzzy": 1, "blank": 0, "locked": 1}
+    assert called.records[0]["alone"] == {"translated": 1, "fuzzy": 1, "blank": 0, "locked": 1, "foreign": 0}
     again = "1 fuzzy left alone (--fuzzy translates it again)"
     locked = '1 more not to be translated (translate="no")'
     told = f"{page}: 4 of 6 segments translated; 1 had a translation, {again}, {locked}"
     assert told in [each["message"] for each in called.messages]
+
+
+def test_units_of_a_memory_without_the_source_language_are_accounted_for(tiny: Tiny, tmp_path: Path) -> None:
+    units = [f'<tu><tuv xml:lang="{code}"><seg>Good morning.</seg></tuv></tu>' for code in ("en", "fr", "de")]
+    path = tmp_path / "m.tmx"
+    path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{"".join(units)}</body></tmx>', encoding="utf-8")
+    called = call("translate", tiny.run, path)
+    assert f"{path}: 1 of 1 segments translated; 2 more without the source language\n" in called.err
+    called = call("translate", tiny.run, path, "--target", "pt-BR")
+    assert called.code == 2
+    assert (
+        "into 'pt-BR', but this model translates into 'de'; take another model, or leave out --target\n" in called.err
+    )
 
 
 def test_entries_that_are_mostly_unknown_are_named_by_their_lines(tiny: Tiny, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def translate_catalogue(
     assert job.path is not None
     config = resolved(model, overrides) if job.engine == "seqloom" else None
     known = (config.data.source, config.data.target) if config else (None, None)
-    require_languages("the catalogue", (None, job.target), known)
+    require_languages("the catalogue", (None, job.target), known, way_out="leave out --target")
     wanted = known[0], job.target or known[1]
     catalogue = open_catalogue(job.path, languages=wanted)
     require_languages(str(job.path), catalogue.languages, wanted)
@@ -187,6 +187,7 @@ def _summary(job: CatalogueJob, filled: "Filled") -> str:
         f"fuzzy left alone (--fuzzy translates {them} again)": rest.fuzzy,
         "without text": rest.blank,
         'more not to be translated (translate="no")': rest.locked,
+        "more without the source language": rest.foreign,
     }
     others = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
     done = f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated{marked}"

@@ -11,7 +11,7 @@ from seqloom.recipes.wishes import Wish
 from seqloom.text.formats.carrying import CannotCarry, Carrier, Rendering
 from seqloom.text.formats.mo import MoCatalogue
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
-from seqloom.text.formats.tmx import is_language
+from seqloom.text.formats.tmx import TmxCatalogue, is_language
 from seqloom.text.glossary import Glossary
 
 
@@ -35,6 +35,8 @@ class Rest:
     """Those without text."""
     locked: int = 0
     """Those of which the file says so; they are not counted among its segments."""
+    foreign: int = 0
+    """Units of a memory that lack the source language; nor are they."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class Work:
         alone = [each for number, each in enumerate(self.catalogue.segments) if number not in wanted]
         translated = sum(each.state == "translated" for each in alone)
         blank = sum(each.state != "translated" and not has_text(each) for each in alone)
-        return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked)
+        foreign = self.catalogue.foreign if isinstance(self.catalogue, TmxCatalogue) else 0
+        return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked, foreign)
 
 
 def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
@@ -164,12 +167,16 @@ def _rendering(translation: Translation) -> Rendering:
 
 
 def require_languages(
-    name: str, catalogue: tuple[str | None, str | None], model: tuple[str | None, str | None]
+    name: str,
+    catalogue: tuple[str | None, str | None],
+    model: tuple[str | None, str | None],
+    *,
+    way_out: str = "correct what the file says of its language",
 ) -> None:
     """Refuse a catalogue whose languages are not those of the model, where both are known."""
     for side, has, can in zip(("from", "into"), catalogue, model, strict=True):
         if has and can and not is_language(has, can):
             raise UsageError(
                 f"{name} is to be translated {side} {has!r}, but this model translates {side} {can!r}; take another "
-                "model, or correct what the file says of its language"
+                f"model, or {way_out}"
             )

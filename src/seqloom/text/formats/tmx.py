@@ -237,13 +237,17 @@ class TmxCatalogue:
         self._places: list[_Place] = []
         self.segments: list[Segment] = []
         """The units that have the source language."""
+        self.foreign = 0
+        """How many units have it not."""
         units = body.children if body else ()
         nameless = [each for unit in units for each in unit.children if each.name == "tuv" and not _code_of(each)]
         _refuse_nameless(script.path, [script.line(each.start) for each in nameless])
         for unit in units:
             variants = [(_code_of(each), each) for each in unit.children if each.name == "tuv" and each.child("seg")]
             source, target = choose_pair(variants, languages, self._header)
-            if unit.name == "tu" and source is not None:
+            if unit.name == "tu" and source is None:
+                self.foreign += 1
+            elif unit.name == "tu" and source is not None:
                 self._places.append(_Place(unit, source, target))
                 self.segments.append(self._segment(unit, source, target))
 
