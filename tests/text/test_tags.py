@@ -74,7 +74,7 @@ def test_tags_are_taken_out(line: str, plain: str) -> None:
         ("a<x/>{1} b", "B A", "0-1 1-0", "B A<x/>{1}"),
         ("a {0}<b>big red</b> car", "rot gross Auto", "1-1 2-0 3-2", "{0}<b>rot gross</b> Auto"),
         ("<b>big red</b>{0}%s {1} x", "rot gross x", "0-1 1-0 2-2", "<b>rot gross</b>{0}%s {1} x"),
-        ("to 100%% done, %*d of %lu", "zu 100 fertig, von", "0-0 1-1 2-2 3-3 4-4", "zu 100%% fertig, %*d von %lu"),
+        ("to 100%% done, %*d of %lu", "zu fertig, von", "0-0 1-1 2-2 3-3", "zu 100%% fertig, %*d von %lu"),
         ("a {0}-{1} b", "A B", "0-0 2-1", "A {0} {1} B"),
     ],
 )

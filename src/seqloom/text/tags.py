@@ -31,7 +31,7 @@ _TAG = re.compile(
     | \{\{[^{}]*\}\} | \$\{[^{}]*\} | \{[\w.:!,-]*\}            # templates and formats
     | %\([A-Za-z_]\w*\)[-+0\#]*+\d*+(?:\.\d++)?[a-zA-Z]         # %(name)s
     | (?<!\d)%(?:\d++\$)?[-+0\#]*+(?:\*|\d++)?(?:\.(?:\*|\d++))?(?:hh|ll|[hljzt])?[sdifuxXeEgGcr@](?![A-Za-z])
-    | %%
+    | (?:(?<![\w.,])\d++(?:[.,]\d++)*+)?%%                     # with its number: 100%%
     | &(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#[xX][0-9A-Fa-f]+);    # an entity
     """,
     re.VERBOSE,

@@ -17,27 +17,11 @@ from hypothesis import strategies as st
 from seqloom.text.formats.placeholders import count_placeholders
 from seqloom.text.formats.segments import Code, Filling
 
-WORDS = [
-    "Save",
-    "the",
-    "file",
-    "now!",
-    "Größe,",
-    "(old)",
-    "日本語",
-    "100%",
-    "don't",
-    "a\tb",
-    "№",
-    "x_y",
-    "…",
-    "100%%",
-    "7%%",
-]
+WORDS = ["Save", "the", "file", "now!", "Größe,", "(old)", "日本語", "100%", "don't", "a\tb", "№", "x_y", "…", "x2%%"]
 PLACEHOLDERS = [
     *("%s", "%d", "%1$s", "%(name)s", "%-5.2f", "%%", "{0}", "{name}", "{{x}}", "${y}", "%1", "$HOME"),
     *("<b>", "</b>", "<br/>", '<a href="%s">', "</a>", "&amp;", "&nbsp;", "\\n", "https://a.b/%s", "--help", "\n"),
-    *("%*1$d", "%2$*1$d", "%-*.*f", "%I64d", "%<PRIu64>", "%(a(b)c)s"),
+    *("%*1$d", "%2$*1$d", "%-*.*f", "%I64d", "%<PRIu64>", "%(a(b)c)s", "100%%", "1,5%%"),
     *("%d%%", "%s%s", "%5.1f%%", "{0}{1}", "{a}{b}%s", "%1$s%2$s", "%(a)s%(b)s", "${y}%d", "<br/>{0}", "&nbsp;%s%%"),
 ]
 """Those of the last line touch each other."""

@@ -24,7 +24,8 @@ def _found(text: str) -> list[str]:
         ("Save %s and %-5.2lf", ["%s", "%-5.2lf"]),
         ("%1$d of %2$s, %(name)s", ["%1$d", "%2$s", "%(name)s"]),
         ("%dx%d pixels", ["%d", "%d"]),
-        ("100%% of %d%%, %5.1f%%s", ["%%", "%d", "%%", "%5.1f", "%%"]),
+        ("100%% of %d%%, %5.1f%%s", ["100%%", "%d", "%%", "%5.1f", "%%"]),
+        ("1,000.5%%, x2%%, .5%%, %d 7%%", ["1,000.5%%", "%%", "%%", "%d", "7%%"]),
         ("100% sure, 50% off, 5 % more, 100%ig, 100%dünn, 1,5%ige, 100% der", []),
         ("50%-Rabatt, 50 %-ige, 9\u00a0%-Satz, 100%<b>so</b>", ["<b>", "</b>"]),
         ("100%s, 5 %d of 7 %sx, ISO9660%sdatei, v2%dfoo", ["%s", "%d", "%s", "%s", "%d"]),
@@ -62,7 +63,7 @@ def test_placeholders_are_found(text: str, found: list[str]) -> None:
     [
         ("% d dogs, 100% der, %+ -5d, % (x)d", ["% d", "% d", "%+ -5d"]),
         ("100%sure, 50 %-ige", ["%s", "%-i"]),
-        ("%X_%d and %(name)s, 100%%, 5 %.", ["%X", "%d", "%(name)s", "%%"]),
+        ("%X_%d and %(name)s, 100%%, 5 %.", ["%X", "%d", "%(name)s", "100%%"]),
     ],
 )
 def test_in_a_format_every_percent_sign_counts(text: str, found: list[str]) -> None:
@@ -89,7 +90,28 @@ def test_what_appears_as_others_go_is_taken_out_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<!--", "{", "%", "%(", "%(()", "1%s", "&", "a.", "--a", "http:", "\\", "$", "{a", "a@", " \n", "<a "]
+    "unit",
+    [
+        "<",
+        "<!--",
+        "{",
+        "%",
+        "%(",
+        "%(()",
+        "1%s",
+        "1,",
+        "1",
+        "&",
+        "a.",
+        "--a",
+        "http:",
+        "\\",
+        "$",
+        "{a",
+        "a@",
+        " \n",
+        "<a ",
+    ],
 )
 def test_the_time_is_linear_in_the_length(unit: str) -> None:
     def seconds(length: int) -> float:

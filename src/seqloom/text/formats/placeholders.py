@@ -8,7 +8,8 @@ r"""Placeholders in text that programs show: what must come back exactly as it i
 
 What is found errs on the wide side: to carry a word that is no placeholder costs little, to lose one that is breaks a
 program. But a percent sign after a number that begins a word is text (100%ig, 50 %-Rabatt), unless the file says that
-the message is a format of printf; then a flag may also be a space (% d). The time is linear in the length of the text.
+the message is a format of printf; then a flag may also be a space (% d). A number before %% goes with it. The time is
+linear in the length of the text.
 """
 
 import re
@@ -36,7 +37,7 @@ _PATTERN = r"""(?P<tag> </?[A-Za-z][^<>]*> )
     | %L?[1-9]\d?+ (?![\d$A-Za-z]|\.\d)
     | (?P<printf> % (?:\d++\$)? FLAGS*+ (?: \*(?:\d++\$)? | \d++ )? (?: \.(?: \*(?:\d++\$)? | \d++ | (?=[eEfFgG]\b) ) )?
         (?: hh | ll | I64 | I32 | I(?=[diu]) | wf?(?:8|16|32|64) | [hlqjztL] )? [A-Za-z@] )
-    | %%
+    | (?: (?<![\w.,]) \d++ (?:[.,]\d++)*+ )? %%
     | [$\#]? \{
     | \$ [A-Za-z_]\w*+ \$?
     | (?P<escape> \\ (?: [nrtabfv0"'\\] | u[0-9A-Fa-f]{4} | x[0-9A-Fa-f]{2} ) )
