@@ -208,7 +208,9 @@ def test_clocks_that_jump_change_nothing_but_the_times_that_are_told(
 
 def test_no_source_asks_for_the_time_of_day() -> None:
     # Only durations are measured, and only to be told: see the test above.
-    asks = re.compile(r"\btime\.time\b|\bdatetime\b(?! import timedelta\n)|from time import .*\btime\b|\blocaltime\b|\bgmtime\b")
+    asks = re.compile(
+        r"\btime\.time\b|\bdatetime\b(?! import timedelta\n)|from time import .*\btime\b|\blocaltime\b|\bgmtime\b"
+    )
     package = Path(keeping.__file__).parents[1]
     layers = ("core", "text", "nn", "data", "models", "classical", "search", "training", "tasks")
     sources = [path for layer in layers for path in (package / layer).glob("*.py")]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, distributed
 
 from seqloom.core.errors import TrainingError, UsageError
+from seqloom.training.meeting import fresh_store, is_lent_a_store
 
 _ALL = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
 
@@ -108,7 +109,7 @@ def join(device: torch.device) -> Iterator[World]:
     for name in ("RANK", "MASTER_PORT"):
         _from_environment(name, 0)
     try:
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        _meet("nccl" if device.type == "cuda" else "gloo", size)
     except ValueError as error:
         raise UsageError(f"{_ALL} are to be set, as torchrun does: {error}") from error
     except RuntimeError as error:
@@ -121,6 +122,14 @@ def join(device: torch.device) -> Iterator[World]:
         yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device, patient=patient)
     finally:
         distributed.destroy_process_group()
+
+
+def _meet(backend: str, size: int) -> None:
+    if not is_lent_a_store():
+        distributed.init_process_group(backend)
+        return
+    rank = _from_environment("RANK", 0)
+    distributed.init_process_group(backend, store=fresh_store(rank, size), rank=rank, world_size=size)
 
 
 def _from_environment(name: str, default: int) -> int:
