@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
-from seqloom.core.files import FileRecord, check_manifest, fsync_directory, write_atomically
+from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.files import FileRecord, check_manifest, fsync_directory, unwritten, write_atomically
 from seqloom.core.partial import partial_name
 
 Kinds = Mapping[str, Any]
@@ -59,7 +59,7 @@ class FolderWriter:
             for name, array in arrays.items():
                 self._files[name].write(array.astype(self._kinds[name], copy=False))
         except OSError as error:
-            raise SeqloomError(f"cannot write {self._partial}: {error.strerror or error}") from error
+            raise unwritten(self._folder, error) from error
 
     def ids(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """The ids of sentences, one after the other."""
@@ -80,8 +80,8 @@ class FolderWriter:
             write_atomically(self._partial / self._layout.header, json.dumps({**header, "files": records}, indent=2))
             self._partial.rename(self._folder)
             fsync_directory(self._folder.parent)
-        except OSError as problem:
-            raise SeqloomError(f"cannot write {self._folder}: {problem.strerror or problem}") from problem
+        except OSError as error:
+            raise unwritten(self._folder, error) from error
 
     def end(self, examples: int, *, is_good: bool, nothing: str) -> None:
         """Finish the folder where all went well, and refuse to have `nothing` in it; let go of it in any case."""

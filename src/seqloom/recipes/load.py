@@ -30,7 +30,15 @@ from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener
-from seqloom.core.files import check_manifest, directory_manifest, fsync, fsync_directory, sha256_of, write_atomically
+from seqloom.core.files import (
+    check_manifest,
+    directory_manifest,
+    fsync,
+    fsync_directory,
+    sha256_of,
+    why_unwritten,
+    write_atomically,
+)
 from seqloom.core.json_files import read_json
 from seqloom.core.partial import partial_name
 from seqloom.core.unpacked import unpacked
@@ -179,10 +187,8 @@ def _write_model(
         _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)
     except (OSError, SafetensorError) as error:
-        free = shutil.disk_usage(folder.parent).free
-        raise SeqloomError(
-            f"the model cannot be written to {folder}, where {free:,} bytes are free: {error}; make room and try again"
-        ) from error
+        reason = why_unwritten(error, folder.parent, need=None)
+        raise SeqloomError(f"the model cannot be written to {folder}: {reason}; make room and try again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already where all went well
 
