@@ -1,6 +1,5 @@
 """The signs for spaces and joins: every normalised text comes back."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,6 @@
 """From an exception to one message on stderr and an exit status."""
 
+import errno
 import math
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -28,6 +30,7 @@ from seqloom.core.errors import (
     is_of_user,
     is_out_of_memory,
 )
+from seqloom.core.files import why_unwritten
 from seqloom.core.terminal import visible, visible_lines
 from seqloom.core.unpacked import by_archive
 from seqloom.training.signals import stopping_signals
@@ -118,7 +121,9 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return _of_command_line(error), 2
     if isinstance(error, OSError):
         place = f"{shortened(by_archive(os.fsdecode(error.filename)))}: " if error.filename else ""
-        return f"{place}{error.strerror or error}", 2 if is_of_user(error) else 1
+        # Of standard output, nobody knows which disk it is on.
+        reason = error.strerror if error.errno == errno.ENOSPC else why_unwritten(error, Path(), need=None)
+        return f"{place}{reason or error}", 2 if is_of_user(error) else 1
     if is_out_of_memory(error):
         return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -134,7 +134,7 @@ def _require_here() -> None:
     try:
         Path.cwd()
     except OSError as error:
-        raise UsageError(f"the folder you are in is not there any more; go to another one") from error
+        raise UsageError("the folder you are in is not there any more; go to another one") from error
 
 
 def _refuse_empty(command: Any, words: Sequence[str]) -> None:
