@@ -47,6 +47,8 @@ OTHERS = {
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
 }
 """The same for kinds of models that do not translate."""
+FEW = ["--count", "3"]
+"""The same for `seqloom selfcheck`."""
 MORE = ["training.steps=5"]
 """The same for `seqloom train --resume`."""
 
@@ -232,6 +234,8 @@ def _run(words: list[str], text: str, seqloom: Program) -> str:
             assert (HOUSE / script).is_file(), words
         case ["seqloom", "train", *rest]:
             return seqloom([*words[1:], *(MORE if "--resume" in rest else _small(rest))], text)
+        case ["seqloom", "selfcheck", *rest]:
+            return seqloom(["selfcheck", *rest, *FEW], text)
         case ["seqloom", *rest]:
             return seqloom(rest, text)
         case _:
@@ -254,7 +258,15 @@ WITH_COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.relative_to(HOUSE).as_posix())
+LONG = frozenset({"training.md", "translating.md", "results.md", "language-models.md"})
+"""Pages with many commands, of which the README shows the first of each kind."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in WITH_COMMANDS],
+    ids=lambda page: page.relative_to(HOUSE).as_posix(),
+)
 def test_every_command_of_a_page_runs(page: Path, desk: Path, seqloom: Program) -> None:
     for line in _commands(page):
         for commands, out in _pipelines(line):

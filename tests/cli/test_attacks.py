@@ -89,6 +89,7 @@ def test_an_output_that_cannot_be_written_is_told_by_its_name_before_the_work(
     assert list(tmp_path.iterdir()) == [catalogue]
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_nobody_reads_stderr(tiny: Tiny, tmp_path: Path) -> None:
     process = start(*train_words(tiny.train, tiny.dev, tmp_path / "run"))
     assert process.stderr is not None
@@ -147,6 +148,7 @@ def test_a_closed_stream_is_a_sentence(tiny: Tiny, closed: str, name: str) -> No
     assert f"{name} is closed" in done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_without_stderr_the_results_alone_are_on_stdout(tiny: Tiny) -> None:
     done = _in_shell("2>&-", "translate", tiny.run, tiny.dev[0])
     assert done.returncode == 0

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cli.calling import call
 from cli.conftest import SETTINGS, Tiny
 
@@ -13,6 +15,7 @@ PLAIN = (
 )
 
 
+@pytest.mark.slow
 def test_a_run_that_reads_its_guesses_resumes_to_the_same_bits_and_has_no_look_to_draw(
     tiny: Tiny, tmp_path: Path
 ) -> None:

@@ -171,6 +171,7 @@ def test_torch_is_not_imported(survey: dict[str, Any]) -> None:
     assert survey["torch"] is False
 
 
+@pytest.mark.slow
 def test_nothing_depends_on_the_process(survey: dict[str, Any]) -> None:
     assert survey_with("2", "part") == {"digest of a part": survey["digest of a part"]}
 

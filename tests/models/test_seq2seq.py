@@ -19,6 +19,8 @@ from seqloom.nn.recurrent import Bidirectional
 SYMBOLS = Symbols(source=13, target=11, is_shared=False)
 SHARED = Symbols(source=12, target=12, is_shared=True)
 
+SLOW = pytest.mark.slow
+
 
 def config(**settings: object) -> Seq2SeqConfig:
     small: dict[str, object] = {"width": 6, "embedding_width": 5, "tying": "output"}
@@ -77,7 +79,8 @@ def test_stepping_laws(cell: str, attention: str, query: str, input_feeding: boo
         {"cell": "gru", "reset": "before", "start": "xavier"},
         {"cell": "gru", "reset": "input", "is_bidirectional": False, "embedding_width": 6},
         {"cell": "gru", "update": "new", "query": "previous", "input_feeding": True},
-        *({"cell": cell, "cell_norm": True} for cell in ("rnn", "lstm", "peephole", "coupled", "gru")),
+        *({"cell": cell, "cell_norm": True} for cell in ("lstm", "gru")),
+        *(pytest.param({"cell": cell, "cell_norm": True}, marks=SLOW) for cell in ("rnn", "peephole", "coupled")),
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()),
 )
@@ -85,7 +88,9 @@ def test_stepping_laws_for_every_cell(settings: dict[str, object]) -> None:
     check_laws(model_of(**settings))
 
 
-@pytest.mark.parametrize(("attention", "summary"), [("none", "mean"), ("none", "max"), ("bilinear", "last")])
+@pytest.mark.parametrize(
+    ("attention", "summary"), [("none", "mean"), pytest.param("none", "max", marks=SLOW), ("bilinear", "last")]
+)
 @pytest.mark.parametrize("context", ["state", "first", "every"])
 def test_stepping_laws_for_every_way_of_the_context(context: str, attention: str, summary: str) -> None:
     settings = {"encoder_width": 8, "encoder_layers": 1, "decoder_layers": 3}
@@ -114,7 +119,7 @@ def test_stepping_laws_from_left_to_right(summary: str) -> None:
     "settings",
     [
         {"query": "previous"},
-        {"query": "current", "input_feeding": True, "decoder_layers": 3},
+        pytest.param({"query": "current", "input_feeding": True, "decoder_layers": 3}, marks=SLOW),
         {"attention": "none", "is_bidirectional": False, "cell": "gru", "embedding_width": 6},
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()),

@@ -37,6 +37,7 @@ def test_lines_are_dealt_by_length_and_none_is_lost() -> None:
     assert shares([], jobs=2) == []
 
 
+@pytest.mark.slow
 def test_errors_come_through_and_no_process_stays(tiny: Trained, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"search\.shortlist needs a lexicon"):
         translate_in_processes(tiny.run, ["search.shortlist=5"], LINES, jobs=1)

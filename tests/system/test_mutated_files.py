@@ -21,7 +21,7 @@ from system.readers import READERS
 from system.text_readers import APPROVED, DTD
 from text.formats.samples import TMX, XLIFF_2
 
-QUICK, THOROUGH, COSTLY = 6, 1_500, 300
+QUICK, THOROUGH, COSTLY = 3, 1_500, 300
 """Mutations of each file; fewer of those that are read with a whole model or run around them."""
 
 NEVER_REFUSE = frozenset({"journal", "pointer", "run data/train/store.json"})
