@@ -258,7 +258,17 @@ WITH_COMMANDS = [
 ]
 
 
-LONG = frozenset({"training.md", "translating.md", "results.md", "language-models.md"})
+LONG = frozenset(
+    {
+        "training.md",
+        "translating.md",
+        "results.md",
+        "language-models.md",
+        "quickstart.md",
+        "sampling.md",
+        "alignment.md",
+    }
+)
 """Pages with many commands, of which the README shows the first of each kind."""
 
 

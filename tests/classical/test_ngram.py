@@ -81,7 +81,7 @@ def test_suffixes_name_the_ngram_without_its_first_word() -> None:
         np.testing.assert_array_equal(shorter.contexts[longer.suffixes], middle)
 
 
-@pytest.mark.parametrize("memory", [1, 64 * 7, 64 * 500])
+@pytest.mark.parametrize("memory", [1, pytest.param(64 * 7, marks=pytest.mark.slow), 64 * 500])
 def test_runs_on_the_disk_change_no_bit(memory: int) -> None:
     whole = count_ngrams(TEXT.ids, 4, symbols=TEXT.symbols)
     ids = TEXT.ids if memory > 1 else TEXT.ids[: int(np.flatnonzero(TEXT.ids == END)[20]) + 1]

@@ -100,6 +100,7 @@ def test_training_goes_on_when_nobody_reads_stderr(tiny: Tiny, tmp_path: Path) -
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_result_of_training_that_cannot_be_written_is_no_success(tiny: Tiny, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -60,7 +60,7 @@ def teacher_forced(model: Seq2Seq, source: Source, prefix: Tensor) -> Tensor:
     return model.output.log_probs(features).view(*prefix.shape, -1)
 
 
-@pytest.mark.parametrize("attention", ["dot", "bilinear", "additive"])
+@pytest.mark.parametrize("attention", ["dot", "bilinear", pytest.param("additive", marks=SLOW)])
 @pytest.mark.parametrize(("cell", "query"), [("lstm", "current"), ("gru", "previous")])
 @pytest.mark.parametrize("input_feeding", [False, True])
 def test_stepping_laws(cell: str, attention: str, query: str, input_feeding: bool) -> None:

@@ -95,7 +95,7 @@ def named(settings: object) -> str | None:
             marks=pytest.mark.slow,
         ),
         pytest.param({"cell": "gru", "attention": "bilinear"}, False, marks=pytest.mark.slow),
-        ({"cell": "lstm", "attention": "dot", "context": "first"}, False),
+        pytest.param({"cell": "lstm", "attention": "dot", "context": "first"}, False, marks=pytest.mark.slow),
     ],
     ids=named,
 )

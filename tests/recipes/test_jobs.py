@@ -70,6 +70,7 @@ def interrupt(_lines: int) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_them_at_once(tiny: Trained) -> None:
     before = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt), Workers(tiny.run, jobs=1) as workers:

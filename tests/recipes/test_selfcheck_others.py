@@ -76,6 +76,7 @@ def test_promises_of_a_counted_model_hold(counted: Path) -> None:
     assert "stored dev text" in report.lines
 
 
+@pytest.mark.slow
 def test_promises_of_an_elmo_hold(both_ways: Path) -> None:
     report = selfcheck(both_ways, count=2)
     assert report.is_kept, report.broken
