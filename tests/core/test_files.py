@@ -4,11 +4,9 @@ import errno
 import gzip
 import os
 import re
-import resource
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given
 
 import nasty
+from core.limits import files_up_to
 from seqloom.core import decoding, files
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import (
@@ -307,17 +306,6 @@ def test_a_pipe_is_written_into_and_never_replaced_by_a_file(tmp_path: Path) -> 
         os.close(reading)
     assert pipe.is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
-
-
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """Let the system refuse larger files."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 LONGEST = "ä" * 127 + "x"

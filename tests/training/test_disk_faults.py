@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.limits import files_up_to
 from seqloom.core.errors import SeqloomError, TrainingError, UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.core.files import write_atomically
@@ -188,17 +188,6 @@ def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_onl
 
 
 # --- F3: no room -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """Let the system refuse larger files, as it does where a quota or a limit is reached."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_limit_of_file_sizes_gives_what_is_needed_and_names_the_limit(tmp_path: Path) -> None:

@@ -102,9 +102,8 @@ def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_deb
         record = {"event": "error", "kind": _kind(error), "message": message, "exit_code": code, "problems": problems}
         print(visible(json_line(record)), file=sys.stderr)
     else:
-        rank = (
-            f"rank {os.environ['RANK']}: " if os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ else ""
-        )
+        is_one_of_several = os.environ.get("WORLD_SIZE", "1") != "1"
+        rank = f"rank {os.environ.get('RANK')}: " if is_one_of_several else ""
         label = typer.style(f"{rank}error:", fg="red", bold=True)
         text = "\n".join(clean(line) for line in message.split("\n"))
         typer.echo(f"{label} {text}" if code < 128 else text, err=True)

@@ -34,7 +34,7 @@ from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
-from seqloom.text.tags import Tagged, put_back, take_out
+from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 AT_ONCE = 2_000
@@ -329,14 +329,14 @@ class Translator:
     def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
         def tagged(translation: Translation, line: Tagged) -> Translation:
             known = translation.alignment or Alignment.empty()
-            text = put_back(
+            placed = place_tags(
                 line,
                 translation.text,
                 target_spans=known.target_spans,
                 links=known.links,
                 normalise=self._source.normaliser,
             )
-            return replace(translation, text=text)
+            return replace(translation, text=placed.text)
 
         return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
 

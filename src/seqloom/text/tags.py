@@ -173,22 +173,6 @@ class Placed:
     """Whether the place of some tag is a guess: none of its words has a partner, or it stood inside of one."""
 
 
-def put_back(
-    tagged: Tagged,
-    translation: str,
-    *,
-    target_spans: Sequence[Span],
-    links: Iterable[tuple[int, int]],
-    normalise: Callable[[str], str] = str,
-) -> str:
-    """A translation with the tags of its source, by the links between their words.
-
-    `target_spans` are the places of the words of the translation; source words are those of the line without tags after
-    it was normalised.
-    """
-    return place_tags(tagged, translation, target_spans=target_spans, links=links, normalise=normalise).text
-
-
 def place_tags(
     tagged: Tagged,
     translation: str,
@@ -197,7 +181,11 @@ def place_tags(
     links: Iterable[tuple[int, int]],
     normalise: Callable[[str], str] = str,
 ) -> Placed:
-    """What `put_back` gives, and whether it took a guess."""
+    """A translation with the tags of its source, by the links between their words.
+
+    `target_spans` are the places of the words of the translation; source words are those of the line without tags after
+    it was normalised.
+    """
     words = _Words(tagged, normalise)
     wishes = _Wishes(words, links, target_spans, translation=translation)
     text = _spell(_lay_out(tagged.nodes, translation, wishes))

@@ -16,17 +16,8 @@ from hypothesis import strategies as st
 
 from seqloom.text.formats.placeholders import count_placeholders
 from seqloom.text.formats.segments import Code, Filling
+from text.formats.generated_parts import CLOSING, INLINE, PLACEHOLDERS, WORDS
 
-WORDS = ["Save", "the", "file", "now!", "Größe,", "(old)", "日本語", "100%", "don't", "a\tb", "№", "x_y", "…", "x2%%"]
-PLACEHOLDERS = [
-    *("%s", "%d", "%1$s", "%(name)s", "%-5.2f", "%%", "{0}", "{name}", "{{x}}", "${y}", "%1", "$HOME"),
-    *("<b>", "</b>", "<br/>", '<a href="%s">', "</a>", "&amp;", "&nbsp;", "\\n", "https://a.b/%s", "--help", "\n"),
-    *("%*1$d", "%2$*1$d", "%-*.*f", "%I64d", "%<PRIu64>", "%(a(b)c)s", "100%%", "1,5%%"),
-    *("%d%%", "%s%s", "%5.1f%%", "{0}{1}", "{a}{b}%s", "%1$s%2$s", "%(a)s%(b)s", "${y}%d", "<br/>{0}", "&nbsp;%s%%"),
-]
-"""Those of the last line touch each other."""
-INLINE = ['<x id="{n}"/>', '<ph id="{n}">&lt;i></ph>', '<g id="{n}">', '<bpt id="{n}">a</bpt>']
-CLOSING = {INLINE[2]: "</g>", INLINE[3]: '<ept id="{n}">b</ept>'}
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 STRING = r'"(?:[^"\\\r\n]|\\.)*"'
 

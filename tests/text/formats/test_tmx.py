@@ -117,11 +117,11 @@ def test_a_variant_without_a_language_is_told_with_its_line(tmp_path: Path) -> N
             read(path)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("name", "message"), [("klingon", "is not known"), ("utf-7", "cannot be read here")])
-def test_an_encoding_that_cannot_be_read_is_told_in_our_words(tmp_path: Path, name: str, message: str) -> None:
+@pytest.mark.parametrize("name", ["klingon", "utf-7"])
+def test_an_encoding_that_cannot_be_read_is_told_in_our_words(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.tmx"
     path.write_text(f'<?xml version="1.0" encoding="{name}"?><tmx version="1.4"/>')
-    with pytest.raises(DataError, match=rf"a\.tmx:1: the encoding that the XML declares .*{message}"):
+    with pytest.raises(DataError, match=r"a\.tmx:1: the encoding that the XML declares cannot be read"):
         list(read_pairs(path))
 
 

@@ -154,9 +154,7 @@ class Carrier:
     def _carried(self, unit: _Unit, rendering: Rendering, normalise: Callable[[str], str], doubts: _Doubts) -> str:
         """A translation with stand-ins where its codes belong."""
         text, spans, links = rendering.text.translate(_ONE_LINE), rendering.target_spans, rendering.links
-        if any(
-            True for _ in find_placeholders(text, is_format=self._is_format)
-        ):  # of the model's own making: it was shown none
+        if count_placeholders(text, is_format=self._is_format):  # of the model's own making: it was shown none
             text, spans, links = self._clean(text), (), ()
             doubts.is_any = True
         if unit.tagged.nodes and not links:

@@ -109,11 +109,8 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
         raise DataError(
             problems=[Problem(f"more than {DEEPEST} elements inside each other", str(path), line)]
         ) from error
-    except LookupError as error:
-        message = "the encoding that the XML declares is not known; convert the file to UTF-8"
-        raise DataError(problems=[Problem(message, str(path), 1)]) from error
-    except ValueError as error:
-        message = "the encoding that the XML declares is one that cannot be read here; convert the file to UTF-8"
+    except (LookupError, ValueError) as error:
+        message = "the encoding that the XML declares cannot be read; convert the file to UTF-8"
         raise DataError(problems=[Problem(message, str(path), 1)]) from error
     yield
 
