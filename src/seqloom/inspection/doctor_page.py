@@ -118,7 +118,8 @@ def _fault(fault: Fault, shown: Sequence[Shown]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    end = "" if text.endswith("?") else "."
+    return f"{text[:1].upper()}{text[1:]}{end}" if text else ""
 
 
 def _runs(fault: Fault) -> str:
