@@ -106,6 +106,18 @@ def test_json_itemises_the_score(tiny: Tiny) -> None:
     assert second["translations"][0]["score"] is None
 
 
+def test_json_marks_translations_that_no_wider_beam_can_beat(tiny: Tiny) -> None:
+    def marks(*words: str) -> list[list[bool]]:
+        records = call("translate", tiny.run, "--json", *words, stdin=b"Good morning.\nYes.\nThe dog sleeps.\n").records
+        return [[each["is_complete"] for each in record["translations"]] for record in records]
+
+    # With so high a price per symbol nothing can beat the shortest output, and the search proves it.
+    proven = ["search.reward=-100", "search.beam=300", "search.nbest=2", "search.length_constant=0"]
+    assert [each[0] for each in marks(*proven)] == [True] * 3
+    assert marks(*proven, "search.rerank=agreement") == [[False, False]] * 3  # no longer ordered by score
+    assert not any(each[0] for each in marks("search.method=sample"))
+
+
 def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
     greedy = call("translate", tiny.run, "search.beam=1", "--json", stdin=b"Good morning.\n").records
     assert len(greedy[0]["translations"]) == 1

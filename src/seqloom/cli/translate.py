@@ -74,7 +74,7 @@ Scores = Annotated[
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities."),
+    typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities, completeness."),
 ]
 
 

@@ -60,6 +60,7 @@ def _record(tokenizers: "Tokenizers", translation: "Translation") -> dict[str, A
         "tokens": tokens,
         "token_log_probs": log_probs,
         "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
+        "is_complete": all(hypothesis.is_complete for hypothesis in translation.hypotheses),
         **_alignment(translation.alignment),
     }
 

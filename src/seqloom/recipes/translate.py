@@ -285,7 +285,8 @@ class Translator:
             weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
             (agreement,) = most_agreeing([texts], _likeness, weights=[weights])
             order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
-            hypotheses = [hypotheses[at] for at in order]
+            # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
+            hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
         if settings.method == "sample":
             return hypotheses
         return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
