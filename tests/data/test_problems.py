@@ -8,7 +8,7 @@ import pytest
 from seqloom.core.errors import LISTED, DataError, Problem, Problems
 from seqloom.data.corpus import open_corpus
 from seqloom.text.formats.jsonl import read_jsonl, read_pairs
-from seqloom.text.formats.pharaoh import read_pharaoh
+from seqloom.text.formats.pharaoh import read_gold
 from seqloom.text.formats.sides import SideReader
 from seqloom.text.formats.tmx import read_pairs as read_memory
 from seqloom.text.formats.tmx import read_tmx
@@ -33,7 +33,8 @@ def _rows(path: Path) -> Iterable[object]:
         ("a.jsonl", "no record\n" * WRONG, SideReader),
         ("a.tmx", f"<tmx><body>{NAMELESS * WRONG}</body></tmx>", read_memory),
         ("a.tmx", f"<tmx><body>{NAMELESS * WRONG}</body></tmx>", read_tmx),
-        ("a.links", "no link\n" * WRONG, read_pharaoh),
+        ("a.links", "no link\n" * WRONG, lambda path: read_gold(path, WRONG).links),
+        ("a.wa", "1 1 1\n" + "no link\n" * WRONG, lambda path: read_gold(path, 1).links),
         ("a.txt", "no term\n" * WRONG, read_glossary),
     ],
 )

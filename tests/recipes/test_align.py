@@ -11,6 +11,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.data.corpus import ParallelCorpus, open_corpus
 from seqloom.recipes.align import AlignConfig, WordText, fit_words, link_words, read_reference, read_words
+from seqloom.text.kinds import Segmentation
 
 PAIRS = [
     ("Der Hund schläft.", "The dog sleeps."),
@@ -61,20 +62,54 @@ def test_every_pair_has_its_links_and_progress_is_told(corpus: ParallelCorpus) -
 
 
 def test_gold_links_must_fit_the_text(corpus: ParallelCorpus, tmp_path: Path) -> None:
-    text = read_words(corpus, AlignConfig())
     gold = tmp_path / "gold"
     gold.write_text("0-0 3-3\n\n0-0\n1?1\n", encoding="utf-8")
-    assert [len(each.possible) for each in read_reference(gold, text)] == [2, 0, 1, 1]
+    assert [len(each.possible) for each in read_reference(gold, corpus, AlignConfig())] == [2, 0, 1, 1]
     gold.write_text("0-0\n1-1\n", encoding="utf-8")
-    assert len(read_reference(gold, text, first=2)) == 2
     with pytest.raises(DataError, match=r"gold: 2 lines, but 4 sentence pairs are aligned"):
-        read_reference(gold, text)
+        read_reference(gold, corpus, AlignConfig())
     gold.write_text("0-0 4-0\n0-0\n\n\n", encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        read_reference(gold, text)
+        read_reference(gold, corpus, AlignConfig())
     assert f"{gold}:1: link 4-0, but the sentences have 4 and 4 words" in str(caught.value)
     assert f"{gold}:2: link 0-0, but the sentences have 0 and 1 words" in str(caught.value)
-    assert "segmentation=spaces" in str(caught.value)
+    assert "are these the gold links of this text" in str(caught.value)
+
+
+def test_gold_links_that_fit_otherwise_say_how(corpus: ParallelCorpus, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.wa"
+    gold.write_text("1 4 4 S\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_reference(gold, corpus, AlignConfig(segmentation="spaces"))
+    assert "all links fit with segmentation=words" in str(caught.value)
+    assert f"{gold}: sentence 1: link 4-4, but the sentences have 3 and 3 words (counted from 1)" in str(caught.value)
+    gold.write_text("2 1 0 S\n1 3 3\n2 1 0\n", encoding="utf-8")
+    assert read_reference(gold, corpus, AlignConfig(segmentation="spaces"))[1].possible == set()
+    paths = [tmp_path / "b.de", tmp_path / "b.en"]
+    paths[0].write_text("Ja, ja\n", encoding="utf-8")
+    paths[1].write_text("Yes\n", encoding="utf-8")
+    gold.write_text("1 1 3 S\n", encoding="utf-8")
+    with pytest.raises(DataError, match="fit the other way round, with segmentation=words"):
+        read_reference(gold, open_corpus(paths), AlignConfig())
+
+
+def test_a_segmentation_that_the_gold_links_do_not_count_by_is_warned_of(
+    corpus: ParallelCorpus, tmp_path: Path
+) -> None:
+    gold = tmp_path / "gold.wa"
+
+    def told(segmentation: Segmentation) -> list[str]:
+        events: list[Event] = []
+        read_reference(gold, corpus, AlignConfig(segmentation=segmentation), listener=events.append)
+        return [str(event["message"]) for event in events if "gold links seem to count" in str(event["message"])]
+
+    gold.write_text("1 1 1\n1 3 3\n3 1 1\n3 3 3\n4 2 2\n4 3 3\n", encoding="utf-8")  # "schläft." is the third word
+    (sentence,) = told("words")
+    assert "the last word of 6 with segmentation=spaces, but of 0 with segmentation=words" in sentence
+    assert sentence.endswith("use segmentation=spaces")
+    assert told("spaces") == []
+    gold.write_text("1 1 1\n1 4 4\n3 1 1\n3 3 3\n4 2 2\n4 4 4\n", encoding="utf-8")
+    assert told("words") == []
 
 
 def test_the_threads_change_nothing(corpus: ParallelCorpus) -> None:

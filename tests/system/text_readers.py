@@ -19,7 +19,7 @@ from seqloom.metrics.similarity import read_judgements
 from seqloom.recipes.config import RunConfig
 from seqloom.text.formats.catalogues import PairReader, languages_of, open_catalogue
 from seqloom.text.formats.mo import compile_mo
-from seqloom.text.formats.pharaoh import read_pharaoh
+from seqloom.text.formats.pharaoh import read_gold
 from seqloom.text.formats.sides import SideReader
 from seqloom.text.formats.tsv import split_rows
 from seqloom.text.glossary import read_glossary
@@ -153,7 +153,8 @@ def texts() -> dict[str, Build]:
             "a.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(ENGLISH, GERMAN, strict=True)).encode(), _use_table
         ),
         "glossary": _file("a.txt", b"# terms\n\nfire engine\tFeuerwehrauto\ndog\tHund\n", _glossary),
-        "alignment": _file("a.align", links.encode(), read_pharaoh),
+        "alignment": _file("a.align", links.encode(), lambda path: read_gold(path, 5)),
+        "numbered links": _file("a.wa", b"0001 1 1 S\n0002 1 2 P 0.5\n2 2 0\n", lambda path: read_gold(path, 2)),
         "questions": _file("a.txt", b": capitals\nRome Italy Paris France\nOslo Norway Rome Italy\n", read_questions),
         "judgements": _file("a.txt", b"# pairs\ncat\tdog\t7.5\ncat\tbird\t3\n", read_judgements),
         "foreign vocabulary": _file("a.txt", b"<s>\n</s>\ncat 12\ndog\t7\nbird\n", read_foreign_vocabulary),

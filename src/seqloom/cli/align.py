@@ -55,7 +55,7 @@ Symmetrise = Annotated[
 ]
 Reference = Annotated[
     Path | None,
-    typer.Option("--reference", metavar="FILE", help="Gold links, 1?2 for possible ones; gives the error rate."),
+    typer.Option("--reference", metavar="FILE", help="Gold links, as lines 0-0 1?2 or as .wa; gives the error rate."),
 ]
 Threads = Annotated[
     int | None,
@@ -129,11 +129,11 @@ def _go(
     for corpus in corpora:
         for sentence in corpus.notices:
             notice(listener, sentence)
+    gold = recipe.read_reference(reference, corpora[-1], config, listener=listener) if reference else None
     first = len(corpora[0]) if text_paths else 0
     parts = [part for each in corpora for part in each.parts]
     everything = corpora[0] if not text_paths else ParallelCorpus(parts, encoding=encoding, on_bad=on_bad)
     words = recipe.read_words(everything, config, listener=listener)
-    gold = recipe.read_reference(reference, words, first=first) if reference else None
     aligner = recipe.fit_words(words, config, threads=threads, listener=listener)
     links = recipe.link_words(words, aligner, config, first=first, threads=threads, listener=listener)
     kept: list[list[Link]] = []
