@@ -81,10 +81,10 @@ def test_several_parts_of_several_kinds_are_numbered_on(tmp_path: Path) -> None:
 def test_what_is_held_out_is_left_out_of_blocks(tmp_path: Path) -> None:
     text = "".join(f"{at}\n" for at in range(20))
     corpus = open_corpus([write(tmp_path, "a.x", text), write(tmp_path, "a.y", text)])
-    rest, held = hold_out(corpus, 6, seed=3)
-    for part in (rest, held):
+    split = hold_out(corpus, 6, seed=3)
+    for part in (split.rest, split.held):
         assert [line for block in part.blocks() for line in block.lines()] == list(part)
-    assert len(list(held)) == 6
+    assert len(list(split.held)) == 6
 
 
 def test_a_file_that_changes_after_it_was_checked_is_noticed(tmp_path: Path) -> None:

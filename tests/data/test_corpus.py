@@ -1,7 +1,10 @@
 """Parallel corpora: restartable, checked before the slow part, and honest about what is dropped."""
 
 import gzip
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data import blocks
 from seqloom.data.blocks import Line
-from seqloom.data.corpus import languages_from, open_corpus
+from seqloom.data.corpus import hold_out, languages_from, open_corpus
 from seqloom.data.examples import Encoder, encode_corpus
 from seqloom.data.store import Store
 from seqloom.text.kinds import FlatIds
@@ -270,3 +273,57 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error(write: Write, tmp_path: P
 def test_blank_lines_are_those_that_show_nothing() -> None:
     assert all(map(is_blank, ["", " \t\u3000\xa0", "\u200b\u200d", "\ufeff \u00ad", "\u202e\u2069"]))
     assert not any(map(is_blank, ["a", " . ", "\u200ba", "\u0301", "😀"]))
+
+
+# --- holding out -----------------------------------------------------------------------------------------------------
+
+
+def test_no_source_is_both_held_out_and_trained_on(write: Write) -> None:
+    """Each source has up to five translations, with spaces that differ; some targets have two sources."""
+    drawn = random.Random(1)
+    sources = [f"s{drawn.randrange(300)}{' ' * drawn.randrange(3)}" for _ in range(800)]
+    targets = [f"t{at // 2 if at < 200 else at}" for at in range(800)]
+    corpus = open_corpus(write(a_de="\n".join(["", *sources]) + "\n", a_en="\n".join(["x", *targets]) + "\n"))
+    split = hold_out(corpus, 60, seed=3)
+    rest, held = list(split.rest), list(split.held)
+    assert sorted(rest + held) == list(corpus)
+    assert len(held) == len(split.held) == 60
+    assert not {line.source.strip() for line in rest} & {line.source.strip() for line in held}
+    assert not {line.target for line in rest} & {line.target for line in held}
+    assert split.sources == len({line.source.strip() for line in held})
+    assert 1 not in {line.number for line in held}  # its source is blank
+    assert list(hold_out(corpus, 60, seed=3).held) == held
+    assert list(hold_out(corpus, 60, seed=4).held) != held
+
+
+def test_targets_are_on_both_sides_only_where_others_are_too_few(write: Write) -> None:
+    labels = "".join(f"{'good' if at % 2 else 'bad'}\n" for at in range(100))
+    corpus = open_corpus(write(a_x="".join(f"s{at}\n" for at in range(100)), a_y=labels))
+    split = hold_out(corpus, 10, seed=1)
+    assert (len(split.held), split.sources, split.shared_targets) == (10, 10, 10)
+
+
+def test_sources_that_all_repeat_too_often_are_held_out_pair_by_pair(write: Write) -> None:
+    corpus = open_corpus(write(a_x="a\nb\n" * 50, a_y="".join(f"t{at}\n" for at in range(100))))
+    split = hold_out(corpus, 10, seed=1)
+    assert (len(split.held), split.sources) == (10, None)
+
+
+def test_which_pairs_are_held_out_is_the_same_in_every_process(write: Write) -> None:
+    """Strings have other hashes in each process."""
+    paths = write(a_x="".join(f"s{at % 90}\n" for at in range(200)), a_y="".join(f"t{at}\n" for at in range(200)))
+    code = (
+        "import sys; from pathlib import Path; from seqloom.data.corpus import hold_out, open_corpus; "
+        "print(sorted(hold_out(open_corpus(list(map(Path, sys.argv[1:]))), 20, seed=1).held.numbers))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code, *map(str, paths)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1

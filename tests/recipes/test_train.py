@@ -13,11 +13,14 @@ from torch import nn
 
 from recipes.conftest import TINY, write_corpus
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.events import Event, Listener, read_events
+from seqloom.core.events import Event, Listener, ignore, read_events
+from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
+from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.load import load, read_card, require_device
+from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
 from seqloom.recipes.train import Trained, average, resume, train
 from seqloom.recipes.translate import Translator
 from seqloom.recipes.translation import Corpora, TranslationWork
@@ -128,6 +131,29 @@ def test_without_dev_files_a_tenth_at_most_is_held_out(tmp_path: Path, corpus: C
     train(None, [*TINY, "training.steps=2"], out=tmp_path / "run", train=corpus[0], listener=events.append)
     kept = {event["name"]: event["kept"] for event in events if event.kind == "encoded"}
     assert kept == {"train": 108, "dev": 12}
+
+
+@pytest.mark.parametrize("split", ["sources", None])
+def test_ids_made_again_have_the_dev_pairs_of_the_run(tmp_path: Path, split: str | None) -> None:
+    """Runs of versions that held pairs out one by one have no entry of it."""
+    lines = [f"s{at % 50} x" for at in range(200)]
+    paths = [tmp_path / "a.en", tmp_path / "a.de"]
+    paths[0].write_text("".join(f"{line}\n" for line in lines))
+    paths[1].write_text("".join(f"t{at} y\n" for at in range(200)))
+    config = choose_config(None, TINY, train=list(map(str, paths)), dev=(), listener=ignore)
+    begin_run(tmp_path / "run", config, listener=ignore)
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record.pop("split") == "sources"
+    if split is not None:
+        record["split"] = split
+    shutil.rmtree(tmp_path / "run/data/dev")
+    prepare_again(tmp_path / "run", config, record=record, allow_data_change=False, listener=ignore)
+    dev = Store.open(tmp_path / "run/data/dev")
+    held = (hold_out if split else hold_out_pairs)(open_corpus(paths), 20, seed=config.seed).held
+    assert {dev.line(at) for at in range(len(dev))} == held.numbers
+    train = Store.open(tmp_path / "run/data/train")
+    sources = [{lines[each.line(at) - 1] for at in range(len(each))} for each in (train, dev)]
+    assert bool(sources[0] & sources[1]) == (split is None)
 
 
 def test_start_from_takes_weights_text_and_model_of_another(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:

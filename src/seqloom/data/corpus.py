@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Bool, Int64, Num
 
 from seqloom.core.compressed import bare_name
 from seqloom.core.decoding import OnBad
@@ -66,11 +66,73 @@ class Selection:
         return (FilteredBlock(block, self.numbers, self.is_rest) for block in self.corpus.blocks())
 
 
-def hold_out(corpus: Lines, count: int, *, seed: int) -> tuple[Selection, Selection]:
-    """A corpus in two: all but `count` lines, and these, drawn at random."""
+@dataclass(frozen=True)
+class HeldOut:
+    """A corpus in two: what is trained on, and what is held out for validation."""
+
+    rest: Selection
+    held: Selection
+    sources: int | None = None
+    """Different sources among the pairs held out, none of which is in the rest; None where pairs were drawn one by
+    one, so that the rest may have the same sources."""
+    shared_targets: int = 0
+    """Pairs held out whose target is also in the rest, under another source."""
+
+
+def hold_out_pairs(corpus: Lines, count: int, *, seed: int) -> HeldOut:
+    """Hold out `count` pairs drawn at random, whatever they share with the rest."""
     chosen = np.random.default_rng(seed_for(seed, "held out")).choice(len(corpus), size=count, replace=False)
     numbers = frozenset(int(place) + 1 for place in chosen)
-    return Selection(corpus, numbers, is_rest=True), Selection(corpus, numbers)
+    return HeldOut(Selection(corpus, numbers, is_rest=True), Selection(corpus, numbers))
+
+
+def hold_out(corpus: Lines, count: int, *, seed: int) -> HeldOut:
+    """Hold out up to `count` pairs: all pairs of some sources drawn at random, so that no source is on both sides.
+
+    Sources whose targets occur nowhere else come first; others are taken only if these are too few. Pairs with a blank
+    side are never held out. Where each source has more than `count` pairs, pairs are drawn one by one instead.
+    """
+    sources, targets = array("q"), array("q")
+    for line in corpus:
+        source, target = " ".join(line.source.split()), " ".join(line.target.split())
+        # Hashes serve to compare only: which of them are equal is the same in every process.
+        sources.append(hash(source) if source and target else 0)
+        targets.append(hash(target))
+    source_keys, target_keys = np.frombuffer(sources, np.int64), np.frombuffer(targets, np.int64)
+    keys, first, group_of, sizes = np.unique(source_keys, return_index=True, return_inverse=True, return_counts=True)
+    # Groups in the order of their first lines, then shuffled: which are drawn must not depend on the hashes.
+    order = np.random.default_rng(seed_for(seed, "held out")).permutation(np.argsort(first))
+    order = order[(sizes[order] <= count) & (keys[order] != 0)]
+    has_shared = np.zeros(len(sizes), dtype=bool)
+    has_shared[group_of[_is_shared(target_keys, group_of)]] = True
+    order = np.concatenate([order[~has_shared[order]], order[has_shared[order]]])
+    room, chosen = count, list[int]()
+    for group in order:
+        if sizes[group] <= room:
+            chosen.append(int(group))
+            room -= int(sizes[group])
+        if room == 0:
+            break
+    if not chosen:
+        return hold_out_pairs(corpus, count, seed=seed)
+    is_held = np.isin(group_of, chosen)
+    numbers = frozenset((np.flatnonzero(is_held) + 1).tolist())
+    in_rest = np.isin(target_keys, target_keys[~is_held])
+    return HeldOut(
+        Selection(corpus, numbers, is_rest=True),
+        Selection(corpus, numbers),
+        sources=len(chosen),
+        shared_targets=int(np.count_nonzero(is_held & in_rest)),
+    )
+
+
+def _is_shared(targets: Int64[np.ndarray, " lines"], groups: Int64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"]:
+    """True where a target also occurs in a pair of another group."""
+    _, target_of, counts = np.unique(targets, return_inverse=True, return_counts=True)
+    lowest, highest = np.full(len(counts), len(groups)), np.full(len(counts), -1)
+    np.minimum.at(lowest, target_of, groups)
+    np.maximum.at(highest, target_of, groups)
+    return np.asarray((lowest != highest)[target_of])
 
 
 def open_corpus(

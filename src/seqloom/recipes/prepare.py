@@ -30,7 +30,7 @@ from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
 from seqloom.recipes.load import find_model, read_settings, require_device
 from seqloom.recipes.modelling import ModellingWork
-from seqloom.recipes.translation import TranslationWork
+from seqloom.recipes.translation import Split, TranslationWork
 from seqloom.recipes.work import Text, Work
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.lock import locked
@@ -54,12 +54,12 @@ FREE = ("data.workers", "data.train", "data.dev")
 """Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
-def work_for(config: RunConfig) -> TranslationWork | ModellingWork | FittingWork:
-    """The line of work of a run."""
+def work_for(config: RunConfig, *, split: Split = "sources") -> TranslationWork | ModellingWork | FittingWork:
+    """The line of work of a run; `split` says how pairs are held out."""
     if isinstance(config.model, FittedModel):
         return FittingWork(needs_dev=config.model.kind != "word2vec")
     if config.task.kind == "translation":
-        return TranslationWork()
+        return TranslationWork(split=split)
     return ModellingWork(pieces="word" if config.model.kind == "elmo" else "bpe")
 
 
@@ -258,7 +258,8 @@ def prepare_again(
     run: Path, config: RunConfig, *, record: dict[str, Any], allow_data_change: bool, listener: Listener
 ) -> None:
     """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
-    work: Work[Any, Any] = work_for(config)
+    # A run of an earlier version has no such entry: its pairs were held out one by one, and must be so again.
+    work: Work[Any, Any] = work_for(config, split=record.get("split", "pairs"))
     _require_same_tokenizers(run, record)
     damage = _damage(work, run)
     names = [*config.data.train, *config.data.dev]
@@ -372,5 +373,6 @@ def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, 
         "fixed": fixed_settings(config),
         "data": dict(text.fingerprints),
         "tokenizers": _fingerprints(tokenizers),
+        "split": "sources",
         **text.size,
     }

@@ -7,7 +7,7 @@ run/data/dev/       the held-out pairs, and their reference lines in references.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, languages_from, open_corpus
+from seqloom.data.corpus import HeldOut, Lines, ParallelCorpus, hold_out, hold_out_pairs, languages_from, open_corpus
 from seqloom.data.examples import Encoder, Report, encode_corpus
 from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store
@@ -32,6 +32,9 @@ from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.training import train_tokenizers
 from seqloom.training.progress import Outcome
+
+Split = Literal["sources", "pairs"]
+"""Whether all pairs of a source are held out together, or pairs one by one, as runs of earlier versions have it."""
 
 SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
@@ -66,6 +69,8 @@ class TranslationWork:
 
     files: str = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
     fixed: tuple[str, ...] = ()
+    split: Split = "sources"
+    """What is held out where there are no dev files."""
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -96,10 +101,10 @@ class TranslationWork:
             dev = _open(config, config.data.dev, listener=listener)
             fingerprints["dev"] = dev.fingerprint()
             return Corpora(train, dev, fingerprints)
-        count = _held_out(config, len(train))
-        notice(listener, f"no dev files: {count:,} of {len(train):,} pairs are held out for validation")
-        rest, held = hold_out(train, count, seed=config.seed)
-        return Corpora(rest, held, fingerprints)
+        hold = hold_out if self.split == "sources" else hold_out_pairs
+        split = hold(train, _held_out(config, len(train)), seed=config.seed)
+        notice(listener, f"no dev files: {_of_split(split, len(train))}")
+        return Corpora(split.rest, split.held, fingerprints)
 
     def learn_tokenizers(self, config: RunConfig, text: Corpora, *, listener: Listener) -> Tokenizers:
         pairs = len(text.train)
@@ -234,6 +239,16 @@ def _held_out(config: RunConfig, pairs: int) -> int:
         few = "1 pair is" if pairs == 1 else f"{pairs} pairs are"
         raise DataError(f"{few} too few to hold some out for validation; give --dev files")
     return count
+
+
+def _of_split(split: HeldOut, pairs: int) -> str:
+    """What was held out, and what it shares with the rest."""
+    said = f"{len(split.held):,} of {pairs:,} pairs are held out for validation"
+    if split.sources is None:
+        return f"{said}; the training text may have the same sources, so their scores may be too good"
+    if split.shared_targets:
+        return f"{said}; {split.shared_targets:,} of their targets are also in the training text, under other sources"
+    return f"{said}, none of whose sources is in the training text"
 
 
 def _write_references(run: Path, dev: Lines) -> None:
