@@ -19,7 +19,7 @@ from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import load, read_card, require_device
+from seqloom.recipes.load import add_file, load, read_card, require_device
 from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
 from seqloom.recipes.train import Trained, average, resume, train
 from seqloom.recipes.translate import Translator
@@ -225,6 +225,15 @@ def test_a_damaged_or_newer_model_is_not_loaded(tiny: Trained, tmp_path: Path) -
         load(folder)
     (folder / "manifest.json").unlink()
     with pytest.raises(ModelError, match=r"manifest\.json is missing"):
+        load(folder)
+
+
+def test_a_card_of_a_newer_format_is_refused_as_a_manifest_is(tiny: Trained, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny.model, folder)
+    card = json.loads((folder / "model.json").read_text())
+    add_file(folder, "model.json", write=lambda path: path.write_text(json.dumps({**card, "format": 99})) and None)
+    with pytest.raises(ModelError, match=rf"{folder / 'model.json'} has format 99, and this Seqloom .* reads up to 1"):
         load(folder)
 
 

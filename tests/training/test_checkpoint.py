@@ -264,16 +264,19 @@ def test_a_damaged_best_gives_way_to_the_newest_and_is_told(tmp_path: Path) -> N
     assert "left out a damaged checkpoint" in said[0]["message"]
 
 
+class FullAt(RealDisk):
+    """A disk that is full when these steps are saved."""
+
+    def __init__(self, *steps: int) -> None:
+        self.steps = steps
+
+    def make_folder(self, folder: Path) -> None:
+        if any(folder.name.startswith(f"step-{step}.") for step in self.steps):
+            raise OSError(28, "No space left on device")
+        super().make_folder(folder)
+
+
 def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> None:
-    class FullAt(RealDisk):
-        def __init__(self, *steps: int) -> None:
-            self.steps = steps
-
-        def make_folder(self, folder: Path) -> None:
-            if any(folder.name.startswith(f"step-{step}.") for step in self.steps):
-                raise OSError(28, "No space left on device")
-            super().make_folder(folder)
-
     def train(name: str, disk: RealDisk) -> list[Event]:
         trainer, events = make_trainer(tmp_path / name, steps=4, validate_every=0)
         object.__setattr__(trainer.keeper, "disk", disk)
@@ -287,6 +290,19 @@ def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> N
     assert checkpoint_steps(tmp_path / "middle") == [4]
     with pytest.raises(TrainingError, match=r"step-4 could not be written.*Saved is step 2; go on with"):
         train("end", FullAt(4))
+
+
+def test_a_run_ends_when_three_saves_in_a_row_have_failed(tmp_path: Path) -> None:
+    trainer, events = make_trainer(tmp_path / "never", steps=12, save_every=1, validate_every=0)
+    object.__setattr__(trainer.keeper, "disk", FullAt(*range(1, 13)))
+    with pytest.raises(TrainingError, match=r"step-3 could not.*No space left on device.*3 saves in a row have failed"):
+        trainer.train()
+    assert [event["step"] for event in events if event.kind == "save_failed"] == [1, 2]
+    assert trainer.progress.step == 3
+    trainer, events = make_trainer(tmp_path / "now and then", steps=7, save_every=1, validate_every=0)
+    object.__setattr__(trainer.keeper, "disk", FullAt(2, 3, 5, 6))
+    trainer.train()
+    assert [event["step"] for event in events if event.kind == "save_failed"] == [2, 3, 5, 6]
 
 
 def test_a_run_goes_back_over_a_damaged_checkpoint_to_the_same_bits(tmp_path: Path) -> None:

@@ -354,11 +354,7 @@ def read_card(folder: Path) -> Card:
     manifest = _read_json(folder / "manifest.json")
     if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("files"), dict):
         raise ModelError(f"{folder} cannot be checked: its manifest.json gives no format and files; {_again(folder)}")
-    if manifest["format"] > FORMAT:
-        raise ModelError(
-            f"{folder} has format {manifest['format']}, and this Seqloom ({__version__}) reads up to {FORMAT}; "
-            "use a newer version"
-        )
+    _require_known_format(folder, manifest["format"])
     unlisted = [name for name in _needed(folder) if name not in manifest["files"]]
     if unlisted:
         missing = ", ".join(unlisted)
@@ -367,6 +363,8 @@ def read_card(folder: Path) -> Card:
     if damage:
         raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}; {_again(folder)}")
     values = _read_json(folder / "model.json")
+    if type(values.get("format")) is int:  # first of all: what a newer format holds is unknown here
+        _require_known_format(folder / "model.json", values["format"])
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
     fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
     if fault:
@@ -374,6 +372,13 @@ def read_card(folder: Path) -> Card:
             f"{folder / 'model.json'} does not hold what a model says of itself: {fault}; {_again(folder)}"
         )
     return Card(**{**known, "scores": tuple(known.get("scores", ()))})
+
+
+def _require_known_format(place: Path, number: int) -> None:
+    if number > FORMAT:
+        raise ModelError(
+            f"{place} has format {number}, and this Seqloom ({__version__}) reads up to {FORMAT}; use a newer version"
+        )
 
 
 def _again(folder: Path) -> str:

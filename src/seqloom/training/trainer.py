@@ -43,6 +43,10 @@ from seqloom.training.task import Batch, Prepares, Task, remembering
 from seqloom.training.weights import unusable_weights
 
 
+FAILED_SAVES = 3
+"""Saves that fail in a row after which a run ends: it would go on for nothing."""
+
+
 class Trainer(Generic[Batch]):
     """Trains a model on a task in a run folder, and goes on where an earlier process stopped."""
 
@@ -92,6 +96,8 @@ class Trainer(Generic[Batch]):
         self._pace = Pace(self.progress)
         self._bad_steps: list[BadStep] = []
         self._must_save = False
+        self._failed_saves = 0
+        """Saves that have failed since the last that succeeded."""
 
     def train(
         self,
@@ -391,12 +397,18 @@ class Trainer(Generic[Batch]):
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
 
     def _save(self, *, is_best: bool, is_last_act: bool) -> None:
-        """Write a checkpoint. If the disk refuses, the run goes on with a loud event, unless there is no going on."""
+        """Write a checkpoint. If that fails, the run continues with an event, unless it is the last or third failure."""
         failure = self._unusable() or self._write(is_best=is_best)
+        self._failed_saves = 0 if failure is None else self._failed_saves + 1
         if failure is None:
             self.saved_step = self.progress.step
         elif is_last_act or self._must_save:
             raise TrainingError(f"{failure}. {self._way_on()}")
+        elif self._failed_saves >= FAILED_SAVES:
+            raise TrainingError(
+                f"{failure}. {self._failed_saves} saves in a row have failed, so the run stops at step "
+                f"{self.progress.step}. {self._way_on()}"
+            )
         else:
             self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training goes on"})
 
