@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from recipes.conftest import TINY, write_corpus
-from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.errors import DataError, ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, read_events
 from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
 from seqloom.data.store import Store
@@ -178,6 +178,44 @@ def test_a_recurrent_model_runs_on_the_same_path(tmp_path: Path, corpus: Corpus)
     assert trained is not None
     assert isinstance(load(trained.model).config.model, Seq2SeqConfig)
     assert len(Translator.load(trained.model).translate(["The dog sleeps.", "Where is my book?"])) == 2
+
+
+def test_a_run_that_ends_above_a_uniform_guess_has_diverged_and_is_kept(tmp_path: Path, corpus: Corpus) -> None:
+    events: list[Event] = []
+    wild = [*TINY, "training.learning_rate=100", "training.warmup=1"]
+    sentence = (
+        r"training has diverged: the dev loss is [\d,]+ after step 6, .* 5\.\d+ before training .*"
+        r"5\.\d+ of a uniform guess among \d+ symbols\. .*training\.learning_rate, now 100.*kept in"
+    )
+    with pytest.raises(TrainingError, match=sentence):
+        train(None, wild, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)
+    assert read_card(tmp_path / "run" / "model").scores == ()
+    assert (tmp_path / "run" / "learning-curve.png").is_file()
+    # A model that has hardly begun is worse than a guess too, but no worse than it was before.
+    new = [*TINY, "training.steps=1", "training.learning_rate=1e-9"]
+    assert train(None, new, out=tmp_path / "new", train=corpus[0], dev=corpus[1], listener=events.append) is not None
+    said = [event["message"] for event in events if event.kind == "notice"]
+    assert any("has learned nothing useful yet" in message for message in said)
+
+
+def test_weights_too_large_to_search_with_are_a_divergence_not_damage(tmp_path: Path, corpus: Corpus) -> None:
+    settings = [each for each in TINY if not each.startswith("model.")]
+    wild = ["model.kind=seq2seq", "model.width=8", "training.learning_rate=1e30", "training.warmup=1"]
+    with pytest.raises(TrainingError, match=r"training has diverged: .*training\.learning_rate, now 1e\+30") as caught:
+        train(None, [*settings, *wild], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
+    assert "damaged" not in str(caught.value)
+
+
+def test_a_warm_up_longer_than_the_run_is_reported_before_it_begins(tmp_path: Path, corpus: Corpus) -> None:
+    events: list[Event] = []
+    slow = [*TINY, "training.steps=2", "training.warmup=100"]
+    train(None, slow, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)
+    sentence = "training.warmup=100 is longer than the run (training.steps=2)"
+    (at,) = [at for at, event in enumerate(events) if event.values.get("message", "").startswith(sentence)]  # type: ignore[union-attr]
+    assert "reaches 2% of training.learning_rate" in events[at]["message"]
+    assert at < next(at for at, event in enumerate(events) if event.kind == "phase")
+    resume(tmp_path / "run", ["training.steps=3"], listener=events.append)
+    assert any(str(event.values.get("message")).startswith(sentence.replace("2", "3")) for event in events)
 
 
 @dataclass(frozen=True)

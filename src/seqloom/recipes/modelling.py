@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, Listener, notice
+from seqloom.core.events import Event, Listener
 from seqloom.metrics.translation import Score
 from seqloom.recipes import plain_text
 from seqloom.recipes.config import RunConfig
@@ -99,15 +99,7 @@ class ModellingWork(OfPlainText):
         }
 
     def measure(self, loaded: LoadedModel, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
-        scores = measure_perplexity(LanguageModel(loaded), prepared, listener=listener)
-        symbols = prepared.tokenizer.size
-        if scores[0].value > symbols:
-            notice(
-                listener,
-                f"{scores[0].name} {scores[0].value:.4g} is worse than guessing among {symbols:,} symbols: training "
-                "went astray; lower training.learning_rate or training.clip_norm",
-            )
-        return scores
+        return measure_perplexity(LanguageModel(loaded), prepared, listener=listener)
 
     def scored_lines(self, prepared: PreparedText) -> int:
         return len(prepared.dev_lines)

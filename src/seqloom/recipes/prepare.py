@@ -100,7 +100,14 @@ def choose_config(
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
     config = resolve(RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides])
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
+    report_warmup(config, listener=listener)
     return config
+
+
+def report_warmup(config: RunConfig, *, listener: Listener) -> None:
+    """Report a warm-up that does not end before the run does."""
+    if not isinstance(config.model, FittedModel) and (problem := config.training.warmup_problem()):
+        notice(listener, problem)
 
 
 def _config_of(model: str) -> RunConfig:

@@ -1,5 +1,6 @@
 """Train: text files in, a run directory with a model of measured quality out."""
 
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ConfigError, SeqloomError, UsageError
+from seqloom.core.errors import ConfigError, SeqloomError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
@@ -39,6 +40,7 @@ from seqloom.recipes.prepare import (
     choose_config,
     open_run,
     prepare_again,
+    report_warmup,
     require_new,
     require_same_meaning,
     work_for,
@@ -49,6 +51,7 @@ from seqloom.training.checkpoint import final_folders, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
+from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import load_weights
 
@@ -120,6 +123,7 @@ def resume(
     before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
     require_same_meaning(record, before, config, run=run)
+    report_warmup(config, listener=listener)
     with join(require_device(config.device)) as world:
         _require_shares(config, world)
 
@@ -267,7 +271,67 @@ def _go(
     trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
     if outside is not None:
         trained_on["outside_model"] = repr(outside)
-    return _finish(run, config, ready=ready, weights=weights, trained_on={**trained_on, **what}, outcome=outcome)
+    divergence = _divergence(config, ready, outcome=outcome, loss=what["dev_loss"], outside=outside)
+    if not math.isfinite(what["dev_loss"]):
+        del what["dev_loss"]
+    trained = _finish(
+        run,
+        config,
+        ready=ready,
+        weights=weights,
+        trained_on={**trained_on, **what},
+        outcome=outcome,
+        is_measured=divergence is None,
+    )
+    if divergence is not None:
+        raise TrainingError(
+            f"{divergence} The run is kept in {run}, and its model ({what['weights']}) in {trained.model}"
+        )
+    return trained
+
+
+def _divergence(
+    config: RunConfig, ready: "_SetUp", *, outcome: Outcome, loss: float, outside: BuildsModel | None
+) -> str | None:
+    """What to say of a run that ended worse than a uniform guess and than it began; None where training worked.
+
+    A uniform guess among n symbols costs log n nats a token. Fresh weights cost a little more, so that a run of a few
+    steps may end above it as well; `loss` is the dev loss of the final weights.
+    """
+    ended = loss if outcome.last_loss is None else outcome.last_loss
+    symbols = ready.prepared.tokenizers.target.size
+    uniform = math.log(symbols)
+    if ended <= uniform:
+        return None
+    before = _loss_before(config, ready, outside=outside)
+    guess = f"{uniform:.2f} of a uniform guess among {symbols:,} symbols"
+    if ended <= before:
+        notice(
+            ready.listener,
+            f"the dev loss of {ended:.2f} is above the {guess}: the model has learned nothing useful yet; train for "
+            "more steps",
+        )
+        return None
+    shown = f"{ended:,.0f}" if ended >= 100 else f"{ended:.2f}"
+    training = config.training
+    return (
+        f"training has diverged: the dev loss is {shown} after step {outcome.step:,}, above the {before:.2f} before "
+        f"training and the {guess}. Start a new run with a lower training.learning_rate, now "
+        f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
+    )
+
+
+def _loss_before(config: RunConfig, ready: "_SetUp", *, outside: BuildsModel | None) -> float:
+    """The dev loss of the weights that the run began with; of fresh ones, where another model's are gone."""
+    model = _fresh_model(config, ready.prepared, outside=outside)
+    if config.training.start_from is not None:
+        with suppress(SeqloomError):
+            _start_from(model, Path(config.training.start_from))
+    if isinstance(ready.task, Prepares):
+        ready.task.prepare(model)
+    device = next(ready.model.parameters()).device
+    with torch.no_grad():
+        return ready.task.dev_loss(model.to(device).eval())
 
 
 def _fit(run: Path, config: RunConfig, *, work: FittingWork, world: World, listener: Listener) -> Trained | None:
@@ -291,10 +355,7 @@ def _set_up(
 ) -> _SetUp:
     """Open what was prepared, and build the model, the task and the trainer."""
     prepared = work.open_prepared(run)
-    seed = seed_for(config.seed, "weights")
-    settings = outside or config.model
-    assert not isinstance(settings, FittedModel)
-    model = build_model(settings, prepared.tokenizers, seed=seed)
+    model = _fresh_model(config, prepared, outside=outside)
     work.require_model(model)
     if config.training.start_from is not None and not resume:
         _start_from(model, Path(config.training.start_from))
@@ -314,6 +375,13 @@ def _set_up(
         world=world,
     )
     return _SetUp(work, prepared, model, task, trainer, everyone)
+
+
+def _fresh_model(config: RunConfig, prepared: Prepared, *, outside: BuildsModel | None) -> nn.Module:
+    """The model of a run with the weights that its seed gives."""
+    settings = outside or config.model
+    assert not isinstance(settings, FittedModel)
+    return build_model(settings, prepared.tokenizers, seed=seed_for(config.seed, "weights"))
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
@@ -342,7 +410,7 @@ def _choose_weights(
         with torch.no_grad():
             load_weights(model, weights, origin=str(run))
             found[last if average else "the best checkpoint"] = (task.dev_loss(model.eval()), weights)
-    chosen = min(found, key=lambda name: found[name][0])
+    chosen = min(found, key=lambda name: found[name][0] if math.isfinite(found[name][0]) else math.inf)
     loss, weights = found[chosen]
     with torch.no_grad():
         load_weights(model, weights, origin=str(run))
@@ -359,14 +427,15 @@ def _finish(
     weights: Mapping[str, Tensor],
     trained_on: Mapping[str, Any],
     outcome: Outcome,
+    is_measured: bool,
 ) -> Trained:
-    """Score the model on the dev text, and write the model directory and the curve."""
+    """Score the model on the dev text if `is_measured`, and write the model directory and the curve."""
     work, prepared, model, listener = ready.work, ready.prepared, ready.model, ready.listener
     source, target = work.languages(config)
     card = Card(source=source, target=target, parameters=_parameters(model), trained_on=trained_on)
     folder = run / "model"
     loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
-    scores = work.measure(loaded, prepared, listener=listener)
+    scores = work.measure(loaded, prepared, listener=listener) if is_measured else ()
     card = card.with_scores(scores, lines=work.scored_lines(prepared))
     save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
     _draw(run, listener=listener)

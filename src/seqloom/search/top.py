@@ -74,8 +74,8 @@ def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor,
 
 def _not_a_number(row: int, rows: int) -> ModelError:
     return ModelError(
-        f"the model gave log-probabilities that are no numbers (NaN), first in row {row} of {rows}; its weights may be "
-        "damaged: look for non-finite values in the training log"
+        f"the model gave log-probabilities that are not numbers (NaN), first in row {row} of {rows}; its "
+        "weights are too large or not finite: train it again with a lower training.learning_rate"
     )
 
 

@@ -55,6 +55,8 @@ class Outcome:
     tokens: int
     seconds: float
     skipped: int
+    last_loss: float | None = None
+    """Dev loss of the last validation, where this process made one."""
 
 
 @dataclass(frozen=True)

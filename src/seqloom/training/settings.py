@@ -107,3 +107,13 @@ class TrainingConfig(Config):
             what = f"patience={self.patience}" if self.patience else "schedule=plateau"
             raise ValueError(f"validate_every is 0, but {what} looks at the dev loss; set validate_every above 0")
         return self
+
+    def warmup_problem(self) -> str | None:
+        """What is wrong with a warm-up that the run does not finish, in words; None where it does."""
+        if self.warmup <= self.steps:
+            return None
+        return (
+            f"training.warmup={self.warmup} is longer than the run (training.steps={self.steps}): the learning rate "
+            f"only reaches {self.steps / self.warmup:.0%} of training.learning_rate={self.learning_rate:g}. Set "
+            f"training.warmup={self.steps // 4}, a quarter of the run, or train for more steps"
+        )

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor, nn
 
-from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError, is_out_of_memory
+from seqloom.core.errors import ConfigError, DataError, ModelError, Stopped, TrainingError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.nn.dropout import reseed
@@ -41,7 +41,6 @@ from seqloom.training.signals import STOPPING, AtOnce, Signals
 from seqloom.training.sparse import choose_row_gradients
 from seqloom.training.task import Batch, Prepares, Task, remembering
 from seqloom.training.weights import unusable_weights
-
 
 FAILED_SAVES = 3
 """Saves that fail in a row after which a run ends: it would go on for nothing."""
@@ -96,6 +95,7 @@ class Trainer(Generic[Batch]):
         self._pace = Pace(self.progress)
         self._bad_steps: list[BadStep] = []
         self._must_save = False
+        self._last_loss: float | None = None
         self._failed_saves = 0
         """Saves that have failed since the last that succeeded."""
 
@@ -285,8 +285,9 @@ class Trainer(Generic[Batch]):
             raise TrainingError(
                 f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
                 f"row were not finite (training.bad_steps={limit}). It was {found.where}.{before} Norms of the "
-                f"gradient by layer: {in_words(found.norms)}. Try a lower training.learning_rate or a "
-                f"training.clip_norm, and look at these data. {self._way_on()}"
+                f"gradient by layer: {in_words(found.norms)}. Training has diverged, or these data are at fault: "
+                f"start a new run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with another "
+                f"training.clip_norm, now {self.config.clip_norm:g}. {self._way_on()}"
             )
 
     # --- validation and the end --------------------------------------------------------------------------------------
@@ -303,6 +304,7 @@ class Trainer(Generic[Batch]):
         with self.holding.whole():
             self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
         (loss,) = self.world.from_first(figures.get("loss", 0.0))
+        self._last_loss = loss
         best = progress.best.after(loss, progress.step)
         plateau = progress.plateau.after(loss, patience=config.plateau_patience)
         self.progress = replace(progress, best=best, plateau=plateau, seconds=self._pace.seconds())
@@ -315,7 +317,14 @@ class Trainer(Generic[Batch]):
     def _figures(self) -> Mapping[str, float]:
         with generators_kept(self.device), torch.no_grad():
             self.model.eval()
-            figures = self.task.validate(self.model)
+            try:
+                figures = self.task.validate(self.model)
+            except ModelError as error:  # the weights are finite, but what is computed from them is not
+                rate = self.config.learning_rate
+                raise TrainingError(
+                    f"training has diverged: after step {self.progress.step} the model cannot be validated ({error}). "
+                    f"Start a new run with a lower training.learning_rate, now {rate:g}. {self._way_on()}"
+                ) from error
             self.model.train()
         if "loss" not in figures:
             raise TrainingError(f'{type(self.task).__name__}.validate gave {sorted(figures)}, but no "loss"')
@@ -346,6 +355,7 @@ class Trainer(Generic[Batch]):
             tokens=progress.tokens,
             seconds=progress.seconds,
             skipped=progress.skipped,
+            last_loss=self._last_loss,
         )
         self._emit("finished", vars(outcome))
         return outcome
@@ -397,7 +407,7 @@ class Trainer(Generic[Batch]):
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
 
     def _save(self, *, is_best: bool, is_last_act: bool) -> None:
-        """Write a checkpoint. If that fails, the run continues with an event, unless it is the last or third failure."""
+        """Write a checkpoint. If that fails, the run continues with an event, unless it is the last or third time."""
         failure = self._unusable() or self._write(is_best=is_best)
         self._failed_saves = 0 if failure is None else self._failed_saves + 1
         if failure is None:
