@@ -20,8 +20,10 @@ from seqloom.metrics.translation import (
     Bleu,
     Bootstrap,
     Chrf,
+    ExactMatch,
     Metric,
     Ter,
+    dev_metrics_for,
     metrics_for,
     resampled_sums,
     score,
@@ -215,3 +217,37 @@ def test_any_text_has_its_scores_and_itself_the_best(language: str | None, first
         assert value >= 0
         same = [*first, "a b c d e f"]
         assert score(metric, same, references=same).value == pytest.approx(0 if isinstance(metric, Ter) else 100)
+
+
+# --- exact match, and which metrics suit short references -------------------------------------------------------------
+
+
+def test_exact_match_is_the_share_of_equal_lines() -> None:
+    found = ["ran", " ran ", "Ran", "run", "T  AH1 F"]
+    wanted = ["ran", "ran", "ran", "ran", "T AH1 F"]
+    plain = score(ExactMatch(), found, references=wanted, bootstrap=Bootstrap(SEED, 100))
+    assert (plain.name, plain.value) == ("exact match", 60.0)
+    assert plain.signature == f"nrefs:1|case:mixed|spaces:collapsed|bs:100|seed:{SEED}"
+    assert plain.interval is not None
+    assert plain.interval[0] < 60 < plain.interval[1]
+    assert score(ExactMatch(lowercase=True), found, references=wanted).value == 80.0
+
+
+@pytest.mark.parametrize(
+    ("references", "language", "names"),
+    [
+        (["ran", "houses", "well-known"], "en", ["exact match", "chrF2"]),
+        (["T AH1 F", "AA0 R D EH1 M AH0", "K"], None, ["exact match", "chrF2"]),
+        (["ein Hund", "der rote Ball", "drei"], "de", ["chrF2", "exact match"]),
+        (["A man rides a bike.", "Two dogs run over the grass."], "en", ["BLEU", "chrF2"]),
+        (["今天天气很好。", "你好吗？"], None, ["BLEU", "chrF2"]),
+        (["水", "火"], "zh", ["exact match", "chrF2"]),
+    ],
+)
+def test_the_metric_of_dev_text_follows_from_the_length_of_its_targets(
+    references: list[str], language: str | None, names: list[str]
+) -> None:
+    metrics = dev_metrics_for(language, references=references)
+    assert [metric.statistics(references, references).name for metric in metrics] == names
+    shown = [metric.statistics(references, references).name for metric in metrics_for(language, references=references)]
+    assert shown == ([] if "BLEU" in names else ["exact match"]) + ["BLEU", "chrF2", "TER"]

@@ -12,7 +12,9 @@ from seqloom.data.blocks import Line
 from seqloom.data.overview import Overview, look_over
 from seqloom.data.store import Store, StoreWriter
 from seqloom.recipes.doubts import Sample, doubts_of_lines, doubts_of_pair
-from seqloom.recipes.remarks import remarks_on
+from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
+from seqloom.text.tokenizer import TextConfig
+from seqloom.text.training import train_tokenizers
 
 ENGLISH = [f"The dog is in the house and the cat of the neighbour number {n} was not with it." for n in range(9)]
 GERMAN = [f"Der Hund ist in dem Haus und die Katze von dem Nachbarn {n} war nicht mit ihm da." for n in range(9)]
@@ -20,7 +22,7 @@ RUSSIAN = [f"Собака в доме, а кошка соседа номер {n}
 
 
 def stored(folder: Path, pairs: Sequence[tuple[list[int], list[int]]]) -> Store:
-    with StoreWriter(folder, symbols=100) as writer:
+    with StoreWriter(folder, symbols=1000) as writer:
         sides = ([[*pair[side], END] for pair in pairs] for side in (0, 1))
         writer.append(*sides, list(range(1, len(pairs) + 1)))
     return Store.open(folder)
@@ -54,6 +56,24 @@ def test_what_was_counted_is_said_and_nothing_else() -> None:
         "train: of 9,000 pairs 3 repeat an earlier pair, 2 have the same text on both sides, 1 have"
     )
     assert unknown.startswith("train: 93% of the source is unknown to the vocabulary")
+
+
+def test_a_side_that_is_spelled_letter_by_letter_is_named(tmp_path: Path) -> None:
+    """Chinese characters fill the vocabulary, so that English has its letters alone."""
+    chinese = ["".join(chr(0x4E00 + (7 * at + k) % 300) for k in range(8)) for at in range(300)]
+    english = [ENGLISH[at % 9] for at in range(300)]
+    said: dict[int, list[str]] = {}
+    for size in (340, 800):
+        tokenizers = train_tokenizers(chinese, english, TextConfig(kind="bpe", size=size))
+        sides = tokenizers.source.encode_many(chinese), tokenizers.target.encode_many(english)
+        store = stored(tmp_path / str(size), list(zip(*sides, strict=True)))
+        said[size] = spelling_remarks(overview_of(store, tokenizers), "train", tokenizers)
+    assert said[800] == []
+    (remark,) = said[340]
+    assert remark.startswith("train: the target is spelled nearly letter by letter: ")
+    assert remark.endswith(
+        "pieces are single characters, which leaves little room for longer ones; raise text.size (now 340)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
 """Zero-config: what is chosen, in which order settings hold, and that reasons are given."""
 
-import re
+import random
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from recipes.conftest import TINY
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
-from seqloom.core.events import Event
+from seqloom.core.events import Event, ignore
+from seqloom.data.plan import BatchPlan
+from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.prepare import choose_config
-from seqloom.recipes.sizing import DataFacts, choose_sizes
+from seqloom.recipes.sizing import DataFacts, choose_sizes, passes_text
+from seqloom.recipes.train import train
 
 Corpus = tuple[list[str], list[str]]
 
@@ -83,14 +87,74 @@ def test_symbols_are_as_wide_as_a_width_that_was_given(corpus: Corpus) -> None:
     assert "symbols of width" not in text
 
 
-def test_a_run_of_one_step_promises_no_passes_and_no_ten_checkpoints() -> None:
+def test_a_run_of_one_step_promises_no_ten_checkpoints() -> None:
     sizing = choose_sizes(facts(5_000), steps=1)
     text = " ".join(sizing.reasons_in(resolve(RunConfig, defaults=sizing.defaults)))
-    assert "1 step: less than one pass over the data" in text
+    assert "1 step at most" in text
     assert "ten" not in text
     usual = " ".join(reason.text for reason in choose_sizes(facts(5_000)).reasons)
-    assert re.search(r"\d steps: about 1[12]\d passes over the data", usual)
     assert "the last ten checkpoints" in usual
+
+
+@pytest.mark.parametrize(
+    ("steps", "per_pass", "text"),
+    [
+        (1, 20.0, "1 step: less than one pass over the training text"),
+        (24, 20.0, "24 steps: about one pass over the training text"),
+        (1_200, 29.5, "1,200 steps: about 41 passes over the training text"),
+    ],
+)
+def test_passes_are_counted_in_batches(steps: int, per_pass: float, text: str) -> None:
+    assert passes_text(steps, per_pass=per_pass) == text
+
+
+def test_the_passes_that_a_run_reports_are_those_it_makes(tmp_path: Path, corpus: Corpus) -> None:
+    """With letters there are more batches than with subwords."""
+    events: list[Event] = []
+    settings = [*TINY, "text.kind=char", "training.steps=40", "training.validate_every=40", "training.save_every=40"]
+    train(None, settings, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)
+    store = Store.open(tmp_path / "run/data/train")
+    batches = len(BatchPlan(store.source_lengths, store.target_lengths, tokens_per_batch=512, seed=1).batches(0))
+    assert batches > 6
+    (said,) = [each["message"] for each in events if each.kind == "notice" and "over the training" in each["message"]]
+    assert said == f"40 steps: about {40 / batches:.0f} passes over the training text"
+
+
+WORDS = [f"{''.join(random.Random(at).choices('abcdefghij', k=7))}" for at in range(300)]
+SENTENCES = [f"{one} saw {other} and {one}ed" for one, other in pairwise([*WORDS, "x"])]
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "found"),
+    [
+        (WORDS, [f"{word}ed" for word in WORDS], "single words"),
+        (WORDS, [" ".join(word.upper()) for word in WORDS], "words and phones"),
+        ([f"{word} V {'PST' if at % 2 else 'PRS'}" for at, word in enumerate(WORDS)], WORDS, "words and tags"),
+        (SENTENCES, WORDS, None),
+        (SENTENCES, ["good", "bad", "so-so"] * 100, None),
+        (WORDS, ["good", "bad", "so-so"] * 100, "single words"),
+        (["今天天气很好。"] * 300, SENTENCES, None),
+        (["jump twice", "walk and run", "run"] * 100, ["JUMP JUMP", "WALK RUN", "RUN"] * 100, None),
+    ],
+)
+def test_letters_are_the_pieces_of_single_words(
+    tmp_path: Path, sources: list[str], targets: list[str], found: str | None
+) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{one}\t{other}\n" for one, other in zip(sources, targets, strict=True)))
+    events: list[Event] = []
+    config = choose_config(None, [], train=[str(path)], dev=(), listener=events.append)
+    (sizing,) = [event for event in events if event.kind == "sizing"]
+    reasons = [reason for reason in sizing["reasons"] if "pieces" in reason]
+    if found is None:
+        assert config.text.kind == "bpe"
+        assert "subword" in reasons[0]
+    else:
+        assert config.text.kind == "char"
+        assert f"the pairs are {found}" in reasons[0]
+    asked = choose_config(None, ["text.kind=bpe"], train=[str(path)], dev=(), listener=ignore)
+    assert asked.text.kind == "bpe"
+    assert asked.training.steps <= config.training.steps or found is None
 
 
 def test_the_file_beats_the_chosen_size_and_an_override_beats_the_file(tmp_path: Path, corpus: Corpus) -> None:

@@ -34,11 +34,14 @@ def model() -> torch.nn.Module:
     return config.build(Symbols(SYMBOLS, SYMBOLS, is_shared=True), seed=1).double()
 
 
-def task_of(store: Store, tokens: int = 40) -> TranslationTask:
+def task_of(store: Store, tokens: int = 40, reference: str = "b c defg h i") -> TranslationTask:
     return TranslationTask(
         store,
         DevSet(
-            store, ["x"] * len(store), train_tokenizer(["a", "bcdefghijk"], TextConfig(kind="char", size=SYMBOLS)), "de"
+            store,
+            [reference] * len(store),
+            train_tokenizer(["a", "bcdefghijk"], TextConfig(kind="char", size=SYMBOLS)),
+            "de",
         ),
         config=TranslationConfig(),
         tokens_per_batch=tokens,
@@ -85,3 +88,10 @@ def test_the_dev_loss_is_the_mean_over_all_held_out_tokens(store: Store, model: 
     figures = TranslationTask.validate(task, model.eval())
     assert figures["perplexity"] == pytest.approx(np.exp(figures["loss"]))
     assert 0 <= figures["bleu"] <= 100
+
+
+def test_one_word_targets_are_validated_by_exact_match(store: Store, model: torch.nn.Module) -> None:
+    task = task_of(store, reference="bcd")
+    figures = task.validate(model.eval())
+    assert "bleu" not in figures
+    assert 0 <= figures["exact_match"] <= 100

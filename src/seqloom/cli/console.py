@@ -236,7 +236,13 @@ def _encoded(event: Event) -> str:
 
 
 def _validation(event: Event) -> str:
-    names = {"loss": "dev loss", "perplexity": "perplexity", "bleu": "BLEU"}
+    names = {
+        "loss": "dev loss",
+        "perplexity": "perplexity",
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "exact_match": "exact match",
+    }
     values = event.values
     shown = [f"{label} {_number(values[name])}" for name, label in names.items() if values.get(name) is not None]
     best = " (best so far)" if event["is_best"] else ""

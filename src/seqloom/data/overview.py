@@ -34,23 +34,37 @@ class Overview:
     lopsided: int
     unfamiliar: tuple[float, float]
     """The share of tokens of each side that are unknown or spelled in bytes."""
+    letters: tuple[float, float] = (0.0, 0.0)
+    """The share of tokens of each side that are single letters."""
+    tokens: tuple[int, int] = (0, 0)
+    """Tokens of each side, without the ends."""
 
 
-def look_over(store: Store, *, is_shared: bool, unfamiliar: tuple[Sequence[int], Sequence[int]]) -> Overview:
-    """Look at the first pairs of a store; `unfamiliar` are the ids that stand for what a vocabulary does not have."""
+Ids = tuple[Sequence[int], Sequence[int]]
+"""Ids of the source and of the target vocabulary."""
+
+
+def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = ((), ())) -> Overview:
+    """Look at the first pairs of a store.
+
+    `unfamiliar` are the ids that stand for what a vocabulary does not have, `letters` those of single letters.
+    """
     pairs = min(len(store), LOOKED_AT)
     source, target = (_keys(side, pairs) for side in (store.sources, store.targets))
     both = source * np.uint64(0x9E3779B97F4A7C15) + target
     lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in (store.sources, store.targets)]
     shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
-    sides = zip((store.sources, store.targets), unfamiliar, strict=True)
-    one, other = (_share(side, pairs, ids) for side, ids in sides)
+    sides = (store.sources, store.targets)
+    one, other = (_share(side, pairs, ids) for side, ids in zip(sides, unfamiliar, strict=True))
+    first, second = (_share(side, pairs, ids) for side, ids in zip(sides, letters, strict=True))
     return Overview(
         pairs=pairs,
         repeated=pairs - len(np.unique(both)),
         copied=int(np.count_nonzero(source == target)) if is_shared else None,
         lopsided=int(np.count_nonzero((longer >= LONG) & (longer > LOPSIDED * shorter))),
         unfamiliar=(one, other),
+        letters=(first, second),
+        tokens=(_end(store.sources, pairs) - pairs, _end(store.targets, pairs) - pairs),
     )
 
 

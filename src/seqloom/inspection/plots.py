@@ -13,7 +13,7 @@ from seqloom.inspection.drawing import FIRST, GRID, INK, QUIET, SECOND, as_writt
 
 
 def plot_learning_curve(events: Path, picture: Path) -> None:
-    """Training loss, dev loss and BLEU by step, from the events of a run."""
+    """Training loss, dev loss and BLEU (or chrF, or exact match) by step, from the events of a run."""
     history = read_events(events)
     steps = _latest(event for event in history if event.kind == "step" and event["loss"] is not None)
     checks = _latest(event for event in history if event.kind == "validation")
@@ -24,14 +24,16 @@ def plot_learning_curve(events: Path, picture: Path) -> None:
     if checks:
         lines += axes.plot([e["step"] for e in checks], [e["loss"] for e in checks], color=FIRST, marker="o", ms=3)
         labels.append("dev loss")
-    scored = [event for event in checks if event.values.get("bleu") is not None]
-    if scored:
+    metrics = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match"}
+    known = [name for name in metrics if any(event.values.get(name) is not None for event in checks)]
+    for name in known[:1]:
+        scored = [event for event in checks if event.values.get(name) is not None]
         right = axes.twinx()
-        lines += right.plot([e["step"] for e in scored], [e["bleu"] for e in scored], color=SECOND, marker="s", ms=3)
-        labels.append("dev BLEU, greedy")
-        right.set_ylabel("BLEU", color=SECOND)
+        lines += right.plot([e["step"] for e in scored], [e[name] for e in scored], color=SECOND, marker="s", ms=3)
+        labels.append(f"dev {metrics[name]}, greedy")
+        right.set_ylabel(metrics[name], color=SECOND)
         right.tick_params(axis="y", colors=SECOND)
-        right.set_ylim(0, max(10.0, 1.05 * max(e["bleu"] for e in scored)))
+        right.set_ylim(0, max(10.0, 1.05 * max(e[name] for e in scored)))
         right.spines["top"].set_visible(False)
     axes.set_xlabel("step")
     axes.set_ylabel("loss per target token (nats)", color=INK)

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of a translation, computed by sacrebleu and never shown without their signature.
+"""BLEU, chrF and TER of a translation, computed by sacrebleu, and exact match; never shown without their signature.
 
 A corpus score is a function of sums over the lines, its sufficient statistics. They are extracted once; a bootstrap
 then needs sums only, so a thousand resamples cost one matrix product (`Metric.values`, the plain twin of which is
@@ -16,6 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seqloom.core.errors import DataError, UsageError
+from seqloom.text.marks import count_words, is_one_word
 
 Tokenize = Literal["13a", "intl", "zh", "char", "none"]
 """How BLEU finds words: sacrebleu's tokenisers that need nothing else installed."""
@@ -142,6 +143,31 @@ class Ter:
         return np.asarray(100 * np.divide(edits, words, out=without_words, where=words > 0))
 
 
+@dataclass(frozen=True)
+class ExactMatch:
+    """The share of lines that equal their reference, apart from spaces at their ends and repeated ones.
+
+        exact match = 100 · matches / lines
+
+    Parts: matches, lines.
+    """
+
+    lowercase: bool = False
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+        pairs = zip(map(self._form, hypotheses), map(self._form, references), strict=True)
+        parts = np.array([(float(one == other), 1.0) for one, other in pairs])
+        signature = f"nrefs:1|case:{'lc' if self.lowercase else 'mixed'}|spaces:collapsed"
+        return Statistics("exact match", float(self.values(parts.sum(axis=0)[None])[0]), signature, parts)
+
+    def values(self, sums: Float[np.ndarray, "corpora parts"]) -> Float[np.ndarray, " corpora"]:
+        return np.asarray(100 * sums[:, 0] / sums[:, 1])
+
+    def _form(self, line: str) -> str:
+        collapsed = " ".join(line.split())
+        return collapsed.lower() if self.lowercase else collapsed
+
+
 def tokenize_for(language: str | None) -> Tokenize:
     """The tokeniser of BLEU for a target language: `zh` for Chinese, `char` for others without spaces, else `13a`."""
     code = (language or "").replace("_", "-").lower().split("-")[0]
@@ -150,14 +176,49 @@ def tokenize_for(language: str | None) -> Tokenize:
     return "char" if code in UNSPACED else "13a"
 
 
-def metrics_for(language: str | None, *, lowercase: bool = False) -> tuple[Bleu, Chrf, Ter]:
-    """BLEU, chrF and TER as they suit a target language."""
+def metrics_for(
+    language: str | None, *, lowercase: bool = False, references: Sequence[str] = ()
+) -> tuple[Bleu | Chrf | Ter | ExactMatch, ...]:
+    """BLEU, chrF and TER as they suit a target language; before them exact match, if the `references` are short."""
     tokenize = tokenize_for(language)
     return (
+        *([ExactMatch(lowercase)] if length_of(references) != "sentence" else []),
         Bleu(tokenize=tokenize, lowercase=lowercase),
         Chrf(lowercase=lowercase),
         Ter(unspaced=tokenize != "13a"),
     )
+
+
+def dev_metrics_for(
+    language: str | None, *, lowercase: bool = False, references: Sequence[str]
+) -> tuple[Bleu | Chrf | ExactMatch, Bleu | Chrf | ExactMatch]:
+    """The two metrics that a run reports of its dev text, the more telling one first.
+
+    BLEU looks for four words in a row, so it means nothing where most references have fewer.
+    """
+    exact, chrf = ExactMatch(lowercase), Chrf(lowercase=lowercase)
+    match length_of(references):
+        case "word":
+            return exact, chrf
+        case "phrase":
+            return chrf, exact
+        case "sentence":
+            return Bleu(tokenize=tokenize_for(language), lowercase=lowercase), chrf
+
+
+Length = Literal["word", "phrase", "sentence"]
+
+BLEU_ORDER = 4
+"""Words in a row that BLEU compares."""
+
+
+def length_of(references: Sequence[str]) -> Length:
+    """What references are: words, if nine of ten are one word each; phrases, if most are too short for BLEU."""
+    if not references:
+        return "sentence"
+    if sum(map(is_one_word, references)) >= 0.9 * len(references):
+        return "word"
+    return "phrase" if np.median([count_words(line) for line in references]) < BLEU_ORDER else "sentence"
 
 
 def score(

@@ -15,9 +15,9 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 1,
 ) -> tuple[Score, ...]:
-    """BLEU, chrF and TER with their signatures and 95% bootstrap intervals."""
+    """BLEU, chrF and TER, of short references also exact match, with signatures and 95% bootstrap intervals."""
     bootstrap = Bootstrap(seed=seed, resamples=resamples)
-    metrics = metrics_for(language, lowercase=lowercase)
+    metrics = metrics_for(language, lowercase=lowercase, references=references)
     return tuple(score(metric, hypotheses, references=references, bootstrap=bootstrap) for metric in metrics)
 
 
@@ -34,5 +34,5 @@ def compare(
     """The paired bootstrap test between two systems on the same references, for each metric."""
     return tuple(
         paired_bootstrap(metric, references, baseline=baseline, system=system, seed=seed, resamples=resamples)
-        for metric in metrics_for(language, lowercase=lowercase)
+        for metric in metrics_for(language, lowercase=lowercase, references=references)
     )

@@ -16,7 +16,8 @@ from seqloom.recipes.config import RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import LoadedModel
 from seqloom.recipes.plain_text import OfPlainText, PreparedText
-from seqloom.recipes.text_sizing import Kind, choose_recurrent, text_facts
+from seqloom.recipes.sizing import Kind
+from seqloom.recipes.text_sizing import choose_recurrent, text_facts
 from seqloom.recipes.work import Choice
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask

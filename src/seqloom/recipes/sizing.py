@@ -1,17 +1,31 @@
 """Zero-config: sizes chosen from the data, each with its reason."""
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 from seqloom.core.config import Config
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.text.languages import find_language
+from seqloom.text.marks import count_words, is_one_word
+from seqloom.text.training import ALL_CHARACTERS
 
 SAMPLE = 20_000
 """Lines looked at to learn how long sentences are."""
+
+
+Kind = Literal["word", "char", "bpe", "unigram"]
+WordPairs = Literal["single words", "words and phones", "words and tags"]
+
+CLOSED_SHARE = 0.01
+"""Tags of words are those in at least so many of the lines."""
+
+MOST_LABELS = 200
+"""Different words that may be labels of a class, not words to be spelled."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +39,28 @@ class DataFacts:
     """Mean characters in a target line."""
     are_unspaced: bool
     """Whether a side is written without spaces between words."""
+    source_words: float = 0.0
+    """Mean words in a source line."""
+    target_words: float = 0.0
+    """Mean words in a target line."""
+    alphabet: int = 0
+    """Different characters of both sides."""
+    words: WordPairs | None = None
+    """What the pairs are, if they are words and not sentences."""
+
+    def tokens(self, kind: Kind, size: int) -> float:
+        """About how many tokens the longer side has in all, its ends counted, if text is cut into pieces so."""
+        characters = max(self.source_characters, self.target_characters)
+        if kind == "char":
+            longer = characters
+        elif kind == "word" and self.source_words:
+            longer = max(self.source_words, self.target_words)
+        else:
+            # A subword is about four letters; Chinese and its like have more to say in one. Where characters alone
+            # nearly fill the vocabulary, there is no room for longer pieces.
+            is_spelled = size < 1.3 * self.alphabet
+            longer = characters / (1.2 if is_spelled else 2.0 if self.are_unspaced else 4.0)
+        return self.pairs * (longer + 2)
 
 
 @dataclass(frozen=True)
@@ -57,17 +93,43 @@ class Sizing:
 
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
     """Look at the first lines of a corpus."""
-    source = target = count = 0
-    for line in corpus:
-        source, target, count = source + len(line.source), target + len(line.target), count + 1
-        if count == SAMPLE:
-            break
+    sample = list(islice(corpus, SAMPLE))
+    sides = [line.source for line in sample], [line.target for line in sample]
+    characters, words = ([sum(map(of, side)) / max(1, len(side)) for side in sides] for of in (len, count_words))
     return DataFacts(
         pairs=len(corpus),
-        source_characters=source / max(1, count),
-        target_characters=target / max(1, count),
+        source_characters=characters[0],
+        target_characters=characters[1],
         are_unspaced=any(_is_unspaced(language) for language in languages),
+        source_words=words[0],
+        target_words=words[1],
+        alphabet=len(set().union(*sides[0], *sides[1])),
+        words=_word_pairs(*sides),
     )
+
+
+def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | None:
+    """Whether pairs are two words each, or a word and its phones or tags. Labels of a few classes are no words."""
+    singles = [side for side in (sources, targets) if _most(" " not in line.strip() for line in side)]
+    is_open = any(len(set(side)) > min(MOST_LABELS, len(side) // 2) for side in singles)
+    if not is_open or not all(_most(map(is_one_word, side)) or _are_tagged(side) for side in (sources, targets)):
+        return None
+    if len(singles) == 2:
+        return "single words"
+    (other,) = (side for side in (sources, targets) if side is not singles[0])
+    return "words and phones" if _most(map(is_one_word, other)) else "words and tags"
+
+
+def _are_tagged(lines: Sequence[str]) -> bool:
+    """Whether lines are one word each, with tags of a small set: `run V PST`."""
+    known = Counter(word for line in lines for word in set(line.split()))
+    tags = {word for word, count in known.items() if count >= CLOSED_SHARE * len(lines)}
+    return _most(sum(word not in tags for word in line.split()) == 1 for line in lines)
+
+
+def _most(claims: Iterable[bool]) -> bool:
+    given = list(claims)
+    return sum(given) >= 0.9 * len(given)
 
 
 @dataclass(frozen=True)
@@ -124,23 +186,29 @@ RECURRENT_RATE = 1e-3
 
 
 def choose_sizes(
-    facts: DataFacts, *, steps: int | None = None, kind: str = "transformer", width: int | None = None
+    facts: DataFacts,
+    *,
+    steps: int | None = None,
+    kind: str = "transformer",
+    width: int | None = None,
+    pieces: Kind | None = None,
+    vocabulary: int | None = None,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
-    `kind` is that of the model, and `width` its width if that was chosen already: what belongs to it follows.
+    `kind` is that of the model, `width` its width, `pieces` and `vocabulary` the kind and number of the pieces of text,
+    where these were chosen already: what belongs to them follows.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
-    # A subword is about four letters; Chinese and its like have more to say in one.
-    per_token = 2.0 if facts.are_unspaced else 4.0
-    tokens = facts.pairs * (max(facts.source_characters, facts.target_characters) / per_token + 2)
+    text, text_reason = _text(facts, rung, pieces)
+    tokens = facts.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
         steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
     model, model_reasons = _recurrent(facts, rung, width) if kind == "seq2seq" else _transformer(rung)
     defaults: dict[str, Any] = {
         "data": {"tokens_per_batch": rung.tokens_per_batch},
-        "text": {"kind": "bpe", "size": rung.vocabulary, "shared": True},
+        "text": text,
         "model": model,
         "training": {
             "steps": steps,
@@ -155,20 +223,26 @@ def choose_sizes(
         },
     }
     summary = f"{facts.pairs:,} pairs, about {round_figure(tokens):,} tokens on the longer side, so:"
-    passes = steps * rung.tokens_per_batch / max(1.0, tokens)
     return Sizing(
         defaults,
         summary,
         (
-            Reason(
-                ("text.size", "text.kind"),
-                f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text",
-            ),
+            text_reason,
             *model_reasons,
             Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
-            *training_reasons(defaults["training"], passes=passes),
+            *training_reasons(defaults["training"]),
         ),
     )
+
+
+def _text(facts: DataFacts, rung: Rung, pieces: Kind | None) -> tuple[dict[str, Any], Reason]:
+    """The section of the text and its reason: subwords, or letters where the pairs are words."""
+    paths = ("text.size", "text.kind")
+    if pieces is None and facts.words is not None:
+        why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
+        return {"kind": "char", "size": ALL_CHARACTERS, "shared": True}, Reason(paths, why)
+    why = f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text"
+    return {"kind": "bpe", "size": rung.vocabulary, "shared": True}, Reason(paths, why)
 
 
 def _transformer(rung: Rung) -> tuple[dict[str, Any], tuple[Reason, ...]]:
@@ -215,11 +289,13 @@ def _dropout_reason(rate: float) -> Reason:
     return Reason(("model.dropout_rate",), f"dropout {rate:g}: {amount} data {asks} {strength} regularisation")
 
 
-def training_reasons(training: Mapping[str, Any], *, passes: float, falling: str = "as 1/√step") -> Iterator[Reason]:
-    """Why a model is trained for so long, at such a rate, and which weights are kept."""
+def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√step") -> Iterator[Reason]:
+    """Why a model is trained at such a rate, and which weights are kept.
+
+    How many passes over the data the steps are is known once the text is encoded (`passes_text`).
+    """
     steps, checks = training["steps"], training["steps"] // training["validate_every"]
-    over = "less than one pass" if passes < 0.95 else "about one pass" if passes < 1.5 else f"about {passes:.0f} passes"
-    yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the data")
+    yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'} at most")
     if checks > training["patience"]:
         yield Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations")
     yield Reason(
@@ -231,6 +307,13 @@ def training_reasons(training: Mapping[str, Any], *, passes: float, falling: str
         yield Reason(
             ("training.average",), "the mean of the last ten checkpoints as the model, if it beats the best one"
         )
+
+
+def passes_text(steps: int, *, per_pass: float) -> str:
+    """How often the training text is read in so many steps, of which one pass takes `per_pass`."""
+    passes = steps / per_pass
+    over = "less than one pass" if passes < 0.95 else "about one pass" if passes < 1.5 else f"about {passes:.0f} passes"
+    return f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the training text"
 
 
 def _at(settings: Mapping[str, Any], path: str) -> Any:

@@ -2,15 +2,13 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from seqloom.data.text import TextCorpus
-from seqloom.recipes.sizing import SAMPLE, Reason, Sizing, round_figure, training_reasons
+from seqloom.recipes.sizing import SAMPLE, Kind, Reason, Sizing, round_figure, training_reasons
 from seqloom.text.kinds import Segmentation, word_cutter
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.training import ALL_CHARACTERS, ALL_WORDS
-
-Kind = Literal["word", "char", "bpe", "unigram"]
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ def choose_recurrent(
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
             batch,
             *([_rare_validation(every)] if every > often else []),
-            *training_reasons(training, passes=steps * rows * length / max(1, tokens), falling="as a cosine"),
+            *training_reasons(training, falling="as a cosine"),
         ),
     )
 

@@ -45,6 +45,7 @@ from seqloom.recipes.prepare import (
     require_same_meaning,
     work_for,
 )
+from seqloom.recipes.sizing import passes_text
 from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
 from seqloom.training.averaging import average_weights, final_weights
 from seqloom.training.checkpoint import final_folders, verify_checkpoint
@@ -364,6 +365,9 @@ def _set_up(
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
     task = work.task(config, prepared, device=world.device, listener=everyone)
+    if not resume:
+        steps, per_step = config.training.steps, config.training.batches_per_step
+        notice(everyone, passes_text(steps, per_pass=task.batches(0) / per_step))
     trainer = Trainer(
         model,
         task,

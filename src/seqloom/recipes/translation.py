@@ -1,4 +1,4 @@
-"""Translation as a line of work: pairs of lines in, BLEU and chrF of the dev text out.
+"""Translation as a line of work: pairs of lines in, BLEU and chrF (or exact match) of the dev text out.
 
 run/data/train/     the training pairs as ids, memory-mapped
 run/data/dev/       the held-out pairs, and their reference lines in references.txt
@@ -19,11 +19,11 @@ from seqloom.data.corpus import HeldOut, Lines, ParallelCorpus, hold_out, hold_o
 from seqloom.data.examples import Encoder, Report, encode_corpus
 from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store
-from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.doubts import doubts_of_lines
 from seqloom.recipes.load import LoadedModel
-from seqloom.recipes.remarks import overview_of, remarks_on
+from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
 from seqloom.recipes.sizing import choose_sizes, facts_of
 from seqloom.recipes.storing import clear_stored
 from seqloom.recipes.translate import Translator
@@ -90,6 +90,8 @@ class TranslationWork:
             steps=steps,
             kind=model.kind,
             width=getattr(model, "width", None) if "width" in model.model_fields_set else None,
+            pieces=first.text.kind if "kind" in first.text.model_fields_set else None,
+            vocabulary=first.text.size if "size" in first.text.model_fields_set else None,
         )
         named = zip(("source", "target"), languages, strict=True)
         return Choice(sizing, {name: language for name, language in named if language is not None})
@@ -140,7 +142,7 @@ class TranslationWork:
             listener(Event("encoded", _summary(name, report)))
         found = overview_of(Store.open(run / "data" / "train"), tokenizers)
         listener(Event("overview", {"name": "train", **asdict(found)}))
-        for sentence in remarks_on(found, "train"):
+        for sentence in (*remarks_on(found, "train"), *spelling_remarks(found, "train", tokenizers)):
             notice(listener, sentence)
         _write_references(run, text.dev)
 
@@ -209,10 +211,13 @@ class TranslationWork:
 
         found = [each[0].text for each in Translator(loaded).search(sources, progress=tell)]
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-        metrics = metrics_for(config.data.target, lowercase=config.evaluation.lowercase or config.text.lowercase)
-        scores = tuple(
-            score(metric, found, references=prepared.references[:count], bootstrap=bootstrap) for metric in metrics[:2]
+        references = prepared.references[:count]
+        metrics = dev_metrics_for(
+            config.data.target,
+            lowercase=config.evaluation.lowercase or config.text.lowercase,
+            references=prepared.references,
         )
+        scores = tuple(score(metric, found, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return scores
 

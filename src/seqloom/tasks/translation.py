@@ -1,4 +1,7 @@
-"""Translation: feed a source and the target so far, sum the cross-entropy of the next symbols, report loss and BLEU."""
+"""Translation: feed a source and the target so far, sum the cross-entropy of the next symbols, report loss and BLEU.
+
+Of targets too short for BLEU, exact match or chrF is reported in its place.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.data.batches import PairBatch, collate
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
-from seqloom.metrics.translation import Bleu, score, tokenize_for
+from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for, score
 from seqloom.nn.losses import smoothed_cross_entropy
 from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
@@ -39,7 +42,8 @@ class TranslationConfig(Config):
     """Share of positions at which the decoder reads the right symbol in training; elsewhere it reads its own best guess
     for the step before. Below 1 every batch is first decoded step by step, so training is slower."""
     dev_lines: int = Field(500, ge=0)
-    """Dev sentences translated greedily at each validation, for BLEU; 0 reports the loss alone."""
+    """Dev sentences translated greedily at each validation, for BLEU, or for exact match or chrF if the
+    targets are short; 0 reports the loss alone."""
 
 
 class TranslationModel(Protocol):
@@ -68,7 +72,7 @@ class MixedBatch(PairBatch):
 
 @dataclass(frozen=True)
 class DevSet:
-    """Held-out pairs: as ids for the loss, and the reference lines for BLEU."""
+    """Held-out pairs: as ids for the loss, and the reference lines for a metric of translations."""
 
     store: Store
     references: Sequence[str]
@@ -77,6 +81,10 @@ class DevSet:
     """That of the target side."""
     language: str | None
     """The target language, by which BLEU chooses how to find words."""
+
+
+FIGURES: Mapping[type[Bleu | Chrf | ExactMatch], str] = {Bleu: "bleu", Chrf: "chrf", ExactMatch: "exact_match"}
+"""The names of metrics among the figures of a validation."""
 
 
 class TranslationTask:
@@ -98,6 +106,10 @@ class TranslationTask:
         self.device = device
         self.seed = seed
         self.tokens_per_batch = tokens_per_batch
+        # A model that writes small letters is not blamed for the capitals of its references.
+        self.metric, _ = dev_metrics_for(
+            dev.language, lowercase=dev.tokenizer.config.lowercase, references=dev.references
+        )
         self.plan = BatchPlan(train.source_lengths, train.target_lengths, tokens_per_batch=tokens_per_batch, seed=seed)
 
     def batches(self, epoch: int) -> int:
@@ -121,11 +133,11 @@ class TranslationTask:
         return pair_loss(model, batch, smoothing=self.config.label_smoothing, previous=previous)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """Cross-entropy per target token (without smoothing), its perplexity, and BLEU of greedy search."""
+        """Cross-entropy per target token (without smoothing), its perplexity, and the metric of greedy search."""
         loss = self.dev_loss(model)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.config.dev_lines:
-            figures["bleu"] = self._bleu(model)
+            figures[FIGURES[type(self.metric)]] = self._score(model)
         return figures
 
     @torch.no_grad()
@@ -146,7 +158,7 @@ class TranslationTask:
     def fingerprint(self) -> str:
         return self.train.fingerprint()
 
-    def _bleu(self, model: nn.Module) -> float:
+    def _score(self, model: nn.Module) -> float:
         dev = self.dev
         stepper = cast("TranslationModel", model).stepper()
         chosen = min(self.config.dev_lines, len(dev.store))
@@ -155,9 +167,7 @@ class TranslationTask:
             batch = collate(dev.store, indices).to(self.device)
             for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, SearchConfig()), strict=True):
                 translations[index] = dev.tokenizer.decode(hypothesis.symbols)
-        # A model that writes small letters is not blamed for the capitals of its references.
-        bleu = Bleu(tokenize=tokenize_for(dev.language), lowercase=dev.tokenizer.config.lowercase)
-        return score(bleu, translations, references=dev.references[:chosen]).value
+        return score(self.metric, translations, references=dev.references[:chosen]).value
 
 
 def pair_loss(

@@ -33,7 +33,8 @@ UNSPACED = (
 )
 """Characters of scripts that put no space between words, as the inside of a character class."""
 
-_begins_unspaced = re.compile(f"[{UNSPACED}]").match
+_unspaced = re.compile(f"[{UNSPACED}]")
+_begins_unspaced = _unspaced.match
 _chunks = re.compile(f"{SPACE}?[^{SPACE}]+").findall
 
 
@@ -120,3 +121,26 @@ def _shape_of(character: str) -> str:
     if category[0] in "LM" or character in "\u200c\u200d":
         return "l"
     return "d" if category[0] == "N" else "s"
+
+
+LONGEST_PHONE = 3
+"""Characters of a phone or a letter, where a word is spelled out with spaces between them: AH0, ts."""
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character belongs to a script that puts no space between words."""
+    return _unspaced.match(character) is not None
+
+
+def count_words(line: str) -> int:
+    """The words between spaces; in scripts without spaces, the characters."""
+    characters = len(_unspaced.findall(line))
+    return characters + len((_unspaced.sub(" ", line) if characters else line).split())
+
+
+def is_one_word(line: str) -> bool:
+    """Whether a line is one word, or one spelled out in phones or letters: `tough`, `T AH1 F`."""
+    if _unspaced.search(line):
+        return count_words(line) == 1
+    words = line.split()
+    return len(words) == 1 or (len(words) > 1 and max(map(len, words)) <= LONGEST_PHONE)
