@@ -1,8 +1,12 @@
 """The examinations one by one, on texts small enough to be read."""
 
+import gzip
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +15,13 @@ from hypothesis import given
 import nasty
 from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_model1
 from seqloom.data.blocks import Line
+from seqloom.data.phrasebook import LANGUAGES, sample_sentences
 from seqloom.inspection.doctor import alignment, models
 from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, Evidence
 from seqloom.inspection.doctor.alignment_kernels import best_path
 from seqloom.inspection.doctor.alignment_runs import SWITCH, find_runs
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
-from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters, mend_mojibake
+from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters
 from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.duplicates import is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
@@ -25,12 +30,14 @@ from seqloom.inspection.doctor.headers import examine_headers, is_header
 from seqloom.inspection.doctor.language import Languages, Verdicts, decide
 from seqloom.inspection.doctor.leakage import examine_leakage
 from seqloom.inspection.doctor.lengths import examine_ratios
+from seqloom.inspection.doctor.mojibake import mend_mojibake
 from seqloom.inspection.doctor.reading import survey_lines
 from seqloom.inspection.doctor.script import examine_scripts, main_scripts
 from seqloom.inspection.doctor.survey import Survey
 from seqloom.inspection.doctor.texts import LONGEST, key_of, scripts_of, words_of
 from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
 from seqloom.inspection.doctor_page import visible
+from seqloom.inspection.doctor_pictures import draw_evidence, draw_lengths, draw_ratios
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,126 @@ def test_what_is_odd_is_mended_and_the_rest_is_left() -> None:
     assert mend_mojibake("naïve café") == "naïve café"
     assert mend_mojibake("â€œSoâ€\u009d – MÃ¼ller") == "“So” – Müller"
     assert mend_characters("a\x07b\ufeff\u202e") == "a b"
+
+
+QUOTES = ("„“", "„”", "“”", "‘’", "«»", "»«", "‹›", "›‹", "‚‘", "””", "’’", "»»", "「」", "『』", "《》", "〈〉")
+QUOTES += ("«\u00a0\u00a0»", "«\u202f\u202f»")
+
+
+def quoted(text: str) -> Iterator[str]:
+    """A text in quotation marks of each style, and with one of them in another line."""
+    for marks in QUOTES:
+        opening, closing = marks[: len(marks) // 2], marks[len(marks) // 2 :]
+        yield from (f"{opening}{text}{closing}", f"{text}{closing}…", f"{text}…{closing} {text}", f"{opening}{text}")
+
+
+def misread(text: str, encoding: str) -> str:
+    """UTF-8 as a program shows it that takes it for another encoding, and bytes without a character from Latin-1."""
+    signs = (bytes([byte]).decode(encoding, "ignore") or chr(byte) for byte in text.encode())
+    return "".join(signs)
+
+
+def test_sound_text_of_any_language_is_not_taken_for_mojibake() -> None:
+    """Every Latin letter at the end and inside of words, small and capital, in quotation marks of each style."""
+    letters = [chr(code) for code in range(0xC0, 0x250) if chr(code).islower()]
+    words = {
+        word
+        for letter in letters
+        for other in "šžœ"
+        for small in (f"ma{letter}", f"ma{letter}b", f"l{letter}{other}", f"{other}{letter}")
+        for word in (small, small.upper())
+    }
+    sentences = [
+        "„Spaß“",
+        "KŘÍŽ",
+        "Poblacht na hÉ”",
+        "«Olá»… disse",
+        "olá»… disse",
+        "«La lettre Â»",
+        "PÅ ÅEN”",
+        "ČÍŠNÍK",
+    ]
+    texts = [text for word in sorted(words) for text in quoted(word)] + sentences
+    assert [text for text in texts if mend_mojibake(text) != text] == []
+
+
+SOUND = (
+    "Das Mädchen mißt Übergrößen in Österreich.",
+    "LES ÉLÈVES DÎNENT À L’HÔTEL DÈS L’ÉTÉ",
+    "« Être ou ne pas être », dit-il à 25 °C.",
+    "Příliš žluťoučký kůň úpěl ďábelské ódy",
+    "Zażółć gęślą jaźń",
+    "İstanbul’da güneşli bir gün",
+    "Chữ Quốc ngữ là tiếng Việt",
+    "Și ți-a plăcut în țară",
+    "Привет, как дела?",
+    "Η Αθήνα είναι ωραία",
+    "שלום עולם",
+    "مرحبا بالعالم",
+    "我用Twitter。",
+    "東京タワーへ行きました",
+    "हिन्दी भाषा",
+    "안녕하세요",
+    "It’s “quoted” – really… 10 €",
+)
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_mojibake_is_undone_however_often_it_was_made(text: str) -> None:
+    for encoding in ("cp1252", "latin-1"):
+        once = misread(text, encoding)
+        assert once != text
+        assert [mend_mojibake(each) for each in (once, misread(once, encoding))] == [text, text]
+    assert look_at_characters(text, misread(text, "cp1252")) & Odd.MOJIBAKE
+    assert [each for each in quoted(text) if mend_characters(each) != each] == []
+
+
+def test_phrases_of_all_languages_are_left_as_they_are() -> None:
+    for code in LANGUAGES:
+        for sentence in sample_sentences(code, count=30, seed=1):
+            texts = [
+                each
+                for cased in (sentence, sentence.upper())
+                for each in (cased, *quoted(cased.rstrip(".?! \u00a0\u202f")))
+            ]
+            assert [text for text in texts if mend_characters(text) != text] == []
+
+
+@pytest.mark.slow
+def test_words_of_real_text_are_not_taken_for_mojibake(real_data: Path) -> None:
+    """As they are, in capitals, and in quotation marks; the one word that a corpus has in mojibake is found."""
+    found = set()
+    for path in sorted(real_data.rglob("*")):
+        if (path.suffix == ".gz" and path.name.endswith(("csv.gz", "tar.gz"))) or path.suffix not in (
+            ".gz",
+            ".txt",
+            ".en",
+            ".fr",
+        ):
+            continue
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        lines = {line for line in content.decode("utf-8").split("\n") if not line.isascii()}
+        words = {word.strip(".,;:!?\"'()") for line in lines for word in line.split() if not word.isascii()}
+        texts = chain(lines, map(str.upper, lines), *(quoted(each) for word in words for each in (word, word.upper())))
+        found |= {text for text in texts if mend_mojibake(text) != text}
+    assert {text for text in found if "Ã³l" not in text.replace("L", "l")} == set()
+    assert found != set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ភាសា\u200bខ្មែរ",
+        "ภาษา\u200bไทย",
+        "👩\u200d💻 👨\u200d👩\u200d👧",
+        "ᠮᠣᠩᠭ\u180eᠠ",
+        "ക\u0d4d\u200d",
+        "\u2067שלום\u2069",
+    ],
+)
+def test_invisible_characters_that_a_script_needs_are_kept(text: str) -> None:
+    assert mend_characters(text) == text
+    assert look_at_characters(text, text) == 0
 
 
 @given(nasty.texts())
@@ -362,6 +489,19 @@ def test_all_usual_scripts_are_named() -> None:
     assert fault.sentence.endswith("usual are kana or han letters in the source and latin letters in the target")
 
 
+def test_a_name_in_other_letters_is_no_wrong_script() -> None:
+    usual = [("我喜欢这本书。", "I like this book."), ("今天天气很好。", "The weather is fine.")] * 4
+    pairs = [
+        *usual,
+        ("我用Twitter。", "I use Twitter."),
+        ("Tom游泳。", "Tom swam."),
+        ("I use Twitter.", "我用Twitter。"),
+    ]
+    lines = [Line(at, 0, *pair) for at, pair in enumerate(pairs, start=1)]
+    (fault,) = examine_scripts(survey_lines(lines), survey_lines(lines[:8]))
+    assert fault.lines.tolist() == [11]
+
+
 def test_what_was_held_out_is_named_so() -> None:
     side = SideForecast((), 0.1, ("ü",))
     (fault,) = examine_unknown(Forecast(HELD_OUT, side, side))
@@ -389,6 +529,24 @@ def test_lengths_of_shifted_lines_are_those_of_no_pairs() -> None:
 
 def test_nothing_of_a_text_reaches_the_page_unseen_or_unescaped() -> None:
     assert visible("<b>\u202e&") == '&lt;b&gt;<span class="odd">U+202E</span>&amp;'
+
+
+@pytest.mark.parametrize("lines", [200, 20_000, 100_000, 1_000_000])
+def test_no_label_of_a_picture_is_cut_off(lines: int) -> None:
+    """The last tick of a round number of lines is at the edge; labels of 11 pixels take less than 6.9 for a digit."""
+    lengths = np.full(lines, 100)
+    pictures = [
+        draw_evidence(np.ones(lines, np.float32), ()),
+        draw_lengths(lengths, lengths),
+        draw_ratios(np.zeros(lines), usual=0.0, border=1.0),
+    ]
+    parts = {"start": 0.0, "middle": 0.5, "end": 1.0}
+    for picture in pictures:
+        width = float(re.findall(r'viewBox="0 0 (\d+) ', picture)[0])
+        for x, anchor, text in re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([\d,.k]+)<', picture):
+            left = float(x) - parts[anchor] * 6.9 * len(text)
+            assert left >= 0, text
+            assert left + 6.9 * len(text) <= width, text
 
 
 def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,9 @@ CELLS = 44
 COLUMNS = 240
 STRIP_WIDTH, STRIP_HEIGHT = 960, 190
 
+LETTER_WIDTH = 7.0
+"""Pixels that a digit of the labels takes at most."""
+
 _ROUND = (1, 2, 5)
 
 
@@ -59,12 +62,12 @@ def draw_ratios(ratios: Float[np.ndarray, " lines"], *, usual: float, border: fl
 
     marks = [f'<path class="border" d="M{place(side):.1f} {TOP}V{HEIGHT - BOTTOM}"/>' for side in (-border, border)]
     shown = [ratio for ratio in (0.1, 0.2, 0.5, 1, 2, 5, 10) if abs(math.log(ratio) - usual) < reach]
-    labels = [_text(place(math.log(ratio) - usual), HEIGHT - BOTTOM + 15, f"{ratio:g}", "middle") for ratio in shown]
+    labels = [_tick(place(math.log(ratio) - usual), HEIGHT - BOTTOM + 15, f"{ratio:g}") for ratio in shown]
     pairs = [1, *(10**power for power in range(1, 8) if 10**power <= top)]
     levels = [HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * math.log1p(count) / math.log1p(top) for count in pairs]
     grid = [
         f'<path class="grid" d="M{LEFT} {level:.1f}H{WIDTH - RIGHT}"/>'
-        + _text(LEFT - 6, level + 4, f"{count:,}", "end")
+        + _text(LEFT - 6, level + 4, f"{count // 1000:,}k" if count >= 10_000 else f"{count:,}", "end")
         for count, level in zip(pairs, levels, strict=True)
     ]
     return _svg(
@@ -103,7 +106,7 @@ def draw_evidence(evidence: Float32[np.ndarray, " lines"], runs: Sequence[Run]) 
         for value in levels
     ]
     ticks = [
-        _text(across(tick), height - BOTTOM + 15, f"{tick:,.0f}", "middle") for tick in _ticks(float(len(evidence)))
+        _tick(across(tick), height - BOTTOM + 15, f"{tick:,.0f}", width=width) for tick in _ticks(float(len(evidence)))
     ]
     line = f'<polyline class="line" points="{points}"/>'
     words = _labels("line", "evidence, nats", width=width, height=height)
@@ -143,6 +146,12 @@ def _text(x: float | int, y: float | int, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
+def _tick(x: float | int, y: float | int, text: str, *, width: int = WIDTH) -> str:
+    """A label below an axis: in the middle of its place, or ending at the edge that would cut it off."""
+    reaches_edge = x + LETTER_WIDTH * len(text) / 2 > width
+    return _text(width - 1, y, text, "end") if reaches_edge else _text(x, y, text, "middle")
+
+
 def _labels(below: str, beside: str, *, width: int = WIDTH, height: int = HEIGHT) -> str:
     middle = (TOP + height - BOTTOM) / 2
     return (
@@ -169,4 +178,4 @@ def _grid(ticks: Sequence[float], longest: float) -> list[str]:
 
 def _below(ticks: Sequence[float], longest: float) -> list[str]:
     inside = WIDTH - LEFT - RIGHT
-    return [_text(LEFT + inside * tick / longest, HEIGHT - BOTTOM + 15, f"{tick:,.0f}", "middle") for tick in ticks]
+    return [_tick(LEFT + inside * tick / longest, HEIGHT - BOTTOM + 15, f"{tick:,.0f}") for tick in ticks]

@@ -6,6 +6,7 @@ import unicodedata
 from enum import IntFlag
 
 from seqloom.inspection.doctor.faults import Describe, Fault, Kind, counted, grade, numbers_where, touched
+from seqloom.inspection.doctor.mojibake import mend_mojibake
 from seqloom.inspection.doctor.survey import Survey
 from seqloom.inspection.doctor.texts import LONGEST, scripts_of
 
@@ -43,16 +44,17 @@ NAMES = {
 }
 
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# Joiners shape the letters of Arabic and Indic scripts and join emoji; zero-width spaces part the words of Thai, Lao,
+# Burmese and Khmer; Mongolian has a separator of its own.
+_SHAPED, _UNPARTED = "\u0600-\u109f\u1780-\u18af\ua840-\uabff", "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1a20-\u1aaf"
+_EMOJI = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _ZERO_WIDTH = re.compile(
-    "[\u200b\u2060\u00ad\u180e]|(?<![\u0600-\u0fff])[\u200c\u200d](?![\u0600-\u0fff\u2600-\u27bf\U0001f000-\U0001faff])"
+    f"[\u2060\u00ad]|(?<![{_UNPARTED}])\u200b|(?<![{_SHAPED}])[\u200c\u200d](?![{_SHAPED}{_EMOJI}])|(?<![\u1800-\u18af])\u180e"
 )
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_BIDI, _OVERRIDE = re.compile("[\u202a-\u202e\u2066-\u2069]"), re.compile("[\u202d\u202e]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _SPACES = re.compile("[\u2000-\u200a\u205f\u1680\t]|\u3000(?=[\x20-\x7f])")
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
-# A byte that goes on a sequence of UTF-8, as Latin-1 or Windows-1252 would show it; before it, the first byte of one.
-_GOES_ON = "\u0080-\u00bf" + "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xA0))
-_MOJIBAKE = re.compile(f"[\u00c2-\u00f4][{_GOES_ON}]")
-_MOJIBAKE_RUN = re.compile(f"(?:[\u00c2-\u00f4][{_GOES_ON}]{{1,3}})+")
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 _OPENING, _CLOSING = "([{", ")]}"
 _LONGEST_WORD = 64
@@ -80,7 +82,7 @@ def _look_at_one(text: str) -> int:
         for pattern, odd in (
             (_CONTROL, Odd.CONTROL),
             (_ZERO_WIDTH, Odd.ZERO_WIDTH),
-            (_BIDI, Odd.BIDI),
+            (_bidi(text), Odd.BIDI),
             (_SPACES, Odd.SPACE),
         ):
             if pattern.search(text):
@@ -89,13 +91,18 @@ def _look_at_one(text: str) -> int:
             found |= Odd.MARK
     if "\ufffd" in text:
         found |= Odd.REPLACEMENT
-    if _MOJIBAKE.search(text) and mend_mojibake(text) != text:
+    if mend_mojibake(text) != text:
         found |= Odd.MOJIBAKE
     if not unicodedata.is_normalized("NFC", text[:LONGEST]):
         found |= Odd.DECOMPOSED
     if _has_mixed_word(text):
         found |= Odd.MIXED
     return found
+
+
+def _bidi(text: str) -> re.Pattern[str]:
+    """Direction marks that should not be there: all of them, or only overrides where a script runs from the right."""
+    return _OVERRIDE if _RIGHT_TO_LEFT.search(text) else _BIDI
 
 
 _LOOKALIKES = {"LATIN", "CYRILLIC", "GREEK"}
@@ -142,24 +149,9 @@ def mend_characters(text: str) -> str:
         return text
     text = mend_mojibake(text)
     text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
-    text = _BIDI.sub("", _ZERO_WIDTH.sub("", text)).replace("\ufeff", "")
+    text = _bidi(text).sub("", _ZERO_WIDTH.sub("", text)).replace("\ufeff", "")
     text = _SPACES.sub(" ", _CONTROL.sub(" ", text))
     return unicodedata.normalize("NFC", text.replace("\n", " ").strip(" "))
-
-
-def mend_mojibake(text: str) -> str:
-    """Text whose UTF-8 was read as Windows-1252 or Latin-1, read as it was meant; any other text as it is."""
-    return _MOJIBAKE_RUN.sub(lambda match: _read_again(match[0]), text)
-
-
-def _read_again(run: str) -> str:
-    # Five bytes have no character in Windows-1252; most programs take them from Latin-1.
-    try:
-        return b"".join(sign.encode("latin-1") if sign < "\u0100" else sign.encode("cp1252") for sign in run).decode(
-            "utf-8"
-        )
-    except UnicodeError:
-        return run
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

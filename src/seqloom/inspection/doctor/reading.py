@@ -13,14 +13,11 @@ from seqloom.inspection.doctor.characters import look_at_characters
 from seqloom.inspection.doctor.copies import is_copy
 from seqloom.inspection.doctor.headers import is_header
 from seqloom.inspection.doctor.survey import Side, Survey
-from seqloom.inspection.doctor.texts import key_of, likeness_of, scripts_of, words_of
+from seqloom.inspection.doctor.texts import key_of, likeness_of, main_script, scripts_of, words_of
 from seqloom.text.normalise import is_blank
 
 TOLD_EVERY = 2_000
 """Lines between two reports of progress."""
-
-FEWEST_LETTERS = 3
-"""Letters below which a text is of no script."""
 
 Progress = Callable[[int], None]
 Keep = Callable[[Line, list[str], list[str]], None]
@@ -40,7 +37,8 @@ class _SideColumns:
         self.keys.append(likeness_of(text, words))
         scripts = scripts_of(text)
         self.letters.update(scripts)
-        self.scripts.append(_main_script(scripts, script_numbers))
+        script = main_script(scripts, words)
+        self.scripts.append(script_numbers.setdefault(script, min(len(script_numbers), 255)))
 
     def finished(self) -> Side:
         return Side(
@@ -54,14 +52,6 @@ class _SideColumns:
 
 def _column(values: "array[int]", kind: type) -> Num[np.ndarray, " lines"]:
     return np.array(values, dtype=kind)
-
-
-def _main_script(scripts: Counter[str], numbers: dict[str, int]) -> int:
-    total = scripts.total()
-    if total < FEWEST_LETTERS:
-        return 0
-    name, count = scripts.most_common(1)[0]
-    return numbers.setdefault(name, min(len(numbers) + 1, 255)) if 2 * count > total else 0
 
 
 def _ignore(_done: int) -> None:
@@ -78,7 +68,7 @@ def survey_lines(
     """Read a text once. `keep` is handed each line with its words."""
     source, target = _SideColumns(), _SideColumns()
     exact, odd, copies, blank = array("Q"), array("i"), array("B"), array("B")
-    numbers: dict[str, int] = {}
+    numbers = {"": 0}
     headers, file = list[int](), -1
     for line in lines:
         if line.file != file:
@@ -104,7 +94,7 @@ def survey_lines(
         odd=_column(odd, np.int32),
         copies=_column(copies, np.uint8),
         blank=_column(blank, np.uint8),
-        script_names=("", *numbers),
+        script_names=tuple(numbers),
         headers=tuple(headers),
     )
 

@@ -1,4 +1,4 @@
-"""Scripts: lines whose letters are not those of their side."""
+"""Scripts: lines whose words are written in letters that are not those of their side."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool
 
 from seqloom.inspection.doctor.faults import Fault, grade, numbers_where, touched
 from seqloom.inspection.doctor.survey import Side, Survey
-from seqloom.inspection.doctor.texts import scripts_of
+from seqloom.inspection.doctor.texts import main_script, scripts_of, words_of
 
 MAIN = 0.2
 """The share of a side's letters from which on a script belongs to it; Japanese has two such scripts."""
@@ -65,5 +65,4 @@ def _is_foreign(side: Side, main: tuple[str, ...], names: tuple[str, ...]) -> Bo
 
 
 def _fits(text: str, main: tuple[str, ...]) -> bool:
-    found = scripts_of(text)
-    return not found or found.most_common(1)[0][0] in main
+    return main_script(scripts_of(text), words_of(text)) in ("", *main)

@@ -16,7 +16,7 @@ class Side:
     keys: UInt64[np.ndarray, " lines"]
     """Hashes of the words: texts that differ in capitals, spaces and punctuation only have the same one."""
     scripts: UInt8[np.ndarray, " lines"]
-    """The script of more than half of the letters, as a place in `Survey.script_names`; 0 if there is none."""
+    """The script of more than half of the words, as a place in `Survey.script_names`; 0 if there is none."""
     letters: Counter[str]
     """Letters by script in the whole text."""
 

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from seqloom.text.marks import UNSPACED
@@ -15,7 +16,7 @@ _MARKS = (
 _ascii_words = re.compile(r"[a-z0-9]+").findall
 _words = re.compile(rf"(?=\w)[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{_MARKS}])+").findall
 _SPECIAL = {"FULLWIDTH": 1, "HALFWIDTH": 1}
-_JOINED = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "CJK": "HAN", "IDEOGRAPHIC": "HAN"}
+_JOINED = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "KATAKANA-HIRAGANA": "KANA", "CJK": "HAN", "IDEOGRAPHIC": "HAN"}
 _NO_SCRIPT = frozenset(
     {"MODIFIER", "FEMININE", "MASCULINE", "MICRO", "MATHEMATICAL", "SCRIPT", "DOUBLE-STRUCK", "ANGSTROM"}
 )
@@ -60,11 +61,35 @@ class _Scripts(dict[str, str]):
 _SCRIPTS = _Scripts()
 
 
+def script_of(character: str) -> str:
+    """The script of a letter by its Unicode name, such as LATIN; "" for what belongs to none."""
+    return _SCRIPTS[character]
+
+
 def scripts_of(text: str) -> Counter[str]:
     """How many letters of each script a text has, by the Unicode names of the scripts: LATIN, CYRILLIC, HAN …"""
     counts = Counter(map(_SCRIPTS.__getitem__, text))
     del counts[""]
     return counts
+
+
+FEWEST_LETTERS = 3
+"""Letters below which a text is of no script."""
+
+
+def main_script(scripts: Counter[str], words: Sequence[str]) -> str:
+    """The script of most words of a text, by its letters and words; "" if none has more than half.
+
+    Letters do not decide: one name in Latin letters has more of them than the Chinese sentence around it.
+    """
+    if scripts.total() < FEWEST_LETTERS:
+        return ""
+    if len(scripts) == 1:
+        return next(iter(scripts))
+    counts = Counter(map(script_of, (word[0] for word in words)))
+    del counts[""]
+    name, count = counts.most_common(1)[0] if counts else ("", 0)
+    return name if 2 * count > counts.total() else ""
 
 
 def shorten(text: str, longest: int = 160) -> str:
