@@ -177,9 +177,8 @@ def test_repairs_write_a_copy_with_a_log_and_leave_the_text_alone(damaged: Case,
     assert len(wrong) <= 3, "re-aligned, turned round and cleaned, all pairs are true pairs again"
     head, *rows = (tmp_path / "mended" / "repairs.tsv").read_text(encoding="utf-8").split("\n")[:-1]
     assert head == "line\tfile\twhat\twhy"
-    assert len(rows) == mended.dropped + mended.changed
     number, file, what, why = next(row for row in rows if "paired" in row).split("\t")
-    assert (file, what) == (str(damaged.files[0]), "paired with the target +3 lines on")
+    assert (file, what) == (str(damaged.files[1]), "paired with the target +3 lines on")
     assert int(number) in damaged.planted.lines["misaligned"]
     assert why == "misaligned: its translation stands in another line"
 
@@ -198,8 +197,40 @@ def test_of_shifted_lines_those_are_dropped_that_have_lost_their_translations(tm
     kept = [(line.source, line.target) for line in open_corpus(mended.files)]
     assert kept == [pair for at, pair in enumerate(pairs, start=1) if at not in lost]
     rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
-    dropped = [(int(number), why) for number, _, what, why in rows if what == "dropped"]
+    dropped = [(int(number), why) for number, file, what, why in rows if what == "dropped" and file.endswith(".en")]
     assert dropped == [(number, "misaligned: no translation of it was found near") for number in lost]
+
+
+def test_the_log_names_the_files_that_were_changed(tmp_path: Path) -> None:
+    """Of each file, the log names exactly the lines that its mended copy lacks or has otherwise."""
+    files = []
+    for part in range(2):
+        pairs = phrases("train", 40, part)
+        pairs[3] = (pairs[3][0], f"{pairs[3][1]} fÃ¼r")
+        pairs[5] = (f"{pairs[5][0]} &amp;", f"{pairs[5][1]} &amp;")
+        pairs[7] = (f"{pairs[7][0]}\u200b", pairs[7][1])
+        pairs[9] = ("", pairs[9][1])
+        files += write_pairs(pairs, tmp_path, f"part{part}", LANGUAGES)
+    mended = repair(diagnose(files), choose_repairs("empty,garbled,invisible,spelling"), tmp_path / "mended")
+    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    assert [row[1] for row in rows if row[0] == "4"] == [str(files[1]), str(files[3])]
+    for file, copy in zip(files, mended.files, strict=True):
+        old, new = (path.read_text(encoding="utf-8").split("\n")[:-1] for path in (file, copy))
+        new.insert(9, "dropped")
+        differ = [str(at) for at, (one, other) in enumerate(zip(old, new, strict=True), start=1) if one != other]
+        assert [number for number, named, *_ in rows if named == str(file)] == differ
+
+
+def test_a_dictionary_of_words_and_sounds_is_examined(tmp_path: Path) -> None:
+    """No word comes again, so nothing can be said of the alignment; neither is it refused nor are runs found."""
+    words = [f"{a}{b}{c}{d}" for a in "bdfk" for b in "aeiou" for c in "lmnrst" for d in ("a", "ing", "o", "est")]
+    table = tmp_path / "train.tsv"
+    for sounds in (lambda word: " ".join(word.upper()), str.upper):
+        table.write_text("".join(f"{word}\t{sounds(word)}\n" for word in words), encoding="utf-8")
+        found = diagnose([table])
+        assert found.verdict.is_fit
+        assert not found.train.evidence.any()
+        assert {fault.kind for fault in found.faults} & {"misaligned", "unrelated", "sides"} == set()
 
 
 def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from seqloom.data.overview import Overview, look_over
 from seqloom.data.store import Store, StoreWriter
 from seqloom.recipes.doubts import Sample, doubts_of_lines, doubts_of_pair
 from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
+from seqloom.recipes.repairs import REPAIRS
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.training import train_tokenizers
 
@@ -33,7 +34,7 @@ def test_pairs_are_counted_as_by_comparing_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(overview, "AT_ONCE", at_once)
     generator = np.random.default_rng(3)
     sides = [[generator.integers(4, 7, size=generator.integers(1, 4)).tolist() for _ in range(200)] for _ in range(2)]
-    pairs = [*zip(*sides, strict=True), ([5] * 3, [6] * 13), ([5] * 13, [6] * 3), ([5] * 2, [6] * 8)]
+    pairs = [*zip(*sides, strict=True), ([5] * 3, [6] * 99), ([5] * 99, [6] * 3), ([5] * 2, [6] * 11)]
     found = look_over(stored(tmp_path / "s", pairs), is_shared=True, unfamiliar=([UNKNOWN], [4, UNKNOWN]))
     assert found.pairs == 203
     assert found.repeated == 203 - len({(tuple(one), tuple(other)) for one, other in pairs})
@@ -41,6 +42,16 @@ def test_pairs_are_counted_as_by_comparing_them(tmp_path: Path, monkeypatch: pyt
     assert found.lopsided == 2
     targets = [id for _, target in pairs for id in target]
     assert found.unfamiliar == (0.0, targets.count(4) / len(targets))
+
+
+def test_pairs_are_lopsided_by_what_is_usual_in_their_text(tmp_path: Path) -> None:
+    """Where one side is spelled letter by letter every pair has many times the pieces, and none is at fault."""
+    generator = np.random.default_rng(3)
+    lengths = generator.integers(4, 12, size=300).tolist()
+    pairs = [([5] * length, [6] * (6 * length + int(generator.integers(-3, 4)))) for length in lengths]
+    assert look_over(stored(tmp_path / "s", pairs), is_shared=False, unfamiliar=([], [])).lopsided == 0
+    pairs[7] = ([5] * 20, [6] * 20)
+    assert look_over(stored(tmp_path / "t", pairs), is_shared=False, unfamiliar=([], [])).lopsided == 1
 
 
 def test_sides_with_vocabularies_of_their_own_are_not_compared(tmp_path: Path) -> None:
@@ -55,6 +66,10 @@ def test_what_was_counted_is_said_and_nothing_else() -> None:
     assert counts.startswith(
         "train: of 9,000 pairs 3 repeat an earlier pair, 2 have the same text on both sides, 1 have"
     )
+    assert counts.endswith(
+        "seqloom doctor judges the text itself, and --fix duplicates,copies,ratios drops what it finds)"
+    )
+    assert {"duplicates", "copies", "ratios"} <= set(REPAIRS)
     assert unknown.startswith("train: 93% of the source is unknown to the vocabulary")
 
 

@@ -323,7 +323,7 @@ def test_repeated_copied_and_lopsided_pairs_are_counted_and_kept(tmp_path: Path)
         "lopsided": 1,
     }
     assert found.has(
-        "train: of 12 pairs 1 repeat an earlier pair, 1 have the same text on both sides, 1 have more than"
+        "train: of 12 pairs 1 repeat an earlier pair, 1 have the same text on both sides, 1 have a side with"
     )
 
 

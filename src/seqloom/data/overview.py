@@ -4,12 +4,13 @@ All of it is read off the ids, many pairs at a time, so that it costs a second w
 compared as the model sees them: what differs in spaces or unknown words alone is the same to it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Int64, UInt64
+from jaxtyping import Float, Int64, UInt64
 
 from seqloom.data.store import Side, Store
 
@@ -19,7 +20,10 @@ LOOKED_AT = 1_000_000
 AT_ONCE = 1 << 15
 
 LOPSIDED, LONG = 4, 12
-"""A pair is lopsided if one side has so many times the tokens of the other, and so many at least."""
+"""A pair is lopsided if one side has so many times the tokens that are usual beside the other, and so many at least."""
+
+DEVIATIONS = 6.0
+"""Standard deviations of the logarithm of the ratio that are not lopsided, however large: some languages vary more."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,6 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = 
     source, target = (_keys(side, pairs) for side in (store.sources, store.targets))
     both = source * np.uint64(0x9E3779B97F4A7C15) + target
     lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in (store.sources, store.targets)]
-    shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
     sides = (store.sources, store.targets)
     one, other = (_share(side, pairs, ids) for side, ids in zip(sides, unfamiliar, strict=True))
     first, second = (_share(side, pairs, ids) for side, ids in zip(sides, letters, strict=True))
@@ -61,11 +64,27 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = 
         pairs=pairs,
         repeated=pairs - len(np.unique(both)),
         copied=int(np.count_nonzero(source == target)) if is_shared else None,
-        lopsided=int(np.count_nonzero((longer >= LONG) & (longer > LOPSIDED * shorter))),
+        lopsided=_count_lopsided(*lengths),
         unfamiliar=(one, other),
         letters=(first, second),
         tokens=(_end(store.sources, pairs) - pairs, _end(store.targets, pairs) - pairs),
     )
+
+
+def _count_lopsided(source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"]) -> int:
+    """Pairs whose ratio of lengths is far from the usual one: letters beside words are no fault of a pair."""
+    ratios = np.log((target + 1.0) / (source + 1.0))
+    usual, deviation = usual_ratio(ratios)
+    is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED), DEVIATIONS * deviation)
+    return int(np.count_nonzero(is_far & (np.maximum(source, target) >= LONG)))
+
+
+def usual_ratio(log_ratios: Float[np.ndarray, " pairs"]) -> tuple[float, float]:
+    """The median of some logarithms of ratios, and σ = 1.4826 · median |r − median|; 0 and 1 where there are none."""
+    if len(log_ratios) == 0:
+        return 0.0, 1.0
+    usual = float(np.median(log_ratios))
+    return usual, 1.4826 * float(np.median(np.abs(log_ratios - usual)))
 
 
 def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:

@@ -3,14 +3,13 @@
 Whatever comes from the data is escaped where it enters the page; what cannot be seen in a text is written out.
 """
 
-import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seqloom.data.blocks import Line
 from seqloom.inspection.doctor.faults import Fault, Severity, counted
-from seqloom.inspection.doctor.lengths import DEVIATIONS, LARGEST_RATIO, usual_ratio
+from seqloom.inspection.doctor.lengths import ratio_border
 from seqloom.inspection.doctor.splits import Split
 from seqloom.inspection.doctor.unknown import Forecast
 from seqloom.inspection.doctor.verdict import Verdict
@@ -49,8 +48,7 @@ def doctor_page(report: Report) -> str:
     """The page of a report."""
     train = report.splits[0]
     survey = train.survey
-    usual, spread = usual_ratio(survey)
-    border = max(math.log(LARGEST_RATIO), DEVIATIONS * spread)
+    usual, border = ratio_border(survey)
     parts = {
         "TITLE": as_text(f"Data report: {', '.join(map(_file, report.names))}"),
         "NAMES": as_text(", ".join(map(_file, report.names))),

@@ -55,16 +55,17 @@ def unfamiliar_ids(tokenizer: Tokenizer) -> list[int]:
 def remarks_on(found: Overview, name: str) -> list[str]:
     """A sentence on what repeats and what is lopsided, and one for each side that is hardly known."""
     counts = (
-        (found.repeated, "repeat an earlier pair"),
-        (found.copied or 0, "have the same text on both sides"),
-        (found.lopsided, f"have more than {LOPSIDED} times as many pieces on one side as on the other"),
+        (found.repeated, "repeat an earlier pair", "duplicates"),
+        (found.copied or 0, "have the same text on both sides", "copies"),
+        (found.lopsided, f"have a side with more than {LOPSIDED} times its usual share of the pieces", "ratios"),
     )
-    parts = [f"{count:,} {what}" for count, what in counts if count]
+    parts = [f"{count:,} {what}" for count, what, _ in counts if count]
+    repairs = [repair for count, _, repair in counts if count]
     said = []
     if parts:
         said.append(
-            f"{name}: of {found.pairs:,} pairs {', '.join(parts)}; they are kept (seqloom doctor shows them, and "
-            "--fix drops them)"
+            f"{name}: of {found.pairs:,} pairs {', '.join(parts)}; they are kept (counted in pieces of the "
+            f"vocabulary; seqloom doctor judges the text itself, and --fix {','.join(repairs)} drops what it finds)"
         )
     for side, share in zip(("source", "target"), found.unfamiliar, strict=True):
         if share > MANY_UNFAMILIAR:

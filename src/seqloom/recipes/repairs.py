@@ -121,7 +121,9 @@ def repair(diagnosis: Diagnosis, kinds: Sequence[str], folder: Path, *, listener
                 kept, dropped = kept + row.is_kept, dropped + (not row.is_kept)
                 if row.what:
                     reasons[row.kind] += 1
-                    journal.write(f"{row.number}\t{row.file}\t{row.what}\t{row.kind}: {row.why}\n")
+                    journal.writelines(
+                        f"{row.number}\t{file}\t{row.what}\t{row.kind}: {row.why}\n" for file in row.files
+                    )
                 if number % TOLD_EVERY == 0 or number == len(corpus):
                     listener(Event("progress", {"what": "repairing", "done": number, "all": len(corpus)}))
         for path in (log, *files):
@@ -136,7 +138,8 @@ class _Row:
     """A line of a file and what has become of it."""
 
     number: int
-    file: Path
+    files: tuple[Path, ...]
+    """Those whose text was changed: both where the pair was dropped or turned round."""
     is_kept: bool
     what: str
     kind: str
@@ -152,10 +155,19 @@ def _mended(plan: "Plan", corpus: ParallelCorpus, paths: Sequence[Sequence[Path]
     for part, steps in groupby(plan.carry_out(corpus), key=lambda step: step[0].file):
         with ExitStack() as stack:
             streams = [stack.enter_context(open_output(folder / path.name)) for path in paths[part]]
-            for number, (_, mended, what, kind) in enumerate(steps, start=1):
+            for number, (line, mended, what, kind) in enumerate(steps, start=1):
                 if mended is not None:
                     _write(mended, streams)
-                yield _Row(number, corpus.parts[part][0], mended is not None, what, kind)
+                files = _changed_files(corpus.parts[part], line, mended)
+                yield _Row(number, files, mended is not None, what, kind)
+
+
+def _changed_files(part: Part, line: Line, mended: tuple[str, str] | None) -> tuple[Path, ...]:
+    """The files of a part whose line was dropped or changed."""
+    if mended is None or len(part) == 1:
+        return part
+    before = line.source, line.target
+    return tuple(path for path, old, new in zip(part, before, mended, strict=True) if old != new)
 
 
 def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:

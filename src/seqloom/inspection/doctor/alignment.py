@@ -41,6 +41,9 @@ LONGEST = 200
 FEWEST = 200
 """Pairs below which the words are not learned; lengths alone say too little for single runs."""
 
+FEWEST_KNOWN = 0.5
+"""The share of pairs that must have a known word on both sides."""
+
 SHIFTS = tuple(range(-FARTHEST, FARTHEST + 1))
 UNRELATED = len(SHIFTS)
 ALIGNED = FARTHEST
@@ -72,6 +75,18 @@ def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
     """0 or 1, which half a line belongs to: as if drawn by lot, but the same each time."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(40)).astype(np.int64) & 1
+
+
+def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> bool:
+    """Whether words can be learned: most pairs need words on both sides that come again; a dictionary has none."""
+    ids = [_vocabulary(side)[0] for side in (sources, targets)]
+    is_known = [
+        [any(word in known for word in line) for line in side]
+        for side, known in zip((sources, targets), ids, strict=True)
+    ]
+    both = sum(one and other for one, other in zip(*is_known, strict=True))
+    full = sum(bool(one) and bool(other) for one, other in zip(sources, targets, strict=True))
+    return both >= FEWEST and both >= FEWEST_KNOWN * full
 
 
 def learn_lexicon(

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqloom.data.overview import DEVIATIONS, usual_ratio
 from seqloom.inspection.doctor.faults import Fault, Run, grade, numbers_where, touched
 from seqloom.inspection.doctor.survey import Survey
 
 LARGEST_RATIO = 2.5
 """How many times the usual ratio is never too much, however alike most pairs are."""
-
-DEVIATIONS = 6.0
-"""Standard deviations beyond which a ratio is told."""
 
 FEWEST_MORE = 25
 """Characters that must be missing or too many: "Yes." may well become a polite phrase."""
@@ -52,9 +50,8 @@ def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = (
 
     Shifted lines among the `runs` are left out: their lengths are those of pairs that are none.
     """
-    usual, spread = usual_ratio(reference)
+    usual, border = ratio_border(reference)
     ratios = survey.log_ratios
-    border = max(math.log(LARGEST_RATIO), DEVIATIONS * spread)
     # What a source of this length would have, against what it has.
     missing = np.abs(survey.target.characters - (survey.source.characters + 1) * math.exp(usual))
     is_odd = (np.abs(ratios - usual) > border) & (missing >= FEWEST_MORE) & (survey.blank == 0)
@@ -81,13 +78,10 @@ def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = (
     ]
 
 
-def usual_ratio(survey: Survey) -> tuple[float, float]:
-    """The median of r over pairs that are not blank, and σ."""
-    ratios = survey.log_ratios[survey.blank == 0]
-    if len(ratios) == 0:
-        return 0.0, 1.0
-    usual = float(np.median(ratios))
-    return usual, 1.4826 * float(np.median(np.abs(ratios - usual)))
+def ratio_border(survey: Survey) -> tuple[float, float]:
+    """The median of r over pairs that are not blank, and how far from it a ratio is told."""
+    usual, deviation = usual_ratio(survey.log_ratios[survey.blank == 0])
+    return usual, max(math.log(LARGEST_RATIO), DEVIATIONS * deviation)
 
 
 def examine_long(survey: Survey) -> list[Fault]:

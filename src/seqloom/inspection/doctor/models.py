@@ -7,7 +7,15 @@ import numpy as np
 from jaxtyping import Bool
 
 from seqloom.data.blocks import Line
-from seqloom.inspection.doctor.alignment import FEWEST, LONGEST, Judge, Lexicon, WordLines, learn_lexicon, make_judge
+from seqloom.inspection.doctor.alignment import (
+    LONGEST,
+    Judge,
+    Lexicon,
+    WordLines,
+    have_common_words,
+    learn_lexicon,
+    make_judge,
+)
 from seqloom.inspection.doctor.character_model import CharacterModel
 from seqloom.inspection.doctor.language import TwoLanguages
 from seqloom.inspection.doctor.survey import Survey
@@ -26,7 +34,7 @@ class Models:
 
     languages: TwoLanguages
     alignment: tuple[Lexicon, Judge] | None
-    """None where there are too few lines to learn from."""
+    """None where there are too few lines to learn from, or hardly a word comes again."""
     is_sampled: Bool[np.ndarray, " lines"]
     """Which lines the models were made from."""
 
@@ -65,7 +73,7 @@ class Sample:
         self._learn_texts()
         is_sampled = np.zeros(self._total, bool)
         is_sampled[np.array(self._numbers, np.int64) - 1] = True
-        if not all(sum(map(bool, side)) >= FEWEST for side in self._words):
+        if not have_common_words(*self._words):
             return Models(self._languages, None, is_sampled)
         tell("learning which words translate which")
         lexicon = learn_lexicon(self._numbers, *self._words)
