@@ -260,10 +260,63 @@ def test_what_only_translators_do_is_refused_with_what_these_models_do(name: str
             assert "seqloom generate" in called.err
 
 
-def test_a_language_model_beside_a_translator_is_refused_with_the_way_to_fuse_it(tiny: Tiny, models: Models) -> None:
-    called = call("translate", tiny.run, models.dev, "--with", models.counted)
-    assert (called.code, called.out) == (2, "")
-    assert f"{models.counted} is a language model, which cannot translate along; Fusion joins" in called.err
+@pytest.fixture(scope="module")
+def target_lm(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of the target text with the tokenisers of the translator, as the error message says."""
+    out = tmp_path_factory.mktemp("target") / "lm"
+    called = call(
+        "train", "model.kind=ngram", "--train", tiny.train[1], "--out", out, f"data.tokenizers_from={tiny.run}"
+    )
+    assert called.code == 0, called.err
+    assert f"tokenisers of {tiny.run}, " in called.err
+    return out
+
+
+def test_a_fused_language_model_counts_by_its_weight(tiny: Tiny, target_lm: Path) -> None:
+    words = ["translate", tiny.run, tiny.dev[0], "--json", "search.beam=1"]
+    fused = {weight: call(*words, "--fuse", target_lm, "--fuse-weight", weight) for weight in (0, 1000)}
+    assert fused[0].code == 0, fused[0].err
+    for ours, alone in zip(fused[0].records, call(*words).records, strict=True):
+        (one,), (other,) = ours["translations"], alone["translations"]
+        assert one["tokens"] == other["tokens"]
+        assert one["token_log_probs"] == pytest.approx(other["token_log_probs"], abs=1e-5)
+    # With almost all of the weight it writes what it finds most probable, whatever the source is.
+    wanted = call("generate", target_lm, "search.method=beam", "search.beam=1", "--json").records[0]["text"]
+    assert {each["translations"][0]["text"] for each in fused[1000].records} == {wanted.strip()}
+
+
+def test_evaluate_compares_a_model_with_and_without_a_language_model(tiny: Tiny, target_lm: Path) -> None:
+    words = ["evaluate", tiny.run, "--against", tiny.run, "--source", tiny.dev[0], "--reference", tiny.dev[1], "--json"]
+    alone, fused = call(*words, "--fuse", target_lm, "--fuse-weight", 50).records[0]["systems"]
+    assert (alone["name"], fused["name"]) == (str(tiny.run), f"{tiny.run} + 50 · {target_lm}")
+    assert alone["scores"] != fused["scores"]
+
+
+def test_a_language_model_that_cannot_be_fused_is_refused_with_the_way_to_train_one(
+    tiny: Tiny, models: Models, target_lm: Path
+) -> None:
+    for words, part in (
+        (["--with", models.counted], f"--with takes translators; add it with --fuse {models.counted}"),
+        (["--fuse", models.counted], f"--train TEXT --out LM data.tokenizers_from={tiny.run / 'model'}"),
+        (["--fuse", tiny.run], "is no language model"),
+        (["--fuse-weight", "0.1"], "--fuse-weight 0.1 has no effect without a language model; add --fuse LM"),
+        (["--fuse", target_lm, "--jobs", "2"], "--fuse cannot be combined with --jobs"),
+        (["--fuse", target_lm, "--engine", "ctranslate2"], "--fuse"),
+    ):
+        called = call("translate", tiny.run, tiny.dev[0], *words)
+        assert (called.code, called.out) == (2, ""), called.err
+        assert part in called.err
+
+
+def test_a_vocabulary_file_gives_the_words_of_a_language_model(models: Models, tmp_path: Path) -> None:
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("<unk>\n<eos>\nThe 12\ndog 3\n")
+    words = ["train", "model.kind=ngram", "--train", models.text, "--out", tmp_path / "run"]
+    clash = call(*words, f"data.tokenizers_from={vocabulary}", "text.kind=char")
+    assert (clash.code, "is a list of words, for text.kind=word" in clash.err) == (2, True)
+    trained = call(*words, f"data.tokenizers_from={vocabulary}")
+    assert trained.code == 0, trained.err
+    assert load_fitted(tmp_path / "run").tokenizers.target.vocabulary[4:] == ("The", "dog")
 
 
 def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:

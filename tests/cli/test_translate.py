@@ -362,7 +362,7 @@ def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> Non
         (["--engine", "ctranslate2", "--tags"], ["--tags is nothing that CTranslate2 can follow"]),
         (["--forbid", " "], ["--forbid was given nothing"]),
         (["--jobs", "2", "--engine", "ctranslate2"], ["--jobs is nothing that CTranslate2 can follow"]),
-        (["--jobs", "2", "--with", "other"], ["--with goes with one process"]),
+        (["--jobs", "2", "--with", "other"], ["--with cannot be combined with --jobs"]),
         (["--out", "same", "--align", "./same"], ["--out and --align both name same"]),
         (["--glossary", "nowhere.tsv"], ["nowhere.tsv: no such file"]),
         (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq knows neither constraints"]),

@@ -8,14 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.steppers import Bigram, History, sentences
+from search.steppers import Bigram, sentences
 from seqloom.core.errors import UsageError
-from seqloom.core.stepping import Source
 from seqloom.metrics.translation import Chrf
 from seqloom.search.beam import beam_search
-from seqloom.search.forced import forced_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.rerank import combine, most_agreeing, posteriors, without_duplicates
+from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig
 
@@ -121,65 +119,6 @@ def test_posteriors_are_probabilities_among_the_hypotheses() -> None:
         posteriors([hypothesis_of(log_prob=-math.inf)])
     with pytest.raises(UsageError, match=r"the scale -1.0 of the posteriors is out of range"):
         posteriors(found, scale=-1.0)
-
-
-def test_a_second_score_turns_the_order_and_stays_itemised() -> None:
-    found = [hypothesis_of(4, log_prob=-1.0), hypothesis_of(5, log_prob=-1.5), hypothesis_of(6, log_prob=-2.0)]
-    ranked = combine(found, [-9.0, -1.0, -2.0], weight=0.5)
-    assert [one.symbols for one in ranked] == [(5,), (6,), (4,)]
-    assert ranked[0].terms == {"log_prob": -1.5, "length": 0.25, "right_to_left": -0.5}
-    for one in ranked:
-        assert sum(one.terms.values()) == pytest.approx(one.score, abs=1e-12)
-    assert [one.symbols for one in combine(found, [-9.0, -1.0, -2.0], weight=0.01)] == [(4,), (5,), (6,)]
-
-
-def test_finished_hypotheses_stay_first_and_equal_ones_in_order() -> None:
-    found = [hypothesis_of(4), hypothesis_of(5), hypothesis_of(6, is_finished=False)]
-    ranked = combine(found, [-2.0, -2.0, 0.0], weight=1.0, name="language_model")
-    assert [one.symbols for one in ranked] == [(4,), (5,), (6,)]
-    assert "language_model" in ranked[0].terms
-
-
-def test_what_the_second_model_holds_impossible_comes_last_and_without_weight_nothing_changes() -> None:
-    found = [hypothesis_of(4), hypothesis_of(5, log_prob=-3.0)]
-    assert [one.symbols for one in combine(found, [-math.inf, -1.0], weight=1.0)] == [(5,), (4,)]
-    assert [one.score for one in combine(found, [-math.inf, -1.0], weight=0.0)] == [one.score for one in found]
-
-
-def test_second_scores_that_cannot_be_ranked_are_refused() -> None:
-    found = [hypothesis_of(4)]
-    with pytest.raises(UsageError, match="2 scores were given for 1 hypotheses"):
-        combine(found, [1.0, 2.0], weight=1.0)
-    with pytest.raises(UsageError, match=r"the weight nan of the second score \(right_to_left\) is no finite number"):
-        combine(found, [1.0], weight=math.nan)
-    with pytest.raises(UsageError, match=r"the second score \(right_to_left\) nan with weight 1.0 cannot be ranked"):
-        combine(found, [math.nan], weight=1.0)
-    with pytest.raises(UsageError, match=r"-inf with weight -1\.0 cannot be ranked"):
-        combine(found, [-math.inf], weight=-1.0)
-    with pytest.raises(UsageError, match=r"a term named length already; .* \(terms: log_prob, length\)"):
-        combine(found, [1.0], weight=1.0, name="length")
-
-
-def test_a_right_to_left_model_ranks_what_a_beam_found() -> None:
-    """The sum of both log-probabilities, by brute force over the n-best list."""
-    forward, backward, source = History(6, seed=3), Bigram(6, seed=8), sentences([4])
-    settings = SearchConfig(beam=6, nbest=6, length_normalisation="none", length_factor=0.0, length_constant=5)
-    [found] = beam_search(forward, source, settings)
-    found = [hypothesis for hypothesis in found if hypothesis.is_finished]
-    rows = Source(source.ids.repeat(len(found), 1), source.lengths.repeat(len(found)))
-    second = forced_search(backward, rows, [hypothesis.symbols[::-1] for hypothesis in found], settings=settings)
-    ranked = combine(found, [other.log_prob for other in second], weight=1.0)
-    totals = {one.symbols: one.log_prob + other.log_prob for one, other in zip(found, second, strict=True)}
-    assert [one.symbols for one in ranked] == sorted(totals, key=lambda symbols: -totals[symbols])
-    assert [one.score for one in ranked] == pytest.approx(sorted(totals.values(), reverse=True))
-    assert [one.symbols for one in ranked] != [one.symbols for one in found]
-
-
-def test_a_proof_for_one_score_is_none_for_another() -> None:
-    wide = SearchConfig(beam=100, nbest=3, length_factor=0.0, length_constant=3)
-    [found] = beam_search(History(4, seed=1), sentences([2]), wide)
-    assert found[0].is_complete
-    assert not any(one.is_complete for one in combine(found, [0.0] * len(found), weight=1.0))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import typer
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, ReadText, read_text
-from seqloom.cli.loading import open_translator
+from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, open_translator
 from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
 from seqloom.cli.score import require_same_count, tell_doubts
 from seqloom.core.errors import DataError, SeqloomError, UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",
     "seqloom evaluate run-2/model --against run-1/model --source test.de --reference test.en",
+    "seqloom evaluate run --fuse lm --fuse-weight 0.1 --against run --source dev.de --reference dev.en",
     "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
 )
 A_MODEL, TEXT = "Translate and score", "Score text that is there"
@@ -50,7 +51,12 @@ SourceFile = Annotated[
 ]
 Against = Annotated[
     Path | None,
-    typer.Option("--against", metavar="MODEL", rich_help_panel=A_MODEL, help="A baseline model to compare with."),
+    typer.Option(
+        "--against",
+        metavar="MODEL",
+        rich_help_panel=A_MODEL,
+        help="A baseline model to compare with. It is not fused with --fuse, and may be the model itself.",
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -90,6 +96,8 @@ def evaluate(
     reference: Reference = None,
     source: SourceFile = None,
     against: Against = None,
+    fuse: Fuse = None,
+    fuse_weight: FuseWeight = None,
     out: Out = None,
     hypothesis: Hypothesis = None,
     hypothesis2: SecondHypothesis = None,
@@ -112,8 +120,9 @@ def evaluate(
     model = Path(given.others[0]) if given.others else None
     if reference is None:
         raise UsageError("name the file with what the translations should be: --reference FILE")
-    _check_combination(model, source=source, hypothesis=hypothesis, others=[against, out, hypothesis2])
-    require_new_file(out, inputs=[path for path in (source, reference, model, against) if path])
+    fusion = LanguageModelFusion.of(fuse, fuse_weight)
+    _check_combination(model, source=source, hypothesis=hypothesis, others=[against, fuse, out, hypothesis2])
+    require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
     if given.overrides and model is None:
         raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
 
@@ -124,10 +133,13 @@ def evaluate(
         if model is None:
             systems = [System(str(path), read.lines) for path, read in zip(named, others, strict=True)]
         else:
-            # The baseline comes first, as --hypothesis stands before --hypothesis2.
-            models = [*([against] if against else []), model]
+            # The baseline comes first, as --hypothesis stands before --hypothesis2; it has no language model.
+            models = [*([(against, None)] if against else []), (model, fusion)]
             texts = others[0].lines, references.lines
-            systems = [_translate(each, *texts, overrides=given.overrides, listener=listener) for each in models]
+            systems = [
+                _translate(each, *texts, overrides=given.overrides, fusion=fused, listener=listener)
+                for each, fused in models
+            ]
             _keep(out, systems[-1])
         ignores_case = _ignores_case(systems, lowercase, listener=listener)
     language = target_language or systems[-1].language or _language_of(reference)
@@ -139,7 +151,7 @@ def evaluate(
 def _check_combination(
     model: Path | None, *, source: Path | None, hypothesis: Path | None, others: Sequence[Path | None]
 ) -> None:
-    against, out, hypothesis2 = others
+    against, fuse, out, hypothesis2 = others
     if model is None and hypothesis is None:
         raise UsageError("nothing to score: name a MODEL with --source, or translations with --hypothesis FILE")
     if model is not None and (hypothesis is not None or hypothesis2 is not None):
@@ -147,7 +159,7 @@ def _check_combination(
     if model is not None and source is None:
         raise UsageError(f"name the text that {model} shall translate: --source FILE")
     if model is None:
-        for flag, value in (("--source", source), ("--against", against), ("--out", out)):
+        for flag, value in (("--source", source), ("--against", against), ("--fuse", fuse), ("--out", out)):
             if value is not None:
                 raise UsageError(f"{flag} {value} belongs to a MODEL, and none was named")
 
@@ -175,9 +187,15 @@ def _without(lines: list[str], skipped: Collection[int]) -> list[str]:
 
 
 def _translate(
-    model: Path, sources: list[str], references: list[str], *, overrides: Sequence[str], listener: Listener
+    model: Path,
+    sources: list[str],
+    references: list[str],
+    *,
+    overrides: Sequence[str],
+    fusion: LanguageModelFusion | None,
+    listener: Listener,
 ) -> System:
-    translator = open_translator(model, overrides)
+    translator = open_translator(model, overrides, fusion=fusion)
     tell_doubts(translator, sources, references, listener=listener)
     done = 0
 
@@ -188,7 +206,8 @@ def _translate(
         listener(Event("progress", {"what": what, "done": done, "all": len(sources)}))
 
     found = [one_line(each[0].text) for each in translator.search(sources, progress=tell)]
-    return System(str(model), found, translator.card.target, _why_lowercase(translator))
+    name = str(model) if fusion is None else f"{model} + {fusion}"
+    return System(name, found, translator.card.target, _why_lowercase(translator))
 
 
 def _why_lowercase(translator: "Translator") -> str | None:

@@ -13,7 +13,7 @@ import typer
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks
-from seqloom.cli.loading import opened_for_lines
+from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
 from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, translate_catalogue
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
@@ -34,6 +34,7 @@ EXAMPLES = examples(
     "seqloom translate run/model page.de --tags --glossary terms.tsv --align page.links",
     "seqloom translate run/model messages.po --target fr --out messages.fr.po",
     "seqloom translate first/model --with second/model news.de",
+    "seqloom translate run/model news.de --fuse lm/model --fuse-weight 0.1",
     "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
 
@@ -84,7 +85,7 @@ With = Annotated[
         "--with",
         metavar="MODEL",
         help="Another model that decides with the first one, symbol by symbol; may be given again. All must share "
-        "their vocabulary: train them with the same text/ folder.",
+        "their vocabulary: train the others with data.tokenizers_from=MODEL.",
     ),
 ]
 Terms = Annotated[
@@ -187,6 +188,8 @@ def translate(
     scores: Scores = False,
     json: Json = False,
     companions: With = None,
+    fuse: Fuse = None,
+    fuse_weight: FuseWeight = None,
     glossary: Terms = None,
     prefix: Prefix = None,
     forbid: Forbid = None,
@@ -216,11 +219,19 @@ def translate(
     decoding = Decoding.asked(encoding, on_bad_utf8)
     catalogue = catalogue_job(wanted, model, others=_given(lines_only))
     require_search_settings(given.overrides)
-    ours = {"--with": companions, "--glossary": glossary, "--forbid": forbid, "--stop": stop, "--align": align}
+    fusion = LanguageModelFusion.of(fuse, fuse_weight)
+    ours = {
+        "--with": companions,
+        "--fuse": fuse,
+        "--glossary": glossary,
+        "--forbid": forbid,
+        "--stop": stop,
+        "--align": align,
+    }
     _require_engine(engine, _given(ours | {"--tags": tags, "--dictionary": dictionary, "--jobs": jobs > 1}))
-    if jobs > 1 and (alone := _given({"--with": companions, "--prefix": prefix})):
-        raise UsageError(f"{alone[0]} goes with one process; leave out --jobs")
-    _require_places(path, out, align, others=[glossary, prefix, dictionary, model, *(companions or ())])
+    if jobs > 1 and (alone := _given({"--with": companions, "--fuse": fuse, "--prefix": prefix})):
+        raise UsageError(f"{alone[0]} cannot be combined with --jobs; leave one of them out")
+    _require_places(path, out, align, others=[glossary, prefix, dictionary, model, fuse, *(companions or ())])
     copied = ["search.unknown=copy"] if dictionary is not None else []
     overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
     write = _format(json=json, nbest=nbest, scores=scores)
@@ -231,7 +242,9 @@ def translate(
         asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
         asked.require_lines(total)
         _require_room(nbest, model, overrides=given.overrides, engine=engine)
-        several = opened_for_lines(model, overrides, companions=companions or (), engine=engine, jobs=jobs)
+        several = opened_for_lines(
+            model, overrides, companions=companions or (), fusion=fusion, engine=engine, jobs=jobs
+        )
         if catalogue is not None:
             translate_catalogue(catalogue, model, given.overrides, opened=several, asked=asked, listener=listener)
             return

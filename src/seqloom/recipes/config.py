@@ -101,6 +101,10 @@ class DataConfig(Config):
     learn_pieces_from: int = Field(1_000_000, ge=200_000)
     """Lines of pairs, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are
     drawn that make up so many."""
+    tokenizers_from: str | None = None
+    """A model whose tokenisers are used, instead of learning new ones from this text: for models that decide together
+    (`--with`, `--fuse`) or are mixed. A model of plain text takes those of a translator's target side. Or a vocabulary
+    file, a word per line with or without its count: then text.kind is word and text.segmentation spaces."""
     workers: int | None = Field(None, ge=1, le=1_000)
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
     nothing but the time it takes."""

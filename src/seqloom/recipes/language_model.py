@@ -115,7 +115,7 @@ class LanguageModel:
             if member.tokenizers.target != loaded.tokenizers.target:
                 raise UsageError(
                     f"{member.folder} has another vocabulary than {loaded.folder}; models that are mixed must read the "
-                    f"same tokens: train both with the same text settings on the same text"
+                    f"same tokens: train the second with data.tokenizers_from={loaded.folder}"
                 )
         self._readers = [reader_of(member) for member in members]
         self._folders = [member.folder for member in members]

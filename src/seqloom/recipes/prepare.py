@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from seqloom.core.archives import is_archive
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
@@ -32,7 +33,9 @@ from seqloom.recipes.load import find_model, read_settings, require_device
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import Split, TranslationWork
 from seqloom.recipes.work import Text, Work
-from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.kinds import Words
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.lock import locked
 from seqloom.version import __version__
 
@@ -81,7 +84,9 @@ def choose_config(
         unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
         first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     work: Work[Any, Any] = work_for(first)
-    first = resolve(RunConfig, defaults={**unasked, **work.presets}, file=file, overrides=overrides)
+    presets = {**work.presets, **_given_text(first)}
+    first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
+    given_tokenizers(first)  # which refuses what cannot be used
     files = tuple(train) or first.data.train
     if not files:
         raise UsageError(f"no training files: give {work.files}, or data.train in a config")
@@ -91,6 +96,9 @@ def choose_config(
     defaults, inherited = sizing.defaults, {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
+        defaults = {**defaults, **inherited}
+    elif first.data.tokenizers_from is not None:
+        inherited = {"text": first.text.model_dump(mode="json")}
         defaults = {**defaults, **inherited}
     if not first.training.validate_every and "training" in defaults:
         # Nobody asked for the patience that is chosen for the data, and without validations it has nothing to wait for.
@@ -108,6 +116,60 @@ def report_warmup(config: RunConfig, *, listener: Listener) -> None:
     """Report a warm-up that does not end before the run does."""
     if not isinstance(config.model, FittedModel) and (problem := config.training.warmup_problem()):
         notice(listener, problem)
+
+
+def _given_text(first: RunConfig) -> dict[str, Any]:
+    """The settings of the text that belong to tokenisers which are not learned, where such are used."""
+    name = first.data.tokenizers_from
+    if name is None:
+        return {}
+    if _is_vocabulary(Path(name)):
+        size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
+        return {"text": {"kind": "word", "segmentation": "spaces", "size": size}}
+    return {"text": Tokenizers.load(find_model(Path(name)) / "text").target.config.model_dump(mode="json")}
+
+
+def given_tokenizers(config: RunConfig) -> Tokenizers | None:
+    """Tokenisers that `data.tokenizers_from` names; None where they are learned from the text."""
+    name = config.data.tokenizers_from
+    if name is None:
+        return None
+    if config.training.start_from is not None:
+        raise UsageError(
+            f"training.start_from={config.training.start_from} uses the tokenisers of that model; leave out "
+            f"data.tokenizers_from={name}"
+        )
+    if _is_vocabulary(Path(name)):
+        tokenizer = _tokenizer_of(Path(name), config)
+        return Tokenizers(tokenizer, tokenizer)
+    found = Tokenizers.load(find_model(Path(name)) / "text")
+    for field, value in found.target.config.model_dump(mode="json").items():
+        if (asked := config.text.model_dump(mode="json")[field]) != value:
+            raise UsageError(
+                f"text.{field}={json.dumps(asked)} contradicts data.tokenizers_from={name}, whose tokenisers have "
+                f"text.{field}={json.dumps(value)}; leave one of them out"
+            )
+    return found if config.task.kind == "translation" else Tokenizers(found.target, found.target)
+
+
+def _is_vocabulary(path: Path) -> bool:
+    return path.is_file() and not is_archive(path)
+
+
+def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
+    """The words of a vocabulary file, which may come from another program."""
+    if config.text.kind != "word" or config.text.segmentation != "spaces":
+        raise UsageError(
+            f"data.tokenizers_from={path} is a list of words, for text.kind=word and text.segmentation=spaces, but "
+            f"they are {config.text.kind} and {config.text.segmentation}; leave both out, or name a model"
+        )
+    vocabulary = read_foreign_vocabulary(path, encoding=config.data.encoding)
+    if vocabulary.size > config.text.size:
+        raise UsageError(
+            f"{path} has {vocabulary.size:,} words, reserved symbols included, more than text.size={config.text.size}; "
+            "leave out text.size"
+        )
+    return Tokenizer(config.text, Words(vocabulary, segmentation="spaces"))
 
 
 def _config_of(model: str) -> RunConfig:
@@ -362,6 +424,9 @@ def _fingerprints(tokenizers: Tokenizers) -> list[str]:
 def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
+    if (given := given_tokenizers(config)) is not None:
+        notice(listener, f"tokenisers of {config.data.tokenizers_from}, {given.target.size:,} pieces; none are learned")
+        return given
     # Of words and characters all are taken as a rule, and their largest number would look like that of this text.
     all_of = {"word": "words", "char": "characters"}
     what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")

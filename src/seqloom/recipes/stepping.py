@@ -1,6 +1,7 @@
 """The models of a translator as a search sees them: in which precision, with which shortlists, so many at a time."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import cast
 
@@ -15,7 +16,7 @@ from seqloom.nn.int8 import with_int8
 from seqloom.nn.shortlist import Shortlister
 from seqloom.recipes.lexicon import load_lexicon, offered_symbols, shortlist_of
 from seqloom.recipes.load import LoadedModel, require_translator
-from seqloom.search.ensemble import Ensemble
+from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.translation import TranslationModel
 
@@ -31,17 +32,26 @@ LIST = 10
 """Symbols in the shortlist of a sentence, roughly, for each translation of a source symbol that is asked for."""
 
 
+@dataclass(frozen=True)
+class FusedLanguageModel:
+    """A language model of the target vocabulary, and its weight λ in log P_model + λ log P_lm."""
+
+    stepper: Stepper
+    weight: float
+
+
 class Steppers:
     """Makes what a search steps through, of one model or of several that decide together.
 
     All take the lexicon of the first: they share its vocabulary.
     """
 
-    def __init__(self, loaded: Sequence[LoadedModel]) -> None:
+    def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
         for each in loaded:
             require_translator(each.folder, each.config)
         self._loaded = loaded
-        self.is_several = len(loaded) > 1
+        self._fused = fused
+        self.is_several = len(loaded) > 1 or fused is not None
 
     def stepper(self, settings: SearchConfig, *, attention: bool, needed: Sequence[Collection[int]]) -> Stepper:
         """For the next batch; `needed` are symbols that must be in the shortlists of its sentences."""
@@ -52,7 +62,8 @@ class Steppers:
             shortlist = partial(offered_symbols, lists, needed=needed)
         heads = settings.heads
         steppers = [_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
-        return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+        stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+        return stepper if self._fused is None else Fusion(stepper, self._fused.stepper, weight=self._fused.weight)
 
     def sentences_at_once(self, settings: SearchConfig) -> int:
         """The most sentences whose scores are cheap to hold, whatever their lengths."""

@@ -16,11 +16,13 @@ from seqloom.data.batches import PairBatch
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
+from seqloom.recipes.arpa import load_language_model
 from seqloom.recipes.lexicon import wished_symbols
 from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load, use_of
 from seqloom.recipes.parts import Part, join, make_parts
+from seqloom.recipes.readers import reader_of
 from seqloom.recipes.search_settings import resolved, settings_for
-from seqloom.recipes.stepping import Steppers
+from seqloom.recipes.stepping import FusedLanguageModel, Steppers
 from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
 from seqloom.search.constraints import Constraint
@@ -91,18 +93,27 @@ class Translator:
     translator.translate(["Guten Morgen."])
     """
 
-    def __init__(self, loaded: LoadedModel, companions: Sequence[LoadedModel] = ()) -> None:
-        """One model, or several that decide together: the mean of their log-probabilities, renormalised."""
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        companions: Sequence[LoadedModel] = (),
+        *,
+        fused: FusedLanguageModel | None = None,
+    ) -> None:
+        """One model, or several that decide together: the mean of their log-probabilities, renormalised.
+
+        `fused` is a language model of the target vocabulary that is added to them (`fused_language_model`).
+        """
         for companion in companions:
             if companion.tokenizers != loaded.tokenizers:
                 raise UsageError(
                     f"{companion.folder} has another vocabulary than {loaded.folder}; models that translate together "
-                    "must be trained with the same text/ folder"
+                    f"must share their tokenisers: train the second with data.tokenizers_from={loaded.folder}"
                 )
         self.loaded = loaded
         self.config = loaded.config
         self._model = cast("TranslationModel", loaded.model)
-        self._steppers = Steppers([loaded, *companions])
+        self._steppers = Steppers([loaded, *companions], fused=fused)
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
@@ -426,19 +437,40 @@ class _Render:
         return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.dictionary)
 
 
-def open_translator(folder: Path, overrides: Sequence[str] = (), *, companions: Sequence[Path] = ()) -> Translator:
-    """A model with other settings of the search or another device, and models that decide with it."""
+def open_translator(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    companions: Sequence[Path] = (),
+    fuse: tuple[Path, float] | None = None,
+) -> Translator:
+    """A model with other settings of the search or another device, and models that decide with it.
+
+    `fuse` names a language model of the target vocabulary that is added, and its weight.
+    """
     config = settings_for(folder, overrides)  # before the weights are read
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
     device = devices[-1] if devices else None
     loaded = load(folder, device=device)
     for other in companions:
         if use_of(resolved(other, [])) == "language model":
-            raise UsageError(
-                f"{other} is a language model, which cannot translate along; Fusion joins one of the same target "
-                "vocabulary to a translator from Python: see docs/search/ensembles.md, Shallow fusion"
-            )
-    return Translator(replace(loaded, config=config), [load(other, device=device) for other in companions])
+            raise UsageError(f"{other} is a language model, and --with takes translators; add it with --fuse {other}")
+    fused = None if fuse is None else fused_language_model(loaded, *fuse)
+    others = [load(other, device=device) for other in companions]
+    return Translator(replace(loaded, config=config), others, fused=fused)
+
+
+def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> FusedLanguageModel:
+    """The language model in `folder`, for fusion with a translator. It must have its target vocabulary."""
+    language_model = load_language_model(folder, device=str(loaded.device))
+    reader = reader_of(language_model)
+    if language_model.tokenizers.target != loaded.tokenizers.target:
+        raise UsageError(
+            f"{folder} has another vocabulary than the target side of {loaded.folder}, so the two cannot be fused; "
+            "train a language model with the tokenisers of the translator: seqloom train model.kind=ngram "
+            f"--train TEXT --out LM data.tokenizers_from={loaded.folder}"
+        )
+    return FusedLanguageModel(reader.stepper(), weight)
 
 
 def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:

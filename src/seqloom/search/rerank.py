@@ -1,7 +1,6 @@
 """Re-ranking: choose again among what a search has found.
 
     agreement     u(c) = Σ_r w_r · similarity(c, r) / Σ_r w_r       the most expected similarity (minimum Bayes risk)
-    combination   score' = score + weight · second score            a second opinion, such as a right-to-left model's
     duplicates    of hypotheses that read the same, the first stays
 
 A most probable sequence may have little in common with all the others; the one that agrees most with them is where
@@ -11,11 +10,10 @@ outside, as a function of a candidate and a reference.
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seqloom.core.errors import UsageError
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import score_of
 
 Similarity = Callable[[str, str], float]
 """How alike a candidate (first) and a reference (second) are; higher is better."""
@@ -77,27 +75,6 @@ def posteriors(hypotheses: Sequence[Hypothesis], *, scale: float = 1.0) -> list[
     return [part / total for part in parts]
 
 
-def combine(
-    hypotheses: Sequence[Hypothesis], scores: Sequence[float], *, weight: float, name: str = "right_to_left"
-) -> list[Hypothesis]:
-    """The hypotheses of one sentence, ranked again with a second score of each, best first.
-
-        score' = score + weight · scores[i]          the second part stands among the terms under `name`
-
-    A right-to-left model, for one, is given `hypothesis.symbols[::-1]` to score. Finished hypotheses stay before cut
-    ones, and of equal ones the earlier stays first. None is marked complete any more: that held for the first score.
-    """
-    if len(scores) != len(hypotheses):
-        raise UsageError(f"{len(scores)} scores were given for {len(hypotheses)} hypotheses; each needs one")
-    if not math.isfinite(weight):
-        raise UsageError(f"the weight {weight} of the second score ({name}) is no finite number; give one, such as 1.0")
-    ranked = [
-        _with_term(hypothesis, score, weight=weight, name=name)
-        for hypothesis, score in zip(hypotheses, scores, strict=True)
-    ]
-    return sorted(ranked, key=lambda hypothesis: (not hypothesis.is_finished, -hypothesis.score))
-
-
 def without_duplicates(
     hypotheses: Sequence[Hypothesis], *, text: Callable[[Hypothesis], Hashable] | None = None
 ) -> list[Hypothesis]:
@@ -113,22 +90,6 @@ def without_duplicates(
             seen.add(reading)
             kept.append(hypothesis)
     return kept
-
-
-def _with_term(hypothesis: Hypothesis, score: float, *, weight: float, name: str) -> Hypothesis:
-    if name in hypothesis.terms:
-        raise UsageError(
-            f"the score has a term named {name} already; give the second one another name (terms: "
-            f"{', '.join(hypothesis.terms)})"
-        )
-    added = weight * score if weight else 0.0  # 0 · −∞ is no number
-    if not added < math.inf:
-        raise UsageError(
-            f"the second score ({name}) {score} with weight {weight} cannot be ranked; give numbers, or −∞ for what "
-            "the second model holds impossible, with a weight of 0 or more"
-        )
-    terms = {**hypothesis.terms, name: added}
-    return replace(hypothesis, score=score_of(terms), terms=terms, is_complete=False)
 
 
 def _agreement(texts: Sequence[str], similarity: Similarity, *, weights: Sequence[float], number: int) -> Agreement:
