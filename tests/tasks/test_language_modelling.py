@@ -16,6 +16,7 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.data.stream import Stream, StreamWriter
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.recipes.config import RunConfig
 from seqloom.tasks import language_modelling
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask, TextLoss, text_loss
 from seqloom.training.distributed import World
@@ -71,6 +72,66 @@ def test_counts_and_losses_are_those_of_the_windows(text: Stream, windows: str) 
         told += loss.count
     slack = text.tokens % 4 if windows == "sequential" else 2 * 7
     assert text.tokens - slack <= told <= text.tokens
+
+
+def gradient(task: LanguageModellingTask, model: RnnLm, *, epoch: int = 0) -> Tensor:
+    """That of all weights of the recurrent layer, for the first batch of an epoch."""
+    model.zero_grad()
+    task.loss(model, task.batch(epoch, 0)).total.backward()
+    return torch.cat([each.grad.flatten() for each in model.layers.parameters() if each.grad is not None])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_sliding_truncation_cuts_the_gradient_through_time_and_nothing_else(text: Stream, cell: str) -> None:
+    model = model_of(cell=cell).double()
+    windows = {"windows": "random", "length": 7}
+    full = gradient(task_of(text, **windows), model)
+    widest = gradient(task_of(text, **windows, truncation={"kind": "sliding", "steps": 7}), model)
+    torch.testing.assert_close(widest, full, rtol=0, atol=1e-12)
+    # One step: the state before each step counts as a constant.
+    task = task_of(text, **windows, truncation={"kind": "sliding", "steps": 1})
+    batch, state, total = task.batch(0, 0), model.start(4), torch.zeros((), dtype=torch.float64)
+    model.zero_grad()
+    for at in range(7):
+        features, state = model.step(batch.previous[:, at], tuple(tuple(p.detach() for p in layer) for layer in state))
+        total = total + nn.functional.cross_entropy(model.output(features), batch.labels[:, at], reduction="sum")
+    total.backward()
+    expected = torch.cat([each.grad.flatten() for each in model.layers.parameters() if each.grad is not None])
+    torch.testing.assert_close(gradient(task, model), expected, rtol=0, atol=1e-12)
+
+
+def test_a_random_truncation_belongs_to_its_batch_and_keeps_the_mean(text: Stream) -> None:
+    model, windows = model_of().double(), {"windows": "random", "length": 5}
+    full = gradient(task_of(text, **windows), model)
+    always = gradient(task_of(text, **windows, truncation={"kind": "random", "keep_rate": 1.0}), model)
+    torch.testing.assert_close(always, full, rtol=0, atol=1e-12)
+    task = task_of(text, **windows, truncation={"kind": "random", "keep_rate": 0.5})
+    once = gradient(task, model)
+    assert torch.equal(once, gradient(task, model))
+    assert not torch.allclose(once, full)
+    drawn = []
+    for seed in range(300):
+        task.seed = seed  # of what is drawn; the windows stay
+        drawn.append(gradient(task, model))
+    assert float((torch.stack(drawn).mean(0) - full).norm()) < 0.25 * float((once - full).norm())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["kind=sliding"], "needs task.truncation.steps, such as 10"),
+        (["kind=random"], "needs task.truncation.keep_rate, such as 0.9"),
+        (["kind=random", "keep_rate=0.5", "steps=3"], "steps=3 is for task.truncation.kind=sliding, but it is random"),
+        (["kind=sliding", "steps=40"], "steps=40 reaches further than task.length=35"),
+    ],
+)
+def test_truncations_without_a_meaning_are_refused(settings: list[str], message: str) -> None:
+    overrides = ["model.kind=rnn_lm", *(f"task.truncation.{each}" for each in settings)]
+    with pytest.raises(ConfigError, match=message):
+        resolve(RunConfig, overrides=overrides)
+    sharded = ["task.truncation.kind=sliding", "task.truncation.steps=3", "training.parallel=sharded"]
+    with pytest.raises(ConfigError, match=r"cannot be combined with training.parallel=sharded"):
+        resolve(RunConfig, overrides=["model.kind=rnn_lm", *sharded])
 
 
 def test_a_carried_state_makes_windows_into_one_long_row(text: Stream) -> None:

@@ -23,6 +23,7 @@ from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
 from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.nn.bptt import FULL, Truncation
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import seeded, xavier_uniform
@@ -139,10 +140,19 @@ class RnnLm(nn.Module):
         self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
 
     def forward(
-        self, previous: Int[Tensor, "rows time"], state: StackState | None = None
+        self,
+        previous: Int[Tensor, "rows time"],
+        state: StackState | None = None,
+        *,
+        truncation: Truncation = FULL,
+        generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, "rows time features"], StackState]:
-        """Features of every position from the symbols before it, and the state after the last one; None is empty."""
-        hidden, state = self.layers(self.dropout(self.embedding(previous)), state)
+        """Features of every position from the symbols before it, and the state after the last one; None is empty.
+
+        `truncation` is that of the gradient through time (`nn.bptt`); the random kind draws from `generator`.
+        """
+        read = self.dropout(self.embedding(previous))
+        hidden, state = self.layers(read, state, truncation=truncation, generator=generator)
         return self._features(hidden), state
 
     def start(self, rows: int) -> StackState:

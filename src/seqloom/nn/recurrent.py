@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.bptt import FULL, Truncation, run_by_hand
 from seqloom.nn.cell_base import Cell, CellState, check_lengths
 from seqloom.nn.masks import length_mask
 from seqloom.nn.skips import Climb, DropoutKind, Masks, Skip
@@ -66,15 +67,24 @@ class Stack(nn.Module):
         state: StackState | None = None,
         *,
         lengths: Int[Tensor, " batch"] | None = None,
+        truncation: Truncation = FULL,
+        generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], StackState]:
         """What the top layer leaves at every position, and the state after the last one.
 
-        With `lengths`, the last position of each row is that of its length.
+        With `lengths`, the last position of each row is that of its length. `truncation` is that of each layer's
+        gradient through time; the random kind draws from `generator`.
         """
         finals = []
 
         def layer(number: int, read: Tensor) -> Tensor:
-            hidden, final = self.cells[number].run(read, self._first(number, read, state), lengths=lengths)
+            cell, first = self.cells[number], self._first(number, read, state)
+            if truncation == FULL:
+                hidden, final = cell.run(read, first, lengths=lengths)
+            else:
+                hidden, final = run_by_hand(
+                    cell, read, first, lengths=lengths, truncation=truncation, generator=generator
+                )
             finals.append(final)
             return hidden
 

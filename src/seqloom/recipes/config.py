@@ -184,6 +184,17 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _truncation_fits(self) -> "RunConfig":
+        task = self.task
+        if isinstance(task, LanguageModellingConfig) and self.training.parallel == "sharded":
+            if (kind := task.truncation.kind) != "full":
+                raise ValueError(
+                    f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
+                    "training.parallel=replicated"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _tables_fit(self) -> "RunConfig":
         model = self.model
         if isinstance(model, TransformerConfig | Seq2SeqConfig) and model.tying == "all" and not self.text.shared:

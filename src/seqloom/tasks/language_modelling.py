@@ -4,12 +4,14 @@
 
 Windows of a sequential partition follow each other, and the state that one leaves is the state that the next begins
 with, detached: values go on, gradients end (truncated backpropagation through time, with the length of a window).
+`task.truncation` leaves out more of the gradient inside a window.
 Random windows begin with an empty state; their first `burn_in` tokens may serve to fill it. Validation reads the text
 from its beginning with a carried state and asks for the full softmax, whatever the objective is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol, cast
 
 import numpy as np
@@ -27,6 +29,7 @@ from seqloom.data.stream import Stream
 from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.nn.bptt import FULL, Truncation
 from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import StackState
 from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
@@ -43,6 +46,40 @@ LEAD = 256
 
 ODD_NATS, FEWEST_PARTS = 3.0, 4
 """Nats per token above the median of the parts from which on a part is told, if there are so many parts."""
+
+
+class TruncationConfig(Config):
+    """Which terms of the gradient through time are left out inside a window, in each layer (`nn.bptt`)."""
+
+    kind: Literal["full", "sliding", "random"] = "full"
+    """full: none, so that the gradient ends where the window begins. sliding: every token's loss reaches back equally
+    far. random: each step hands its gradient on with the probability keep_rate, and scales it so that the mean is that
+    of the full gradient (Tallec & Ollivier, 2017)."""
+    steps: int | None = Field(None, ge=1)
+    """sliding: steps that the gradient of a token passes through in a layer, its own included; at most task.length."""
+    keep_rate: float | None = Field(None, gt=0, le=1)
+    """random: the probability that a step hands its gradient on; 0.9 goes back 10 steps on average."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "TruncationConfig":
+        for kind, name, value, such_as in (
+            ("sliding", "steps", self.steps, 10),
+            ("random", "keep_rate", self.keep_rate, 0.9),
+        ):
+            if self.kind == kind and value is None:
+                raise ValueError(f"task.truncation.kind={kind} needs task.truncation.{name}, such as {such_as}")
+            if self.kind != kind and value is not None:
+                raise ValueError(
+                    f"task.truncation.{name}={value} is for task.truncation.kind={kind}, but it is {self.kind}; set "
+                    "that, or leave it out"
+                )
+        return self
+
+    def make(self) -> Truncation:
+        """The truncation that the settings name."""
+        if self.kind == "full":
+            return FULL
+        return Truncation(self.kind, window=self.steps or 0, keep_rate=self.keep_rate or 1.0)
 
 
 class LanguageModellingConfig(Config):
@@ -63,6 +100,8 @@ class LanguageModellingConfig(Config):
     """First tokens of a random window that only bring the state to where learning begins: they give no loss."""
     burn_in_gradient: bool = False
     """Whether gradients go back into the burn-in."""
+    truncation: TruncationConfig = TruncationConfig()
+    """Which terms of the gradient are left out inside a window."""
     objective: ObjectiveConfig = FullConfig()
     """What the last layer is trained for: the full softmax or a way round it."""
     dev_tokens: int = Field(0, ge=0)
@@ -78,6 +117,11 @@ class LanguageModellingConfig(Config):
         if self.burn_in >= self.length:
             raise ValueError(
                 f"task.burn_in={self.burn_in} leaves nothing to learn of windows with task.length={self.length}"
+            )
+        if (self.truncation.steps or 0) > self.length:
+            raise ValueError(
+                f"task.truncation.steps={self.truncation.steps} reaches further than task.length={self.length}, where "
+                "a window ends; make task.length larger, or leave task.truncation out"
             )
         return self
 
@@ -95,6 +139,25 @@ class LanguageModel(Protocol):
 
     def stepper(self) -> Stepper:
         """The model as a search sees it."""
+        ...
+
+
+Read = Callable[[Int[Tensor, "rows time"], StackState | None], tuple[Float[Tensor, "rows time features"], StackState]]
+"""Reading windows of text from a state."""
+
+
+class TruncatesGradients(Protocol):
+    """A language model whose gradient through time can be truncated, such as `RnnLm`."""
+
+    def __call__(
+        self,
+        previous: Int[Tensor, "rows time"],
+        state: StackState | None,
+        *,
+        truncation: Truncation,
+        generator: torch.Generator,
+    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
+        """As `LanguageModel`, with a truncated gradient."""
         ...
 
 
@@ -164,12 +227,13 @@ class LanguageModellingTask:
     def loss(self, model: nn.Module, batch: WindowBatch) -> Loss:
         burn_in = self.config.burn_in
         reader = cast("LanguageModel", model)
+        read = self._truncated(model, batch)
         if burn_in and not self.config.burn_in_gradient:
             with torch.no_grad():
                 _, state = reader(batch.previous[:, :burn_in], None)
-            features, _ = reader(batch.previous[:, burn_in:], state)
+            features, _ = read(batch.previous[:, burn_in:], state)
         else:
-            features, left = reader(batch.previous, self._state_before(batch))
+            features, left = read(batch.previous, self._state_before(batch))
             features = features[:, burn_in:]
             if self.has_memory:
                 self._state, self._place = carried(left), (batch.epoch, batch.index + 1)
@@ -178,6 +242,14 @@ class LanguageModellingTask:
         generator = torch.Generator().manual_seed(seed_for(self.seed, "objective", batch.epoch, batch.index))
         total = self.objective(features.flatten(0, 1), labels, reader.output, generator=generator)
         return Loss(total, len(labels))
+
+    def _truncated(self, model: nn.Module, batch: WindowBatch) -> "Read":
+        """The model with the truncation of its gradient, which draws random numbers that belong to the batch."""
+        truncation = self.config.truncation.make()
+        if truncation == FULL:
+            return cast("LanguageModel", model)
+        generator = torch.Generator().manual_seed(seed_for(self.seed, "truncation", batch.epoch, batch.index))
+        return partial(cast("TruncatesGradients", model), truncation=truncation, generator=generator)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
