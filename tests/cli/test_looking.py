@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from cli.calling import call
 from cli.conftest import Tiny
+from seqloom.core.events import ignore
+from seqloom.recipes.prepare import choose_config
 
 
 def test_info_tells_sizes_languages_data_scores_and_files(tiny: Tiny) -> None:
@@ -38,6 +41,23 @@ def test_config_prints_a_file_that_reads_back_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(called.out)
     assert call("config", path).out == called.out
+
+
+@pytest.mark.parametrize("kind", ["transformer", "seq2seq", "rnn_lm", "elmo", "ngram", "word2vec"])
+@pytest.mark.parametrize("pieces", [None, "char"])
+def test_config_prints_what_train_chooses_for_any_text(tmp_path: Path, kind: str, pieces: str | None) -> None:
+    settings = [f"model.kind={kind}", *([f"text.kind={pieces}"] if pieces else [])]
+    paths = [tmp_path / "a.de", tmp_path / "a.en"]
+    for path in paths:
+        path.write_text("".join(f"word {at % 9} and more, {at} of it\n" for at in range(60)))
+    files = list(map(str, paths if kind in ("transformer", "seq2seq") else paths[:1]))
+    chosen = choose_config(None, settings, train=files, dev=(), listener=ignore).model_dump(mode="json")
+    (printed,) = call("config", *settings, "--json").records
+    names = {"text": ["kind", "shared"], "search": ["method", "length_factor", "length_constant"]}
+    names |= {"training": ["schedule", "clip_norm", "patience", "average"], "model": ["order"], "task": ["kind"]}
+    for section, fields in names.items():
+        wanted, found = ({name: each[section].get(name) for name in fields} for each in (chosen, printed))
+        assert found == wanted, section
 
 
 def test_config_of_a_run_with_one_change(tiny: Tiny) -> None:

@@ -275,6 +275,32 @@ def test_blank_lines_are_those_that_show_nothing() -> None:
     assert not any(map(is_blank, ["a", " . ", "\u200ba", "\u0301", "😀"]))
 
 
+def memory(path: Path, source: str, target: str) -> Path:
+    units = ""
+    for at in range(3):
+        variants = (f'<tuv xml:lang="{each}"><seg>{each} {at}</seg></tuv>' for each in (source, target))
+        units += f"<tu>{''.join(variants)}</tu>"
+    path.write_text(f'<tmx version="1.4"><header srclang="{source}"/><body>{units}</body></tmx>')
+    return path
+
+
+def test_catalogues_of_other_languages_among_several_are_skipped_and_counted(tmp_path: Path) -> None:
+    right = memory(tmp_path / "a.tmx", "de", "en")
+    wrong = memory(tmp_path / "b.tmx", "de", "fr")
+    french = tmp_path / "c.po"
+    french.write_text('msgid ""\nmsgstr "Language: fr\\n"\n\nmsgid "Save"\nmsgstr "Enregistrer"\n')
+    corpus = open_corpus([wrong, right, french], languages=("de", "en"))
+    assert [line.target for line in corpus] == ["en 0", "en 1", "en 2"]
+    assert corpus.place(2) == f"{right}, pair 2"
+    assert corpus.notices[0] == (
+        f"2 of 3 files skipped, which have nothing to learn from: {wrong}: no pair to learn from among 3 segments, "
+        f"expected at least one; asked for: de and en, by data.source and data.target; {french}: its languages are any "
+        "and fr; asked for: de and en, by data.source and data.target"
+    )
+    with pytest.raises(DataError, match=r"b\.tmx: no pair to learn from among 3 segments"):
+        open_corpus([wrong, french], languages=("de", "en"))
+
+
 # --- holding out -----------------------------------------------------------------------------------------------------
 
 

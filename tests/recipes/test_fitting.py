@@ -15,8 +15,10 @@ from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, read_events
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import load, load_any, load_fitted, read_card
+from seqloom.recipes.text_sizing import too_small
 from seqloom.recipes.train import Trained, resume, train
 from seqloom.recipes.translate import Translator
+from seqloom.recipes.vectors import doubt_of
 
 SETTINGS = ("model.kind=ngram", "model.order=3")
 
@@ -195,3 +197,15 @@ def test_a_full_disk_at_the_end_is_a_sentence_and_leaves_no_half_model(
         resume(run)
     assert [path.name for path in run.glob("model*")] == ["model"]
     assert read_card(run / "model") == read_card(fitted.model)
+
+
+def test_word_vectors_of_too_little_text_are_reported_as_such(tmp_path: Path, text: Path) -> None:
+    events: list[Event] = []
+    settings = ["model.kind=word2vec", "model.width=4", "model.epochs=1"]
+    trained = train(None, settings, out=tmp_path / "run", train=[str(text)], listener=events.append)
+    assert trained is not None
+    tokens = read_card(trained.model).trained_on["tokens"]
+    said = [event["message"] for event in events if event.kind == "notice"]
+    assert any(each.startswith(f"{tokens:,} tokens are far too few for word vectors") for each in said)
+    assert str(doubt_of(trained.run)).startswith(f"{trained.run}: {tokens:,} tokens are far too few for word vectors")
+    assert too_small(200_000) is None

@@ -133,6 +133,25 @@ def test_without_dev_files_a_tenth_at_most_is_held_out(tmp_path: Path, corpus: C
     assert kept == {"train": 108, "dev": 12}
 
 
+def test_unknown_languages_are_reported_with_what_is_lost(tmp_path: Path, corpus: Corpus) -> None:
+    names = []
+    for name, path in zip(("old.txt", "new.txt"), corpus[0], strict=True):
+        shutil.copy(path, tmp_path / name)
+        names.append(str(tmp_path / name))
+
+    def said(*settings: str) -> list[str]:
+        events: list[Event] = []
+        config = choose_config(None, [*TINY, *settings], train=names, dev=(), listener=ignore)
+        TranslationWork().open_text(config, listener=events.append)
+        return [each["message"] for each in events if "unknown" in each["message"]]
+
+    (both,) = said()
+    assert both.startswith(f"the languages are unknown: {names[0]}, {names[1]} do not name them.")
+    assert both.endswith("Give them, as in: data.source=de data.target=en")
+    assert said("data.source=en")[0].startswith("the target language is unknown")
+    assert said("data.source=en", "data.target=de") == []
+
+
 @pytest.mark.parametrize("split", ["sources", None])
 def test_ids_made_again_have_the_dev_pairs_of_the_run(tmp_path: Path, split: str | None) -> None:
     """Runs of versions that held pairs out one by one have no entry of it."""

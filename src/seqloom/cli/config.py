@@ -39,7 +39,8 @@ def config(
 ) -> None:
     """Print a complete config file with an explanation of each setting.
 
-    Sizes that `seqloom train` would choose from the data stand here at their general defaults.
+    What `seqloom train` chooses for any text is printed as it would be; sizes that it chooses from the data have their
+    general defaults here.
     """
     file, overrides = config_and_overrides(words, hint="name a run with --from RUN")
     if fields and (file is not None or overrides or run is not None):
@@ -49,12 +50,16 @@ def config(
 
     from seqloom.core.config import describe_fields, resolve, to_yaml
     from seqloom.recipes.config import RunConfig
+    from seqloom.recipes.prepare import general_config
 
     if fields:
         docs = describe_fields(RunConfig)
         print(json_line(docs) if json else "\n".join(_describe(doc) for doc in docs))
         return
-    resolved = resolve(RunConfig, file=_config_of(run) if run is not None else file, overrides=overrides)
+    if run is not None:
+        resolved = resolve(RunConfig, file=_config_of(run), overrides=overrides)
+    else:
+        resolved = general_config(file, overrides)
     text = json_line(resolved.model_dump(mode="json")) if json else HEADER + to_yaml(resolved, comments=True)
     print(text.rstrip("\n"))
 

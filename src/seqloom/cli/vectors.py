@@ -8,10 +8,10 @@ import typer
 from seqloom.cli.console import show_events
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event
+from seqloom.core.events import Event, notice
 
 if TYPE_CHECKING:
-    from seqloom.classical.vectors import Neighbour
+    from seqloom.classical.vectors import Neighbour, WordVectors
 
 NEAREST_EXAMPLES = examples(
     "seqloom vectors nearest runs/words king paris",
@@ -62,9 +62,8 @@ def nearest(
     json: Json = False,
 ) -> None:
     """The words with the highest cosine to each word."""
-    from seqloom.recipes.vectors import open_vectors
 
-    opened = open_vectors(model)
+    opened = _open(model, as_json=json)
     known, missing = opened.known(words)
     for word, found in zip(known, opened.nearest(known, count=count), strict=True):
         if json:
@@ -86,11 +85,10 @@ def analogy(
     json: Json = False,
 ) -> None:
     """What is to C as B is to A: [bold]man king woman[/bold] asks for queen. None of the three is an answer."""
-    from seqloom.recipes.vectors import open_vectors
 
     if method not in ("add", "mul"):
         raise UsageError(f"--method {method} is neither add nor mul")
-    found = open_vectors(model).analogy(a, b, c, count=count, method="mul" if method == "mul" else "add")
+    found = _open(model, as_json=json).analogy(a, b, c, count=count, method="mul" if method == "mul" else "add")
     if json:
         print(json_line({"question": [a, b, c], "method": method, "answers": found}))
     else:
@@ -117,14 +115,14 @@ def evaluate(
 
     Pairs and questions with words that have no vector are left out, and how many is said.
     """
-    from seqloom.recipes.vectors import as_record, evaluate_vectors, open_vectors
+    from seqloom.recipes.vectors import as_record, evaluate_vectors
 
     if similarity is None and analogies is None:
         raise UsageError("name what to measure with: --similarity wordsim353.tsv, --analogies questions-words.txt")
     if method not in ("add", "mul"):
         raise UsageError(f"--method {method} is neither add nor mul")
     found = evaluate_vectors(
-        open_vectors(model),
+        _open(model, as_json=json),
         similarity=similarity,
         analogies=analogies,
         method="mul" if method == "mul" else "add",
@@ -165,13 +163,13 @@ def draw_map(
 ) -> None:
     """Draw words on a plane, near to each other where their vectors are."""
     from seqloom.inspection.embedding_map import ITERATIONS
-    from seqloom.recipes.vectors import draw_words, open_vectors
+    from seqloom.recipes.vectors import draw_words
 
     if method not in ("pca", "tsne"):
         raise UsageError(f"--method {method} is neither pca nor tsne")
     with show_events(as_json=json) as listener:
         found = draw_words(
-            open_vectors(model),
+            _open(model, as_json=json),
             out,
             words=words or (),
             count=count,
@@ -195,12 +193,22 @@ def export(
 ) -> None:
     """Write word vectors in word2vec's format, which gensim, spaCy and others read."""
     from seqloom.interop.word2vec_format import write_vectors
-    from seqloom.recipes.vectors import open_vectors
 
-    found = open_vectors(model)
+    found = _open(model, as_json=json)
     write_vectors(found, out, binary=binary)
     told = {"words": len(found), "width": found.width, "file": out}
     print(json_line(told) if json else f"{len(found):,} words of width {found.width} written to {out}")
+
+
+def _open(model: Path, *, as_json: bool) -> "WordVectors":
+    """The vectors of a model or a file; a notice if the text they come from is too small."""
+    from seqloom.recipes.vectors import doubt_of, open_vectors
+
+    opened = open_vectors(model)
+    if doubt := doubt_of(model):
+        with show_events(as_json=as_json) as listener:
+            notice(listener, doubt)
+    return opened
 
 
 def _lines(found: "list[Neighbour]") -> list[str]:

@@ -5,7 +5,7 @@ import re
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -23,6 +23,8 @@ from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
 from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
 from seqloom.text.formats.catalogues import Languages, PairReader, format_of, languages_of
+from seqloom.text.formats.tmx import is_language
+from seqloom.text.languages import LANGUAGES
 
 Part = tuple[Path, ...]
 """A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
@@ -216,9 +218,11 @@ def _two_languages(stem: str) -> tuple[str, str] | None:
 
 
 def _language(name: str) -> str | None:
-    ending = name.removesuffix(".txt").rpartition(".")[2]
-    is_language = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
-    return ending if is_language else None
+    stem, _, ending = name.removesuffix(".txt").rpartition(".")
+    if not stem and ending not in LANGUAGES:
+        return None  # old.txt and new.txt are no languages, but de.txt and en.txt are
+    is_code = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
+    return ending if is_code else None
 
 
 class ParallelCorpus:
@@ -230,6 +234,9 @@ class ParallelCorpus:
     notices: tuple[str, ...]
     """What was tacitly put right while reading, a sentence each."""
 
+    parts: tuple[Part, ...]
+    """The files that are read; catalogues without a pair in these languages are left out, unless all are."""
+
     def __init__(
         self,
         parts: Sequence[Part],
@@ -240,19 +247,27 @@ class ParallelCorpus:
     ) -> None:
         self.parts, self.encoding, self.languages, self.on_bad = tuple(parts), encoding, languages, on_bad
         checks: list[_Check] = []
+        empty: dict[Path, str] = {}
         problems: list[Problem] = []
         more = 0
         for part in self.parts:
             try:
-                checks.append(_check_once(part, encoding, languages, on_bad))
+                check = _check_once(part, encoding, languages, on_bad)
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
-        if problems:
+                continue
+            if check.nothing:
+                empty[part[0]] = check.nothing
+            else:
+                checks.append(check)
+        if problems or not checks:
+            problems += [Problem(reason, str(path)) for path, reason in empty.items()]
             raise DataError(problems=problems, more=more)
+        self.parts = tuple(part for part in self.parts if part[0] not in empty)
         self._counts = [check.lines for check in checks]
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
-        self.notices = tuple(notice for check in checks for notice in check.notices)
+        self.notices = (*_skipped(empty, len(parts)), *(notice for check in checks for notice in check.notices))
 
     def __len__(self) -> int:
         """The number of lines."""
@@ -303,11 +318,21 @@ class ParallelCorpus:
         return self._digest
 
 
+def _skipped(empty: Mapping[Path, str], files: int) -> Iterator[str]:
+    """A sentence on the catalogues without a pair, if there are any among others."""
+    if empty:
+        shown = "; ".join(f"{path}: {reason}" for path, reason in islice(empty.items(), 3))
+        more = f"; and {len(empty) - 3:,} more" if len(empty) > 3 else ""
+        yield f"{len(empty):,} of {files:,} files skipped, which have nothing to learn from: {shown}{more}"
+
+
 @dataclass(frozen=True)
 class _Check:
     lines: int
     digest: bytes
     notices: tuple[str, ...]
+    nothing: str = ""
+    """Why a catalogue has no pair, where it has none."""
 
 
 def _pairs(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> Iterator[tuple[str, str]]:
@@ -362,15 +387,29 @@ def _check(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _C
 
 
 def _check_catalogue(reader: PairReader) -> _Check:
+    asked = " and ".join(language or "any" for language in reader.languages)
+    if foreign := _other_languages(reader.path, reader.languages):
+        return _Check(0, b"", (), f"its languages are {foreign}; asked for: {asked}, by data.source and data.target")
+    asked_for = f"; asked for: {asked}, by data.source and data.target" if any(reader.languages) else ""
     digest = hashlib.sha256()
     for pair in reader:
         digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
     if reader.pairs == 0:
-        source, target = (language or "any" for language in reader.languages)
-        asked = f"; asked for: {source} and {target}, by data.source and data.target" if any(reader.languages) else ""
-        message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked}"
-        raise DataError(problems=[Problem(message, str(reader.path))])
+        message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked_for}"
+        return _Check(0, b"", (), message)
     return _Check(reader.pairs, digest.digest(), tuple(reader.notices()))
+
+
+def _other_languages(path: Path, languages: Languages) -> str | None:
+    """The languages that a PO or XLIFF file names, if they are not those asked for; a memory may hold several."""
+    if format_of(path) in ("tmx", "jsonl") or not any(languages):
+        return None
+    named = languages_of(path)
+    if all(
+        has is None or asked is None or is_language(has, asked) for has, asked in zip(named, languages, strict=True)
+    ):
+        return None
+    return " and ".join(language or "any" for language in named)
 
 
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:

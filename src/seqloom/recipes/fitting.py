@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, Listener
+from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
 from seqloom.metrics.translation import Score
 from seqloom.recipes import plain_text
@@ -16,7 +16,8 @@ from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import Card, Fitted, LoadedFitted, save_fitted
 from seqloom.recipes.modelling import measure_perplexity
 from seqloom.recipes.plain_text import OfPlainText, PreparedText
-from seqloom.recipes.text_sizing import choose_ngram, choose_vectors, text_facts
+from seqloom.recipes.sizing import settled
+from seqloom.recipes.text_sizing import EXTREMES, choose_ngram, choose_vectors, text_facts, too_small
 from seqloom.recipes.work import Choice
 from seqloom.text.encoded import EncodedText
 from seqloom.training.leftovers import remove_leftovers
@@ -35,6 +36,10 @@ class FittingWork(OfPlainText):
     @property
     def presets(self) -> Mapping[str, Any]:
         return {"text": {"kind": "word"}}
+
+    def settled(self, first: RunConfig) -> Mapping[str, Any]:
+        choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
+        return settled(choose(facts, kind=first.text.kind) for facts in EXTREMES)
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:  # noqa: ARG002
         if first.training.start_from is not None:
@@ -65,6 +70,8 @@ def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) 
     prepared = work.open_prepared(run)
     tokenizer = prepared.tokenizer
     text = EncodedText(prepared.train.ids, tokenizer.vocabulary)
+    if settings.kind == "word2vec" and (doubt := too_small(prepared.train.tokens)):
+        notice(listener, doubt)
     listener(Event("phase", {"what": f"fitting {settings.kind} to {prepared.train.tokens:,} tokens"}))
     began = monotonic()
     with locked(run):

@@ -16,8 +16,8 @@ from seqloom.recipes.config import RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import LoadedModel
 from seqloom.recipes.plain_text import OfPlainText, PreparedText
-from seqloom.recipes.sizing import Kind
-from seqloom.recipes.text_sizing import choose_recurrent, text_facts
+from seqloom.recipes.sizing import Kind, settled
+from seqloom.recipes.text_sizing import EXTREMES, choose_recurrent, text_facts
 from seqloom.recipes.work import Choice
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
@@ -50,6 +50,10 @@ class ModellingWork(OfPlainText):
     @property
     def presets(self) -> Mapping[str, Any]:
         return {"text": {"kind": self.pieces}}
+
+    def settled(self, first: RunConfig) -> Mapping[str, Any]:
+        kind, model = first.text.kind, first.model.kind
+        return settled(choose_recurrent(facts, kind=kind, steps=None, model=model) for facts in EXTREMES)
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         corpus = plain_text.open_corpus(first.data, tuple(map(str, files)))

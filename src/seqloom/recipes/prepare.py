@@ -100,9 +100,7 @@ def choose_config(
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
         defaults = {**defaults, **inherited}
-    if not first.training.validate_every and "training" in defaults:
-        # Nobody asked for the patience that is chosen for the data, and without validations it has nothing to wait for.
-        defaults = {**defaults, "training": {**defaults["training"], "patience": 0}}
+    defaults = _patient(first, defaults)
     data = {**defaults.get("data", {}), **named, **choice.data}
     # What the command line names wins over the file, as any override does.
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
@@ -170,6 +168,26 @@ def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
             "leave out text.size"
         )
     return Tokenizer(config.text, Words(vocabulary, segmentation="spaces"))
+
+
+def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
+    """The settings of a run whose text is not known: what is chosen for any text, and general defaults for the rest."""
+    first = resolve(RunConfig, file=file, overrides=overrides)
+    if first.training.start_from is not None:
+        inherited = _inherited(first.training.start_from, {}, listener=ignore)
+        return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
+    work: Work[Any, Any] = work_for(first)
+    given = _given_text(first)
+    first = resolve(RunConfig, defaults={**work.presets, **given}, file=file, overrides=overrides)
+    defaults = _patient(first, {**work.settled(first), **given})
+    return resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
+
+
+def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Defaults without the patience that nobody asked for, where there are no validations to wait for."""
+    if first.training.validate_every or "training" not in defaults:
+        return defaults
+    return {**defaults, "training": {**defaults["training"], "patience": 0}}
 
 
 def _config_of(model: str) -> RunConfig:

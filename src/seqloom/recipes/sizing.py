@@ -91,6 +91,19 @@ class Sizing:
         return [self.summary, *chosen] if chosen else []
 
 
+def settled(sizings: Iterable[Sizing]) -> dict[str, Any]:
+    """The defaults on which sizings for very different texts agree: those that no text changes."""
+    first, *others = (sizing.defaults for sizing in sizings)
+    return {
+        section: {
+            name: value
+            for name, value in values.items()
+            if all(other[section].get(name, other) == value for other in others)
+        }
+        for section, values in first.items()
+    }
+
+
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
     """Look at the first lines of a corpus."""
     sample = list(islice(corpus, SAMPLE))

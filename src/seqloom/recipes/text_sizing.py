@@ -28,6 +28,10 @@ class TextFacts:
         return pieces.get(kind, self.characters // 4) + self.lines
 
 
+EXTREMES = (TextFacts(10, 500, 100), TextFacts(40_000, 2_000_000, 450_000), TextFacts(10**8, 6 * 10**9, 10**9))
+"""Texts from tiny to huge, to see which choices depend on the text at all."""
+
+
 def text_facts(corpus: TextCorpus, *, segmentation: Segmentation = "words") -> TextFacts:
     """Look at the first lines of a text."""
     characters = words = count = 0
@@ -190,6 +194,20 @@ def choose_ngram(facts: TextFacts, *, kind: Kind) -> Sizing:
             pieces,
             Reason(("model.kind", "model.order"), f"n-grams up to order {order}: longer ones hardly come twice"),
         ),
+    )
+
+
+FEW_TOKENS = 200_000
+"""Tokens of a text below which neighbours of word vectors are mostly chance."""
+
+
+def too_small(tokens: int) -> str | None:
+    """That word vectors come from too little text, if they do."""
+    if tokens >= FEW_TOKENS:
+        return None
+    return (
+        f"{tokens:,} tokens are far too few for word vectors: neighbours and analogies are mostly chance; train on at "
+        "least a million, or take vectors that were trained on more"
     )
 
 

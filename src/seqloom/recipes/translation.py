@@ -24,7 +24,7 @@ from seqloom.recipes.config import RunConfig
 from seqloom.recipes.doubts import doubts_of_lines
 from seqloom.recipes.load import LoadedModel
 from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
-from seqloom.recipes.sizing import choose_sizes, facts_of
+from seqloom.recipes.sizing import DataFacts, Sizing, choose_sizes, facts_of, settled
 from seqloom.recipes.storing import clear_stored
 from seqloom.recipes.translate import Translator
 from seqloom.recipes.work import Choice
@@ -78,27 +78,25 @@ class TranslationWork:
     def presets(self) -> Mapping[str, Any]:
         return {}
 
+    def settled(self, first: RunConfig) -> Mapping[str, Any]:
+        texts = (DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) for pairs in (100, 30_000, 10**8))
+        return settled(_sizing(first, facts, steps=None) for facts in texts)
+
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         found = languages_from(files)
         given = first.data.source, first.data.target
         languages = (given[0] or (found[0] if found else None), given[1] or (found[1] if found else None))
         corpus = open_corpus(files, encoding=first.data.encoding, languages=languages, on_bad=first.data.on_bad_utf8)
         _held_out(first, len(corpus))
-        model = first.model
-        sizing = choose_sizes(
-            facts_of(corpus, languages),
-            steps=steps,
-            kind=model.kind,
-            width=getattr(model, "width", None) if "width" in model.model_fields_set else None,
-            pieces=first.text.kind if "kind" in first.text.model_fields_set else None,
-            vocabulary=first.text.size if "size" in first.text.model_fields_set else None,
-        )
+        sizing = _sizing(first, facts_of(corpus, languages), steps=steps)
         named = zip(("source", "target"), languages, strict=True)
         return Choice(sizing, {name: language for name, language in named if language is not None})
 
     def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
         train = _open(config, config.data.train, listener=listener)
         fingerprints = {"train": train.fingerprint()}
+        if unknown := _unknown_languages(config):
+            notice(listener, unknown)
         if config.data.dev:
             dev = _open(config, config.data.dev, listener=listener)
             fingerprints["dev"] = dev.fingerprint()
@@ -225,6 +223,19 @@ class TranslationWork:
         return min(SCORED_LINES, len(prepared.dev))
 
 
+def _sizing(first: RunConfig, facts: DataFacts, *, steps: int | None) -> Sizing:
+    """Sizes for a text, given what was asked for."""
+    model, text = first.model, first.text
+    return choose_sizes(
+        facts,
+        steps=steps,
+        kind=model.kind,
+        width=getattr(model, "width", None) if "width" in model.model_fields_set else None,
+        pieces=text.kind if "kind" in text.model_fields_set else None,
+        vocabulary=text.size if "size" in text.model_fields_set else None,
+    )
+
+
 def _open(config: RunConfig, names: Sequence[str], *, listener: Listener) -> ParallelCorpus:
     """A corpus, with a word on what is odd about it."""
     languages = config.data.source, config.data.target
@@ -233,6 +244,21 @@ def _open(config: RunConfig, names: Sequence[str], *, listener: Listener) -> Par
     for sentence in (*corpus.notices, *(f"{paths[0]}: {doubt}" for doubt in doubts_of_lines(corpus, languages))):
         notice(listener, sentence)
     return corpus
+
+
+def _unknown_languages(config: RunConfig) -> str | None:
+    """What is lost without the languages, where neither settings nor file names give them."""
+    given = {"source": config.data.source, "target": config.data.target}
+    missing = [side for side, language in given.items() if language is None]
+    if not missing:
+        return None
+    settings = " ".join(f"data.{side}={example}" for side, example in (("source", "de"), ("target", "en")))
+    which = "languages are" if len(missing) == 2 else f"{missing[0]} language is"
+    return (
+        f"the {which} unknown: {', '.join(config.data.train[:2])} do not name them. Without them BLEU finds words "
+        "between spaces, which is wrong for Chinese, Japanese or Thai, text in a wrong language is not reported, and "
+        f"the model cannot check the languages of catalogues. Give them, as in: {settings}"
+    )
 
 
 def _held_out(config: RunConfig, pairs: int) -> int:

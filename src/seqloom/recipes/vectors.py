@@ -40,6 +40,19 @@ def open_vectors(path: Path) -> WordVectors:
     return loaded.model
 
 
+def doubt_of(path: Path) -> str | None:
+    """That the vectors of a model were trained on too little text, if they were; of a file, nobody knows."""
+    if not path.is_dir():
+        return None
+    from seqloom.recipes.load import find_model, read_card
+    from seqloom.recipes.text_sizing import too_small
+
+    folder = find_model(path)
+    tokens = read_card(folder).trained_on.get("tokens")
+    found = too_small(tokens) if isinstance(tokens, int) else None
+    return None if found is None else f"{path}: {found}"
+
+
 def evaluate_vectors(
     vectors: WordVectors,
     *,

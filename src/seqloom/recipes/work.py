@@ -75,6 +75,10 @@ class Work(Protocol[T, P_co]):
         """Settings that suit it whatever the text is; what a file or an override says wins."""
         ...
 
+    def settled(self, first: RunConfig) -> Mapping[str, Any]:
+        """Settings that `choose` gives whatever the text is."""
+        ...
+
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         """Look at the text and choose sizes for it; `steps` are those asked for, if any."""
         ...
