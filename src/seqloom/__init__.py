@@ -15,12 +15,14 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom.classical.vectors import WordVectors
+    from seqloom.core.errors import SeqloomError
     from seqloom.recipes.language_model import LanguageModel
     from seqloom.recipes.load import load_any as load
     from seqloom.recipes.train import train
     from seqloom.recipes.translate import Translator
+    from seqloom.search.settings import SearchConfig
 
-__all__ = ["LanguageModel", "Translator", "WordVectors", "__version__", "load", "train"]
+__all__ = ["LanguageModel", "SearchConfig", "SeqloomError", "Translator", "WordVectors", "__version__", "load", "train"]
 
 
 def __dir__() -> list[str]:
@@ -41,6 +43,14 @@ def __getattr__(name: str) -> Any:
         from seqloom.recipes.language_model import LanguageModel
 
         return LanguageModel
+    if name == "SearchConfig":
+        from seqloom.search.settings import SearchConfig
+
+        return SearchConfig
+    if name == "SeqloomError":
+        from seqloom.core.errors import SeqloomError
+
+        return SeqloomError
     if name == "Translator":
         from seqloom.recipes.translate import Translator
 

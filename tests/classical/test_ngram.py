@@ -105,7 +105,7 @@ def test_a_disk_without_room_for_runs_is_a_sentence(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("discounts", [(-0.1, 1.0, 1.0), (1.1, 1.0, 1.0), (0.5, 2.5, 1.0), (0.5, 1.0, 3.5)])
 def test_discounts_outside_their_counts_are_refused(discounts: tuple[float, float, float]) -> None:
-    with pytest.raises(ValidationError, match="take more than was counted, or less than nothing"):
+    with pytest.raises(ConfigError, match="take more than was counted, or less than nothing"):
         NGramConfig(discount_fallback=discounts)
     with pytest.raises(ConfigError, match="take more than was counted, or less than nothing"):
         kneser_ney(count_ngrams(TEXT.ids, 2, symbols=TEXT.symbols), fallback=discounts)
@@ -299,7 +299,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float], what: str
 @pytest.mark.parametrize("prune", [(1,), (0, 2, 1), (0, -1)])
 def test_thresholds_that_fall_or_drop_words_are_refused(prune: tuple[int, ...]) -> None:
     sentence = "thresholds begin with 0, since single words are kept, and never fall"
-    with pytest.raises(ValidationError, match=sentence):
+    with pytest.raises(ConfigError, match=sentence):
         NGramConfig(order=3, prune=prune)
     with pytest.raises(ConfigError, match=sentence):
         kneser_ney(count_ngrams(TEXT.ids, 3, symbols=TEXT.symbols), prune=prune)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from laws.stepping import check_stepper_laws
@@ -312,7 +311,7 @@ def test_heads_that_do_not_fit_are_refused_when_the_settings_are_read(tmp_path: 
     sentence = r"width 256 cannot be shared by 7 heads; numbers of heads that fit: \[1, 2, 4, 8\]"
     with pytest.raises(ConfigError, match=sentence):
         resolve(TransformerConfig, overrides=["heads=7"])
-    with pytest.raises(ValidationError, match=sentence):
+    with pytest.raises(ConfigError, match=sentence):
         TransformerConfig(heads=7)
 
 

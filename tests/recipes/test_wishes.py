@@ -51,7 +51,7 @@ def test_a_glossary_wishes_for_the_terms_of_a_line() -> None:
 
 
 def test_wishes_that_do_not_fit_are_refused_with_a_sentence(translator: Translator) -> None:
-    with pytest.raises(UsageError, match="2 wishes were given for 1 lines"):
+    with pytest.raises(UsageError, match="got 2 wishes for 1 lines"):
         translator.search(["a"], wishes=[None, None])
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, ModelError
@@ -188,7 +187,7 @@ def test_wrong_settings_are_refused_with_a_sentence(setting: str, message: str) 
 
 
 def test_a_maximum_length_of_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match="no room for any output"):
+    with pytest.raises(ConfigError, match="no room for any output"):
         SearchConfig(length_factor=0.0, length_constant=0)
 
 

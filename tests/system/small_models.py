@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from seqloom.classical.ngram import NGramConfig
 from seqloom.core.config import resolve
 from seqloom.core.files import directory_manifest
+from seqloom.core.symbols import END
 from seqloom.models.transformer import TransformerConfig
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import Card, build_model, save_model
+from seqloom.recipes.load import Card, build_model, save_fitted, save_model
+from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.training import train_tokenizer
 from seqloom.training.weights import weights_of
@@ -35,6 +40,18 @@ def write_small_model(folder: Path) -> Path:
     weights = weights_of(build_model(config.model, tokenizers, seed=1))
     card = Card("en", "en", parameters=sum(weight.numel() for weight in weights.values()))
     save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card)
+    return folder
+
+
+def write_small_ngram(folder: Path) -> Path:
+    """A counted language model of the same words."""
+    config = resolve(RunConfig, overrides=["model.kind=ngram", "model.order=2", "text.kind=word"])
+    assert isinstance(config.model, NGramConfig)
+    tokenizer = train_tokenizer(LINES, config.text)
+    ids = np.array([symbol for line in LINES for symbol in (*tokenizer.encode(line), END)])
+    arrays = config.model.fit(EncodedText(ids, tokenizer.vocabulary)).arrays()
+    card = Card(None, "en", parameters=sum(array.size for array in arrays.values()))
+    save_fitted(folder, config, tokenizers=Tokenizers(tokenizer, tokenizer), arrays=arrays, card=card)
     return folder
 
 

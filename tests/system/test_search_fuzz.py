@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from seqloom.core.errors import SeqloomError
+from seqloom.core.errors import ConfigError, SeqloomError
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.recipes.train import train
 from seqloom.recipes.translate import Translator
@@ -113,7 +112,7 @@ def ask(translator: Translator, number: int) -> str:
     try:
         # As a user's settings come: on top of small limits, so that no request may take long.
         settings = SearchConfig(**{"length_factor": 1.0, "length_constant": 4, "beam": 3, **given})
-    except ValidationError:
+    except ConfigError:
         return "refused settings"
     if settings.beam * settings.nbest > 100 or settings.nbest > 50:
         return "too large to try"

@@ -12,12 +12,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Float32, Int64, Integer
 
 from seqloom.classical.subword_vectors import SubwordConfig, buckets_of
+from seqloom.core.arguments import as_names, as_text, as_whole_number, require_choice, require_instance
 from seqloom.core.errors import DataError, UsageError
 
 Method = Literal["add", "mul"]
@@ -73,6 +74,11 @@ class WordVectors:
     """The mean loss per prediction of each epoch, in nats."""
 
     def __post_init__(self) -> None:
+        for name in ("vectors", "counts"):
+            require_instance(getattr(self, name), name, np.ndarray, what="a numpy array with a row for each word")
+        if self.vectors.ndim != 2:
+            raise DataError(f"vectors must have a row per word and a column per number; got shape {self.vectors.shape}")
+        require_instance(self.words, "words", (tuple, list), what="a tuple of words")
         if len(self.words) != len(self.vectors) or len(self.words) != len(self.counts):
             raise DataError(
                 f"{len(self.words)} words, {len(self.vectors)} vectors and {len(self.counts)} counts do not match"
@@ -86,7 +92,7 @@ class WordVectors:
             )
 
     def __repr__(self) -> str:
-        return f"WordVectors({len(self):,} words of width {self.width})"
+        return f"WordVectors({len(self):,} word{'' if len(self) == 1 else 's'} of width {self.width})"
 
     def __len__(self) -> int:
         return len(self.words)
@@ -111,20 +117,21 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         """The row of a word; one that is unknown is an error that offers the nearest spelling."""
-        row = self.rows.get(word)
+        row = self.rows.get(as_text(word, "word"))
         if row is None:
             raise UsageError(self._missing(word))
         return row
 
     def vector(self, word: str) -> Float32[np.ndarray, " width"]:
         """The vector of a word; with subwords, of any word."""
-        if word not in self.rows and self.subwords is not None:
+        if as_text(word, "word") not in self.rows and self.subwords is not None:
             return self.subwords.vector(word)
         vector: Float32[np.ndarray, " width"] = self.vectors[self.row(word)]
         return vector
 
     def known(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Those of these words that have a vector, and a sentence for each of the others."""
+        words = as_names(words, "words", example='["dog"]')
         has_vector = [self.subwords is not None or word in self.rows for word in words]
         found = [word for word, has in zip(words, has_vector, strict=True) if has]
         return found, [self._missing(word) for word, has in zip(words, has_vector, strict=True) if not has]
@@ -136,6 +143,7 @@ class WordVectors:
 
     def nearest(self, words: Sequence[str], *, count: int = 10) -> list[list[Neighbour]]:
         """For each word the words with the highest cosine, the word itself left out; all looked up together."""
+        words, count = as_names(words, "words", example='["dog"]'), as_whole_number(count, "count", least=1)
         if not words:
             return []
         queries = _units(np.stack([self.vector(word) for word in words]))
@@ -149,6 +157,7 @@ class WordVectors:
 
     def analogy(self, a: str, b: str, c: str, *, count: int = 10, method: Method = "add") -> list[Neighbour]:
         """What is to c as b is to a: `analogy("man", "king", "woman")` → queen."""
+        count = as_whole_number(count, "count", least=1)
         triple = np.array([[self.row(word) for word in (a, b, c)]], np.int64)
         return self._best(self.analogy_scores(triple, method=method), triple.tolist(), count)[0]
 
@@ -169,6 +178,7 @@ class WordVectors:
         self, triples: Integer[np.ndarray, "questions three"], *, method: Method = "add"
     ) -> Float32[np.ndarray, "questions words"]:
         """The score of every word as an answer to each a, b, c."""
+        require_choice(method, "method", get_args(Method))
         a, b, c = (self.units[triples[:, place]] for place in range(3))
         if method == "add":
             scores: Float32[np.ndarray, "questions words"] = (b - a + c) @ self.units.T

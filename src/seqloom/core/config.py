@@ -41,6 +41,23 @@ class Config(BaseModel):
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
+    def __init__(self, /, **values: Any) -> None:
+        """Settings from Python. What is wrong with them is a ConfigError here, too."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise problems_error(type(self), Tree(values), error, name=type(self).__name__) from error
+
+    # Says to pydantic that it need not call this one for sections inside a whole, whose errors it gathers by itself.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a setting."""
+        raise ConfigError(
+            f"{name} of {type(self).__name__} cannot be changed: settings are read-only. Create new ones: "
+            f"{type(self).__name__}(…, {name}=…)"
+        )
+
     @classmethod
     def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The given settings with what follows from them, before defaults are laid under them; here nothing does."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
+import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -45,6 +46,8 @@ def problems_error(section: Section, tree: Tree, error: ValidationError, *, name
     """The refusal of these settings by their class as one ConfigError; `name` is the file, for what is missing."""
     sentences: dict[Keys, str] = {}
     for details in error.errors(include_url=False):
+        if details["type"] == "default_factory_not_called":
+            continue  # because of another field, which has an error of its own
         # The members of a union complain one by one about the same value; one sentence covers them.
         spot = _Spot(section, tree, details)
         sentences.setdefault(spot.keys, spot.sentence(name))
@@ -226,5 +229,9 @@ def _at(value: Any, part: int | str) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = write_value(value)
+    try:
+        text = write_value(value)
+    except (yaml.YAMLError, TypeError, ValueError):  # a program can give what no file can hold
+        text = repr(value)
+    text = repr(value) if "\n" in text else text
     return text if len(text) <= 60 else text[:59] + "…"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from seqloom.classical.ngram import NGram
+from seqloom.core.arguments import as_path
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import RESERVED
@@ -21,7 +22,7 @@ def is_arpa(path: Path) -> bool:
 
 def load_language_model(path: Path | str, *, device: str | None = None) -> Loaded:
     """A model directory, a finished run, or an ARPA file."""
-    path = Path(path)
+    path = as_path(path, "folder")
     return load_arpa(path) if is_arpa(path) else load_any(path, device=device)
 
 

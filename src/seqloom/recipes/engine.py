@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
+from seqloom.core.arguments import as_lines
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
@@ -16,7 +17,7 @@ from seqloom.recipes.export import export_ctranslate2
 from seqloom.recipes.load import load
 from seqloom.recipes.parts import Part, join, make_parts
 from seqloom.recipes.search_settings import require_effect, settings_for
-from seqloom.recipes.translate import Translation, Watch, listed, unknown_share
+from seqloom.recipes.translate import Translation, Watch, unknown_share
 from seqloom.recipes.wishes import Wish
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
@@ -110,7 +111,7 @@ class EngineTranslator:
             raise UsageError(
                 "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
             )
-        given = listed(lines, "translate")
+        given = as_lines(lines, "translate")
         source, split = self.tokenizers.source, self.settings.split
         parts = make_parts(given, source, limit=self.longest, split=split, wishes=wishes, first=first)
         if watch is not None and self.settings.split == "long":

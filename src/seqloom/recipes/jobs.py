@@ -19,9 +19,10 @@ from types import TracebackType
 
 import torch
 
+from seqloom.core.arguments import as_lines
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.data.workers import OwnProcesses, end_with_parent
-from seqloom.recipes.translate import Translation, Translator, listed, open_translator
+from seqloom.recipes.translate import Translation, Translator, open_translator
 
 SHARES = 4
 """Shares of the lines for each process, so that none waits long for the last one."""
@@ -89,7 +90,7 @@ class Workers:
         self, lines: Sequence[str], *, first: int = 0, progress: Callable[[int], None] = lambda _lines: None
     ) -> Found:
         """The translations of each line, in order, numbered from `first`; `progress` is told how many more are done."""
-        given = listed(lines, "translate")
+        given = as_lines(lines, "translate")
         found: Found = [[] for _ in given]
         try:
             tasks = {self._send(given, places, first): places for places in shares(given, jobs=self._jobs)}

@@ -10,15 +10,18 @@ Weights are given, or found on a text by expectation maximisation, whose every r
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 
+from seqloom.core.arguments import as_lines, as_text, as_whole_number, require_choice, shown
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
@@ -26,12 +29,11 @@ from seqloom.core.symbols import UNKNOWN
 from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
 from seqloom.recipes.arpa import is_arpa, load_language_model
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import Card, Loaded
+from seqloom.recipes.load import Card, Loaded, require_loaded
 from seqloom.recipes.prompting import Continuing, split_lines
 from seqloom.recipes.readers import reader_of
 from seqloom.recipes.reading import Context, TextIds
-from seqloom.recipes.search_settings import require_effect
-from seqloom.recipes.translate import listed
+from seqloom.recipes.search_settings import require_effect, search_with
 from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
@@ -108,6 +110,7 @@ class LanguageModel:
         self, loaded: Loaded, companions: Sequence[Loaded] = (), *, weights: Sequence[float] | None = None
     ) -> None:
         """One model, or several that are mixed with these weights (alike, if none are given)."""
+        companions = require_loaded(loaded, companions, caller="LanguageModel")
         self.loaded = loaded
         self.config = loaded.config
         members = [loaded, *companions]
@@ -120,6 +123,10 @@ class LanguageModel:
         self._readers = [reader_of(member) for member in members]
         self._folders = [member.folder for member in members]
         self.weights = _checked(weights, len(members))
+        self._members = [member.summary() for member in members]
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({', mixed with '.join(self._members)})"
 
     @staticmethod
     def load(
@@ -150,7 +157,7 @@ class LanguageModel:
         With `context="line"` each line is read by itself, with "text" as the one that follows the line before it; left
         open, as the model was trained.
         """
-        text = self._encoded(listed(lines, "score"))
+        text = self._encoded(as_lines(lines, "score"))
         log_probs = self.mixed(self.log_probs(text, context=context))
         sums = np.add.reduceat(log_probs, text.offsets[:-1])
         return [LineScore(float(total), int(count)) for total, count in zip(sums, text.lengths, strict=True)]
@@ -165,7 +172,7 @@ class LanguageModel:
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> "Measured":
         """The same with what stands behind it: each model by itself, and the first token that is impossible."""
-        given = listed(lines, "perplexity")
+        given = as_lines(lines, "perplexity")
         numbers: Sequence[int] = range(1, len(given) + 1)
         if not all(reader.has_blank_lines for reader in self._readers):
             numbers, given = _without_blank(given)
@@ -195,6 +202,8 @@ class LanguageModel:
         self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> Float64[np.ndarray, "models tokens"]:
         """log P of each token by each model."""
+        if context is not None:
+            require_choice(context, "context", get_args(Context))
         done = 0  # of all models; what is told counts each token once
 
         def tell(tokens: int) -> None:
@@ -218,7 +227,7 @@ class LanguageModel:
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> "LanguageModel":
         """The same models, mixed with the weights that suit a text best."""
-        text = self._encoded(listed(lines, "tune"))
+        text = self._encoded(as_lines(lines, "tune"))
         other = copy(self)
         other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
         return other
@@ -244,18 +253,23 @@ class LanguageModel:
         self,
         prompt: str = "",
         *,
-        search: SearchConfig | None = None,
+        search: SearchConfig | Mapping[str, Any] | None = None,
         count: int = 1,
         seed: int | None = None,
         past_line_ends: bool = False,
         has_unknown: bool = False,
+        **changes: Any,
     ) -> list[Written]:
         """`count` texts that go on after `prompt`, which the model reads first.
 
         A text ends with its line; with `past_line_ends` the model writes on, line after line, up to the maximum length,
         `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
+        `changes` are settings of `SearchConfig` for this call, such as `generate("The", temperature=0.7)`; a mapping as
+        `search` does the same, and a SearchConfig replaces all settings of the model.
         """
-        settings = self._for_texts(search or self.config.search, count, seed=seed)
+        prompt = as_text(prompt, "prompt")
+        chosen = search_with(self.config.search, search, changes, method=self.generate, check=_require_effect)
+        settings = self._for_texts(chosen, as_whole_number(count, "count", least=1), seed=seed)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
         stepper = Continuing(
             self.stepper(),
@@ -271,8 +285,6 @@ class LanguageModel:
 
     def _for_texts(self, settings: SearchConfig, count: int, *, seed: int | None) -> SearchConfig:
         """Settings that give so many texts."""
-        if count < 1:
-            raise UsageError(f"count={count} asks for no text; give 1 or more")
         most = WRITTEN_AT_ONCE // self.tokenizer.size
         most = min(most, MOST_BEAMS // settings.groups * settings.groups if settings.method == "beam" else MOST_SAMPLES)
         if count > most:
@@ -280,11 +292,11 @@ class LanguageModel:
         given = {**settings.model_dump(), "nbest": count, "seed": settings.seed if seed is None else seed}
         if settings.method == "beam":
             given["beam"] = max(settings.beam_for(count), settings.beam)
-        return SearchConfig.model_validate(given)
+        return SearchConfig(**given)
 
     def unknown_in(self, text: str) -> tuple[int, int]:
         """How many tokens of a text the vocabulary does not have, and how many there are."""
-        ids = [symbol for line in text.split("\n") for symbol in self.tokenizer.encode(line)]
+        ids = [symbol for line in as_text(text, "text").split("\n") for symbol in self.tokenizer.encode(line)]
         return ids.count(UNKNOWN), len(ids)
 
     def stepper(self) -> Stepper:
@@ -340,7 +352,7 @@ def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
     for override in overrides:
         name = override.partition("=")[0].removeprefix("search.")
         if name == "nbest":
-            raise UsageError(f"{override}: the number of texts is given with --count")
+            raise UsageError(f"{override}: the number of texts is given with count (--count)")
         if name in FOR_TRANSLATORS:
             raise UsageError(f"{override} has no effect on a language model, which has no source text; leave it out")
     # Of how many texts is chosen is not known yet.
@@ -364,11 +376,14 @@ def best_weights(log_probs: Float64[np.ndarray, "models tokens"]) -> tuple[float
     return tuple(float(weight) for weight in weights)
 
 
-def _checked(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
+def _checked(weights: Any, members: int) -> tuple[float, ...]:
     if weights is None:
         return (1 / members,) * members
+    if isinstance(weights, str | bytes | Mapping) or not isinstance(weights, Iterable):
+        raise UsageError(f"weights must be a list of numbers, one for each model; got {shown(weights)}")
+    weights = tuple(weights)
     if len(weights) != members:
         raise UsageError(f"{len(weights)} weights were given for {members} models; each model needs one")
-    if not all(0 < weight < math.inf for weight in weights):
+    if not all(isinstance(weight, Real) and 0 < float(weight) < math.inf for weight in weights):
         raise UsageError(f"weights {list(weights)} are out of range; give each model more than 0, or leave it out")
     return tuple(weight / sum(weights) for weight in weights)

@@ -13,7 +13,7 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -26,6 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqloom.core.archives import is_archive
+from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
@@ -96,6 +97,13 @@ class LoadedModel:
     card: Card
     device: torch.device
 
+    def __repr__(self) -> str:
+        return f"LoadedModel({self.summary()})"
+
+    def summary(self) -> str:
+        """What it is and where it comes from, on one line."""
+        return _summary(self)
+
 
 class Fitted(Protocol):
     """A model that was fitted by a loop of its own: an n-gram model, word vectors."""
@@ -116,10 +124,38 @@ class LoadedFitted:
     card: Card
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
+    def __repr__(self) -> str:
+        return f"LoadedFitted({self.summary()})"
+
+    def summary(self) -> str:
+        """What it is and where it comes from, on one line."""
+        return _summary(self)
+
 
 Loaded = LoadedModel | LoadedFitted
 
 Use = Literal["translator", "language model", "word vectors"]
+
+
+def _summary(loaded: Loaded) -> str:
+    card = loaded.card
+    kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
+    languages = f" {card.source or '?'} → {card.target or '?'}" if use_of(loaded.config) == "translator" else ""
+    return f"{kind}{languages}, {card.parameters:,} parameters, {loaded.folder}"
+
+
+def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
+    """The models that are used together with the first; anything but loaded models is refused."""
+    if isinstance(others, LoadedModel | LoadedFitted | str | bytes) or not isinstance(others, Iterable):
+        raise UsageError(f"{caller} takes further models as a list, such as [seqloom.load(…)]; got {shown(others)}")
+    further = list(others)
+    for each in (first, *further):
+        if not isinstance(each, LoadedModel | LoadedFitted):
+            raise UsageError(
+                f"{caller}(…) takes models that are loaded, as {caller}(seqloom.load(folder)); got {shown(each)}. "
+                f"{caller}.load(folder) does both"
+            )
+    return further
 
 
 class FitsModel(Protocol):
@@ -142,6 +178,12 @@ class BuildsModel(Protocol):
     def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
         """The model for these vocabularies with fresh weights drawn from `seed`."""
         ...
+
+
+def require_builder(model: Any) -> None:
+    """Refuse settings of a model from outside that cannot build one."""
+    if model is not None and not callable(getattr(model, "build", None)):
+        raise UsageError(f"model={shown(model)} has no build(symbols, seed=…), which makes the model for a vocabulary")
 
 
 def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
@@ -217,9 +259,10 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
 
     A model that was trained from settings outside the house is read with the same settings as `model`.
     """
-    folder = find_model(Path(folder))
+    folder = find_model(as_path(folder, "folder"))
+    require_builder(model)
     card = read_card(folder)
-    config = read_settings(folder, [f"device={device}"] if device else [])
+    config = read_settings(folder, [] if device is None else [f"device={device}"])
     if isinstance(config.model, FittedModel):
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
     outside = card.trained_on.get("outside_model")
@@ -230,7 +273,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
         )
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
-    settings, weights = model or config.model, folder / "model.safetensors"
+    settings, weights = config.model if model is None else model, folder / "model.safetensors"
     built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
     with torch.no_grad():
         load_weights(built, read_weights(weights), origin=str(folder))
@@ -246,7 +289,7 @@ def require_translator(folder: Path, config: RunConfig) -> None:
 
 def load_fitted(folder: Path | str) -> LoadedFitted:
     """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
-    folder = find_model(Path(folder))
+    folder = find_model(as_path(folder, "folder"))
     card = read_card(folder)
     config = read_settings(folder)
     if not isinstance(config.model, FittedModel):
@@ -267,7 +310,8 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
 
     A model that was trained from settings outside the house is read with the same settings as `model`.
     """
-    found = find_model(Path(folder))
+    found = find_model(as_path(folder, "folder"))
+    require_builder(model)
     config = read_settings(found)
     return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device, model=model)
 

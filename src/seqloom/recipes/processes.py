@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 
+from seqloom.core.arguments import as_lines
 from seqloom.core.errors import UsageError
 from seqloom.recipes.jobs import Workers
-from seqloom.recipes.translate import Translation, Translator, Watch, listed
+from seqloom.recipes.translate import Translation, Translator, Watch
 from seqloom.recipes.wishes import Wish
 from seqloom.text.glossary import Glossary
 from seqloom.text.tokenizer import Tokenizers
@@ -84,7 +85,7 @@ class ProcessTranslator:
 
         Lines are numbered on from `first`, as the translator does it.
         """
-        given = listed(lines, "translate")
+        given = as_lines(lines, "translate")
         several = set(wishes or [None])
         if len(several) > 1:
             raise UsageError("several processes take the same wish for all lines; translate with one process")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import ConfigError, SeqloomError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
@@ -31,6 +32,7 @@ from seqloom.recipes.load import (
     find_model,
     load,
     read_card,
+    require_builder,
     require_device,
     save_model,
     use_of,
@@ -89,14 +91,18 @@ def train(
     `strict_save` ends the run when a checkpoint cannot be written. Under torchrun, ranks other than the first return
     None, and a run that torchrun starts again after a failure goes on.
     """
-    run = Path(out)
+    run = as_path(out, "out")
+    file = None if config is None else as_path(config, "config")
+    overrides = as_names(overrides if overrides is not None else (), "overrides", example='["model.width=128"]')
+    train = as_names(train if train is not None else (), "train", example='["train.de", "train.en"]')
+    dev = as_names(dev if dev is not None else (), "dev", example='["dev.de", "dev.en"]')
+    require_callable(listener, "listener")
+    require_builder(model)
     if _is_restarted() and (run / "run.json").is_file():
         return resume(run, strict_save=strict_save, model=model, listener=listener)
-    if model is not None and not hasattr(model, "build"):
-        raise UsageError(f"model={model!r} has no build(symbols, seed=…), which makes the model for a vocabulary")
     if _is_first():
         require_new(run)
-    chosen = choose_config(Path(config) if config else None, overrides, train=train, dev=dev, listener=listener)
+    chosen = choose_config(file, overrides, train=train, dev=dev, listener=listener)
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
@@ -120,7 +126,10 @@ def resume(
     `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to go
     back over a damaged checkpoint, `strict_save` ends the run when one cannot be written.
     """
-    run = Path(run)
+    run = as_path(run, "run")
+    overrides = as_names(overrides if overrides is not None else (), "overrides", example='["training.steps=2000"]')
+    require_callable(listener, "listener")
+    require_builder(model)
     before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
     require_same_meaning(record, before, config, run=run)
@@ -167,7 +176,8 @@ def _require_shares(config: RunConfig, world: World) -> None:
 
 def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     """A model whose weights are the mean of several models' (or of several checkpoints of one run)."""
-    out = Path(out)
+    out = as_path(out, "out")
+    folders = as_names(folders, "folders", example='["run/checkpoints/step-100", "run/checkpoints/step-200"]')
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out")
     if not folders:

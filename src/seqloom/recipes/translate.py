@@ -9,6 +9,14 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
+from seqloom.core.arguments import (
+    as_lines,
+    as_text,
+    as_whole_number,
+    require_callable,
+    require_instance,
+    shown,
+)
 from seqloom.core.errors import DataError, ModelError, Problem, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
@@ -18,10 +26,17 @@ from seqloom.nn.packing import pack, packing_of
 from seqloom.recipes.alignments import Alignment, Look, align_parts, look_of
 from seqloom.recipes.arpa import load_language_model
 from seqloom.recipes.lexicon import wished_symbols
-from seqloom.recipes.load import BuildsModel, Card, LoadedModel, load, use_of
+from seqloom.recipes.load import (
+    BuildsModel,
+    Card,
+    LoadedModel,
+    load,
+    require_loaded,
+    use_of,
+)
 from seqloom.recipes.parts import Part, join, make_parts
 from seqloom.recipes.readers import reader_of
-from seqloom.recipes.search_settings import resolved, settings_for
+from seqloom.recipes.search_settings import resolved, search_with, settings_for
 from seqloom.recipes.stepping import FusedLanguageModel, Steppers
 from seqloom.recipes.unknowns import replace_unknown
 from seqloom.recipes.wishes import Wish, constraint_of
@@ -104,6 +119,7 @@ class Translator:
 
         `fused` is a language model of the target vocabulary that is added to them (`fused_language_model`).
         """
+        companions = require_loaded(loaded, companions, caller="Translator")
         for companion in companions:
             if companion.tokenizers != loaded.tokenizers:
                 raise UsageError(
@@ -114,11 +130,15 @@ class Translator:
         self.config = loaded.config
         self._model = cast("TranslationModel", loaded.model)
         self._steppers = Steppers([loaded, *companions], fused=fused)
+        self._members = [each.summary() for each in (loaded, *companions)]
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
         """Read a model directory, or the model of a finished run; `model` are the settings of one from outside."""
         return Translator(load(folder, device=device, model=model))
+
+    def __repr__(self) -> str:
+        return f"Translator({', with '.join(self._members)})"
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -140,15 +160,22 @@ class Translator:
         """The language that it reads, where the model says so."""
         return self.loaded.card.source
 
-    def translate(self, lines: Iterable[str], *, search: SearchConfig | None = None) -> list[str]:
-        """One translation per line, in order; a blank line stays blank."""
-        return [found[0].text for found in self.search(lines, search=search)]
+    def translate(
+        self, lines: Iterable[str], *, search: SearchConfig | Mapping[str, Any] | None = None, **changes: Any
+    ) -> list[str]:
+        """One translation per line, in order; a blank line stays blank.
+
+        `changes` are settings of `SearchConfig` for this call, such as `translate(lines, beam=8)`; a mapping as
+        `search` does the same. A SearchConfig replaces all settings of the model.
+        """
+        settings = search_with(self.config.search, search, changes, method=self.translate)
+        return [found[0].text for found in self.search(lines, search=settings)]
 
     def search(
         self,
         lines: Iterable[str],
         *,
-        search: SearchConfig | None = None,
+        search: SearchConfig | Mapping[str, Any] | None = None,
         attention: bool = False,
         align: bool = False,
         tags: bool = False,
@@ -158,8 +185,9 @@ class Translator:
         first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: "Watch | None" = None,
+        **changes: Any,
     ) -> list[list[Translation]]:
-        """The best translations of each line, best first: `search.nbest` of them where the search finds as many.
+        """The best translations of each line, best first: `nbest` of them where the search finds as many.
 
         Of a beam's translations that read the same, the best is kept; samples come as they were drawn, repeats and all,
         so that they come as often as they are probable. `wishes` say for each line what its translation must
@@ -168,12 +196,17 @@ class Translator:
         put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
         translation the model cannot write, with `search.unknown=copy`. Lines of a longer text are numbered on from
         `first`, so that its random draws and messages do not depend on how it is cut into calls. `progress` is told how
-        many more lines are done, `watch` of lines that are cut into parts.
+        many more lines are done, `watch` of lines that are cut into parts. `changes` are settings of `SearchConfig`.
         """
-        settings = search or self.config.search
-        given = listed(lines, "translate")
-        if wishes is not None and len(wishes) != len(given):
-            raise UsageError(f"{len(wishes)} wishes were given for {len(given)} lines; give each line one, or None")
+        settings = search_with(self.config.search, search, changes, method=self.search)
+        given = as_lines(lines, "translate")
+        first = as_whole_number(first, "first", least=0)
+        require_callable(progress, "progress")
+        _require_requests(wishes, len(given))
+        if glossary is not None:
+            require_instance(glossary, "glossary", Glossary, what="a Glossary, such as Glossary((('dog', 'Hund'),))")
+        if dictionary is not None:
+            require_instance(dictionary, "dictionary", Mapping, what="a mapping from source words to target words")
         bare = [take_out(line) for line in given] if tags else []
         given = [each.plain for each in bare] if tags else given
         results: list[list[Translation]] = []
@@ -204,7 +237,7 @@ class Translator:
         `LONGEST_SCORED` tokens on a side is refused: memory grows with the square of its length, and a sum over parts
         would be another number.
         """
-        sources, targets = listed(sources, "score"), listed(targets, "score")
+        sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} sources cannot be scored with {len(targets)} targets; give pairs")
         wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
@@ -221,7 +254,7 @@ class Translator:
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
         """Share of source tokens that the model's vocabulary does not have."""
-        return unknown_share(self._source, lines)
+        return unknown_share(self._source, as_lines(lines, "unknown_rate"))
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -306,9 +339,18 @@ class Translator:
         text = self._target.decode(symbols)
         return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
-    def watch(self, line: str, *, search: SearchConfig | None = None, wish: Wish | None = None) -> Watched:
-        """Translate a line by beam search and tell of every candidate. It must not be longer than the model takes."""
-        settings = search or self.config.search
+    def watch(
+        self,
+        line: str,
+        *,
+        search: SearchConfig | Mapping[str, Any] | None = None,
+        wish: Wish | None = None,
+        **changes: Any,
+    ) -> Watched:
+        """Translate a line by beam search and record every candidate. It must not be longer than the model takes."""
+        settings = search_with(self.config.search, search, changes, method=self.watch)
+        line = as_text(line, "line")
+        _require_requests([wish], 1)
         parts = self._parts([line], settings, wishes=[wish])
         if len(parts) != 1:
             raise UsageError(
@@ -479,23 +521,17 @@ def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
     return ids.count(UNKNOWN) / max(1, len(ids))
 
 
-def listed(lines: Any, caller: str) -> list[str]:
-    """Lines as a list, from whatever gives text one by one; anything else is refused."""
-    if isinstance(lines, str):
-        raise UsageError(f"{caller} takes a list of lines, but one string was given; write [{lines[:40]!r}]")
-    if isinstance(lines, bytes) or not isinstance(lines, Iterable):
-        raise UsageError(f"{caller} takes a list of lines, but {_shown(lines)} was given")
-    given = list(lines)
-    for number, line in enumerate(given, start=1):
-        if not isinstance(line, str):
-            raise UsageError(
-                f"{caller} takes lines of text, but line {number} is {_shown(line)}; decode or leave it out"
-            )
-    return given
-
-
-def _shown(value: object) -> str:
-    return "None" if value is None else f"{repr(value)[:40]} ({type(value).__name__})"
+def _require_requests(wishes: Any, lines: int) -> None:
+    """Refuse anything but a Wish or None for each line."""
+    if wishes is None:
+        return
+    if isinstance(wishes, str | bytes) or not isinstance(wishes, Sequence):
+        raise UsageError(f"wishes must be a list with a Wish or None for each line; got {shown(wishes)}")
+    for wish in wishes:
+        if wish is not None:
+            require_instance(wish, "each of wishes", Wish, what="a Wish, such as Wish(prefix='Guten'), or None")
+    if len(wishes) != lines:
+        raise UsageError(f"got {len(wishes)} wishes for {lines} lines; give each line one, or None")
 
 
 def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:

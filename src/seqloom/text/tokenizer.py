@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from seqloom.core.arguments import as_text
 from seqloom.core.config import Config
 from seqloom.core.errors import ModelError
 from seqloom.core.files import write_atomically
@@ -145,7 +146,7 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BEGIN and END."""
-        ids: list[int] = self._kind.segment([self.normaliser(line)]).ids.tolist()
+        ids: list[int] = self._kind.segment([self.normaliser(as_text(line, "line"))]).ids.tolist()
         return ids
 
     def encode_many(self, lines: Sequence[str]) -> list[list[int]]:
