@@ -39,6 +39,12 @@ def test_words_page_and_mended_copy(files: tuple[Path, Path], tmp_path: Path) ->
     assert f"103\t{files[0]}\tdropped\tempty: nothing on one side" in log
 
 
+def test_the_pairs_of_a_folder_are_examined(files: tuple[Path, Path]) -> None:
+    called = call("doctor", "--train", files[0].parent, "data.source=en")
+    assert called.lines[0] == "train 260 pairs", called.err
+    assert f"{files[0].parent}: 1 pair of files, en → de" in called.err
+
+
 def test_what_safe_repairs_leave_is_told(tmp_path: Path) -> None:
     pairs = [(pair.source, pair.target) for pair in sample_pairs("en", "de", count=400, seed=4)]
     pairs[100:120] = [(target, source) for source, target in pairs[100:120]]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from cli.conftest import Tiny, train_words
+from cli.conftest import SETTINGS, Tiny, train_words
+from seqloom.core.config import resolve
 from seqloom.core.events import read_events
+from seqloom.recipes.config import RunConfig
 
 
 def test_a_run_ends_with_a_model_its_scores_and_the_next_commands(tiny: Tiny) -> None:
@@ -81,6 +83,50 @@ def test_changed_text_is_refused_unless_it_is_allowed(tiny: Tiny, tmp_path: Path
     allowed = call("train", "--resume", run, "--allow-data-change", "training.steps=5")
     assert allowed.code == 0, allowed.err
     assert "train: 61 of 61 pairs" in allowed.err
+
+
+def test_a_folder_stands_for_its_pairs_and_the_run_keeps_their_names(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [path.read_text(encoding="utf-8").splitlines(keepends=True) for path in tiny.train]
+    Path("texts").mkdir()
+    for name, begin, end in (("b.talks", 30, 60), ("a", 0, 30), ("a.test", 0, 5)):
+        for side, language in zip(lines, ("en", "de"), strict=True):
+            Path(f"texts/{name}.{language}").write_text("".join(side[begin:end]), encoding="utf-8")
+    Path("texts/README.md").write_text("About these texts.\n")
+    Path("dev").mkdir()
+    for language in ("en", "de"):
+        shutil.copy(f"texts/a.test.{language}", "dev")
+    words = ["train", *SETTINGS, "--train", "texts", "--dev", "dev", "--out", "run"]
+    asked = call(*words)
+    assert (asked.code, "say which language is translated into which: data.source=de" in asked.err) == (2, True)
+    called = call(*words, "data.source=en")
+    assert called.code == 0, called.err
+    assert "texts: 2 pairs of files, en → de; not read: README.md, a.test.de, a.test.en" in called.err
+    data = resolve(RunConfig, file=Path("run/config.yaml")).data
+    assert data.train == ("texts/a.en", "texts/a.de", "texts/b.talks.en", "texts/b.talks.de")
+    assert data.dev == ("dev/a.test.en", "dev/a.test.de")
+    assert (data.source, data.target) == ("en", "de")
+    Path("texts/c.en").write_text("One more.\n")
+    alone = call(*words[:-1], "other", "data.source=en")
+    assert (alone.code, "texts: c.en has no partner c.de; add the missing files" in alone.err) == (2, True)
+
+
+def test_a_folder_of_texts_trains_a_language_model(tiny: Tiny, tmp_path: Path) -> None:
+    words = ["train", "model.kind=ngram", "--train", tmp_path / "texts", "--out", tmp_path / "run"]
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "logo.png").write_bytes(b"\x89PNG\0")
+    nothing = call(*words)
+    assert (nothing.code, "holds no text files" in nothing.err, "not read: logo.png" in nothing.err) == (2, True, True)
+    shutil.copy(tiny.train[0], tmp_path / "texts" / "one.en")
+    shutil.copy(tiny.train[1], tmp_path / "texts" / "one.de")
+    (tmp_path / "texts" / "two.txt").write_text("The dog sleeps.\n" * 20)
+    asked = call(*words)
+    assert (asked.code, "holds texts in de and en; choose one: data.target=en" in asked.err) == (2, True)
+    assert call(*words, "data.target=en").code == 0
+    data = resolve(RunConfig, file=tmp_path / "run" / "config.yaml").data
+    assert [Path(name).name for name in data.train] == ["one.en", "two.txt"]
 
 
 @pytest.mark.parametrize(

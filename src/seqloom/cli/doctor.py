@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import clean, counted, examples, json_line, table
 from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
+from seqloom.core.events import notice
 from seqloom.core.files import require_folders_above, require_writable, write_atomically
 from seqloom.core.globs import matching_files
 
@@ -86,6 +88,7 @@ def doctor(
     The exit status is 3 if training on this text would fail or be worth nothing, otherwise 0.
     """
     from seqloom.core.config import resolve
+    from seqloom.data.folders import expand_folders, pairs_in
     from seqloom.recipes.doctor import DoctorConfig, diagnose, write_report
     from seqloom.recipes.repairs import REPORT, choose_repairs, repair
 
@@ -93,14 +96,21 @@ def doctor(
     names = [file_names(each) for each in (train, dev, test)]
     if given.others and names[0]:
         raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: name the training text once")
-    paths = [[Path(name) for name in each] for each in (names[0] or file_names(given.others), *names[1:])]
+    data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
+    texts = [names[0] or file_names(given.others), *names[1:]]
+    expanded = [
+        expand_folders(each, partial(pairs_in, languages=(data.source, data.target), is_held_out=at > 0))
+        for at, each in enumerate(texts)
+    ]
+    paths = [[Path(name) for name in files] for files, _ in expanded]
     require_readable_names([*(path for each in paths for path in each), out, html])
     page = html or (out / REPORT if out is not None else None)
     kinds = choose_repairs(fix) if fix is not None else ()
     _check_outputs(out, html, texts=paths, fix=fix)
-    data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
     mended = None
     with show_events(as_json=json) as listener:
+        for sentence in (sentence for _, notices in expanded for sentence in notices):
+            notice(listener, sentence)
         found = diagnose(
             paths[0],
             dev=paths[1],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "seqloom train --train corpus.de --train corpus.en --out run",
     "seqloom train --train corpus.de,corpus.en --dev dev.de,dev.en --out run model.width=256 training.steps=20000",
+    "seqloom train --train corpora --dev dev.de,dev.en --out run data.source=de data.target=en",
     "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
     "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
     "seqloom train run.yaml seed=3 --out run-3",
@@ -40,7 +41,8 @@ TrainFiles = Annotated[
         metavar="FILE",
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or both with a comma between), or one .tsv; for "
-        "language models and word vectors any number of texts.",
+        "language models and word vectors any number of texts. Or a folder: its pairs by their names (news.de and "
+        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -165,7 +167,8 @@ def _require_files(config: Path | None, names: list[str]) -> None:
     """Refuse files that are not there, before the seconds that it takes to load what a training needs."""
     files = [file for name in names for file in matching_files(Path(name))]
     for file in files if config is None else [config, *files]:
-        require_file(file)
+        if file == config or not file.is_dir():  # the files of a folder depend on settings
+            require_file(file)
 
 
 def still_falling(trained: "Trained") -> list[str]:

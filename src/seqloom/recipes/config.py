@@ -75,7 +75,8 @@ class DataConfig(Config):
     train: tuple[str, ...] = ()
     """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
     JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the language of
-    `data.target` is read. Plain, .gz, .xz or .zst; a name may have * in it."""
+    `data.target` is read. Plain, .gz, .xz or .zst; a name may have * in it, or be that of a
+    folder."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
@@ -185,13 +186,12 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _truncation_fits(self) -> "RunConfig":
-        task = self.task
-        if isinstance(task, LanguageModellingConfig) and self.training.parallel == "sharded":
-            if (kind := task.truncation.kind) != "full":
-                raise ValueError(
-                    f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
-                    "training.parallel=replicated"
-                )
+        kind = self.task.truncation.kind if isinstance(self.task, LanguageModellingConfig) else "full"
+        if kind != "full" and self.training.parallel == "sharded":
+            raise ValueError(
+                f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
+                "training.parallel=replicated"
+            )
         return self
 
     @model_validator(mode="after")

@@ -26,13 +26,15 @@ from seqloom.core.files import write_atomically
 from seqloom.core.globs import matching_files
 from seqloom.core.json_files import read_json
 from seqloom.core.places import require_run
-from seqloom.data.corpus import file_stamps
+from seqloom.data.corpus import file_stamps, languages_from
+from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork
 from seqloom.recipes.load import find_model, read_settings, require_device
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import Split, TranslationWork
 from seqloom.recipes.work import Text, Work
+from seqloom.text.formats.catalogues import Languages
 from seqloom.text.kinds import Words
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.vocabulary import read_foreign_vocabulary
@@ -87,7 +89,11 @@ def choose_config(
     presets = {**work.presets, **_given_text(first)}
     first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
     given_tokenizers(first)  # which refuses what cannot be used
-    files = tuple(train) or first.data.train
+    folders = _files_of_folders(first, train, dev, listener=listener)
+    if folders:
+        named |= folders
+        first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
+    files = tuple(named.get("train", ())) or first.data.train
     if not files:
         raise UsageError(f"no training files: give {work.files}, or data.train in a config")
     steps = first.training.steps
@@ -104,10 +110,45 @@ def choose_config(
     data = {**defaults.get("data", {}), **named, **choice.data}
     # What the command line names wins over the file, as any override does.
     flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
-    config = resolve(RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides])
+    of_folders = [f"data.{name}={json.dumps(value)}" for name, value in folders.items()]
+    config = resolve(
+        RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides, *of_folders]
+    )
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     return config
+
+
+def _files_of_folders(
+    first: RunConfig, train: Sequence[str], dev: Sequence[str], *, listener: Listener
+) -> dict[str, tuple[str, ...]]:
+    """The files of folders that are named as text, for those of `train` and `dev` that name some.
+
+    The run keeps the names of the files: what is added to a folder later does not change it.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    languages = first.data.source, first.data.target
+    given = {"train": tuple(train) or first.data.train, "dev": tuple(dev) or first.data.dev}
+    if not any(Path(name).is_dir() for names in given.values() for name in names):
+        return found
+    for side, names in given.items():
+
+        def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
+            if first.task.kind == "translation":
+                return pairs_in(folder, languages, is_held_out=is_held_out)
+            return texts_in(folder, languages[1], is_held_out=is_held_out)
+
+        files, notices = expand_folders(names, expand)
+        for sentence in notices:
+            notice(listener, sentence)
+        if notices:
+            found[side] = files
+        if first.task.kind == "translation" and (said := languages_from([Path(name) for name in files])):
+            languages = languages[0] or said[0], languages[1] or said[1]
+    both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
+    if both:
+        raise UsageError(f"{min(both)} is training text and dev text as well; give --dev other files")
+    return found
 
 
 def report_warmup(config: RunConfig, *, listener: Listener) -> None:

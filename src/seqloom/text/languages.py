@@ -102,6 +102,11 @@ def is_language_code(text: str) -> bool:
     return len(text) <= _LONGEST_CODE and _CODE.fullmatch(text) is not None
 
 
+def is_known_language(code: str) -> bool:
+    """Whether the table has the language of a code."""
+    return is_language_code(code) and _look_up(code) is not None
+
+
 def find_language(code: str) -> Language:
     """The language of a code; a region or script after it (`pt-BR`, `zh_Hant`) is left aside."""
     found = _look_up(code)

@@ -1,0 +1,193 @@
+"""The files of a folder that make up a corpus: pairs by their names, tables of both sides, or texts of one language.
+
+    pairs    news.de + news.en, talks.de.gz + talks.en.gz    one name, and the endings of the two languages
+    tables   a.tsv, b.tmx, c.po …                            both sides in one file
+    texts    a.txt, b.txt.gz, c.en, d.tmx                    for models of one language
+
+Files come in the order of their names, those of folders inside are not looked at, and what is left out is reported.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.core.compressed import bare_name
+from seqloom.core.errors import UsageError
+from seqloom.text.formats.catalogues import Languages, format_of
+from seqloom.text.languages import is_known_language
+
+_HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")
+_TEXT_ENDINGS = frozenset({"", "txt", "text", "raw", "tok", "tokens", "bpe"})
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """The files that are read, in their order, and a sentence on them."""
+
+    files: tuple[Path, ...]
+    notice: str
+
+
+def expand_folders(
+    names: Sequence[str], expand: Callable[[Path], FolderFiles]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names with the files of each folder in its place, and what is to be reported of the folders."""
+    files: list[str] = []
+    notices: list[str] = []
+    for name in names:
+        if not Path(name).is_dir():
+            files.append(name)
+            continue
+        found = expand(Path(name))
+        files += map(str, found.files)
+        notices.append(found.notice)
+    return tuple(files), tuple(notices)
+
+
+def pairs_in(folder: Path, languages: Languages, *, is_held_out: bool = False) -> FolderFiles:
+    """The pairs of files in a folder, source and target in turn, or else its tables.
+
+    Unless the folder `is_held_out` itself, files that are called dev or test are left out.
+    """
+    texts, tables, left_out = _sorted_files(folder, languages, is_held_out=is_held_out)
+    if not texts:
+        if not tables:
+            raise UsageError(
+                f"{folder} holds no parallel text: expected pairs such as news.de and news.en, or files with both "
+                f"sides (.tsv, .tmx, .po, .xlf, .jsonl){_left_out(left_out)}",
+                file=folder,
+            )
+        return FolderFiles(tuple(tables), f"{folder}: {_counted(tables)}{_left_out(left_out)}")
+    if tables:
+        raise UsageError(
+            f"{folder} holds pairs of files ({_first(texts).name}) and files with both sides ({tables[0].name}); move "
+            f"one kind to another folder, or name the files: --train '{folder}/*{tables[0].suffix}'",
+            file=folder,
+        )
+    source, target = _direction(folder, {language for group in texts.values() for language in group}, languages)
+    files: list[Path] = []
+    alone: list[str] = []
+    for stem, group in texts.items():
+        wanted = [group.get(language) for language in (source, target)]
+        if wanted[0] is not None and wanted[1] is not None:
+            files += [wanted[0], wanted[1]]
+        elif (only := wanted[0] or wanted[1]) is not None:
+            alone.append(f"{only.name} has no partner {stem}.{target if wanted[0] else source}")
+        left_out += [path for language, path in group.items() if language not in (source, target)]
+    if alone:
+        more = f" and {len(alone) - _SHOWN} more" if len(alone) > _SHOWN else ""
+        raise UsageError(
+            f"{folder}: {', '.join(alone[:_SHOWN])}{more}; add the missing files, or move the others away", file=folder
+        )
+    if not files:
+        found = sorted({language for group in texts.values() for language in group})
+        raise UsageError(f"{folder} holds no files in {source} and {target}; it has {', '.join(found)}", file=folder)
+    pairs = f"{len(files) // 2} pair{'s' if len(files) > 2 else ''} of files"
+    return FolderFiles(tuple(files), f"{folder}: {pairs}, {source} → {target}{_left_out(left_out)}")
+
+
+def texts_in(folder: Path, language: str | None, *, is_held_out: bool = False) -> FolderFiles:
+    """The texts of a folder in one language; those whose names say no language are taken to be in it."""
+    texts, tables, left_out = _sorted_files(folder, (None, language), is_held_out=is_held_out)
+    spoken = sorted({each for group in texts.values() for each in group})
+    plain = [path for path in left_out if _is_plain(path) and (is_held_out or not _is_held_out(path))]
+    if language is None and len(spoken) > 1:
+        raise UsageError(
+            f"{folder} holds texts in {', '.join(spoken[:-1])} and {spoken[-1]}; choose one: data.target={spoken[-1]}",
+            file=folder,
+        )
+    chosen = [path for group in texts.values() for each, path in group.items() if language in (None, each)]
+    files = sorted([*plain, *chosen, *(path for path in tables if format_of(path) is not None)])
+    left_out = [path for path in _visible(folder) if path not in files]
+    if not files:
+        raise UsageError(
+            f"{folder} holds no text files (.txt, a language ending such as .en, .tmx, .jsonl …){_left_out(left_out)}",
+            file=folder,
+        )
+    return FolderFiles(tuple(files), f"{folder}: {_counted(files)}{_left_out(left_out)}")
+
+
+def _sorted_files(
+    folder: Path, languages: Languages, *, is_held_out: bool
+) -> tuple[dict[str, dict[str, Path]], list[Path], list[Path]]:
+    """Texts by name and language, tables, and the others."""
+    texts: dict[str, dict[str, Path]] = {}
+    tables: list[Path] = []
+    others: list[Path] = []
+    for path in _visible(folder):
+        stem, language = _stem_and_language(path, languages)
+        if _is_held_out(path) and not is_held_out:
+            others.append(path)
+        elif bare_name(path).endswith(".tsv") or format_of(path) is not None:
+            tables.append(path)
+        elif language is None:
+            others.append(path)
+        elif (twice := texts.setdefault(stem, {}).setdefault(language, path)) != path:
+            raise UsageError(
+                f"{folder} holds {twice.name} and {path.name}, which would be the same text twice; remove one",
+                file=folder,
+            )
+    return texts, tables, others
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror or error}", file=folder) from error
+
+
+def _stem_and_language(path: Path, languages: Languages) -> tuple[str, str | None]:
+    name = bare_name(path).removesuffix(".txt")
+    stem, _, ending = name.rpartition(".")
+    if stem and (ending in languages or is_known_language(ending)):
+        return stem, ending
+    return name, None
+
+
+def _is_plain(path: Path) -> bool:
+    return Path(bare_name(path)).suffix.removeprefix(".").lower() in _TEXT_ENDINGS and path.stem.upper() not in (
+        "README",
+        "LICENSE",
+        "LICENCE",
+    )
+
+
+def _is_held_out(path: Path) -> bool:
+    return _HELD_OUT.search(path.name.lower()) is not None
+
+
+def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[str, str]:
+    """Source and target: as they are given, or what is left of two."""
+    source, target = languages
+    if source is not None and target is not None:
+        return source, target
+    others = sorted(spoken - {source, target})
+    if len(others) == 1 and (source or target):
+        return source or others[0], target or others[0]
+    found = sorted(spoken)
+    if len(found) == 1:
+        raise UsageError(f"{folder} holds files in {found[0]} only; parallel text needs a second language", file=folder)
+    raise UsageError(
+        f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; say which language is translated into "
+        f"which: data.source={found[0]} data.target={found[-1]}",
+        file=folder,
+    )
+
+
+def _first(texts: dict[str, dict[str, Path]]) -> Path:
+    return next(path for group in texts.values() for path in group.values())
+
+
+def _counted(files: Sequence[Path]) -> str:
+    return f"{len(files)} file{'' if len(files) == 1 else 's'}"
+
+
+def _left_out(files: Sequence[Path]) -> str:
+    if not files:
+        return ""
+    names = ", ".join(path.name for path in sorted(files)[:_SHOWN])
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return f"; not read: {names}{more}"
