@@ -286,8 +286,8 @@ class Trainer(Generic[Batch]):
                 f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
                 f"row were not finite (training.bad_steps={limit}). It was {found.where}.{before} Norms of the "
                 f"gradient by layer: {in_words(found.norms)}. Training has diverged, or these data are at fault: "
-                f"start a new run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with another "
-                f"training.clip_norm, now {self.config.clip_norm:g}. {self._way_on()}"
+                f"start a new run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with "
+                f"another training.clip_norm, now {self.config.clip_norm:g}. {self._way_on()}"
             )
 
     # --- validation and the end --------------------------------------------------------------------------------------
