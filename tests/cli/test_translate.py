@@ -218,12 +218,12 @@ def test_translations_that_were_cut_are_counted_once_at_the_end(tiny: Tiny) -> N
     short = ["search.length_factor=0", "search.length_constant=1", "search.beam=1"]
     text = b"Good morning.\n\nThe dog sees a tree.\n"
     called = call("translate", tiny.run, *short, "--json", stdin=text)
-    cut = [not each["is_finished"] for record in called.records for each in record["translations"]]
-    told = [each["message"] for each in called.messages if "cut at" in each["message"]]
-    assert sum(cut) > 0
-    assert len(told) == 1
-    assert told[0].startswith(f"{sum(cut)} of 3 translations were cut at the maximum length of the search")
-    assert "search.length_factor" in told[0]
+    cut = [each["hit_limit"] for record in called.records for each in record["translations"]]
+    (message,) = [each["message"] for each in called.messages if "maximum output length" in each["message"]]
+    assert cut == [True, False, True]
+    assert message.startswith("standard input: 2 of 3 translations ended at the maximum output length")
+    assert "(lines 1, 3)" in message
+    assert "search.length_factor" in message
     whole = call("translate", tiny.run, "search.beam=1", "search.length_factor=100", "--json", stdin=b"\n")
     assert whole.err == ""
 

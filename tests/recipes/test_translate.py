@@ -1,6 +1,8 @@
 """Lines in, lines out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.metrics.translation import Chrf
-from seqloom.recipes.train import Trained
+from seqloom.recipes.train import Trained, train
 from seqloom.recipes.translate import Translator
 from seqloom.search.settings import SearchConfig
 
@@ -30,6 +32,38 @@ def test_each_line_has_its_translation_and_a_blank_one_stays_blank(translator: T
     assert len(translations) == len(LINES)
     assert translations[1] == translations[3] == ""
     assert translator.search(LINES)[1][0].score is None
+
+
+WEATHER = (
+    ("今天天气很好", "Today's weather is good."),
+    ("今天天气不好", "Today's weather is not good."),
+    ("你好", "Good morning to you, my dear friend."),
+    ("天很好", "The sky is good today."),
+)
+"""By characters, each translation is more than twice as long as its source."""
+
+
+def test_a_model_of_characters_writes_targets_much_longer_than_their_sources(tmp_path: Path) -> None:
+    files = []
+    for side, name in enumerate(("zh", "en")):
+        files.append(tmp_path / f"text.{name}")
+        files[side].write_text("".join(f"{pair[side]}\n" for pair in WEATHER) * 8, encoding="utf-8")
+    names = [str(file) for file in files]
+    sizes = [f"model.{name}" for name in ("width=48", "feed_forward=96", "encoder_layers=1", "decoder_layers=1")]
+    learning = ["training.steps=150", "training.warmup=20", "training.learning_rate=0.005", "task.label_smoothing=0"]
+    rest = ["text.kind=char", "model.dropout_rate=0", "model.heads=2", "task.dev_lines=0", "evaluation.resamples=40"]
+    train(None, [*sizes, *learning, *rest], out=tmp_path / "run", train=names, dev=names)
+    translator = Translator.load(tmp_path / "run")
+    sources, targets = [pair[0] for pair in WEATHER], [pair[1] for pair in WEATHER]
+    assert translator.translate(sources) == targets
+    assert not any(found[0].hit_limit for found in translator.search(sources))
+    # Without the lengths of its training data, the search continues past the maximum, up to twice that length.
+    forgetful = replace(translator.loaded, card=replace(translator.card, trained_on={}))
+    found = [best for [best, *_] in Translator(forgetful).search(sources)]
+    assert [each.text == target for each, target in zip(found, targets, strict=True)] == [True, True, False, True]
+    assert [each.hit_limit for each in found] == [False, False, True, False]
+    cut = Translator(forgetful).search(sources, search=SearchConfig(length_overrun=1.0))
+    assert all(best.hit_limit and best.text != target for [best, *_], target in zip(cut, targets, strict=True))
 
 
 @given(st.lists(nasty.texts(most=3, longest=30), max_size=4))

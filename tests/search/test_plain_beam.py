@@ -43,6 +43,7 @@ def searches(draw: st.DrawFn) -> SearchConfig:
         end_kind=draw(st.sampled_from(["multiply", "add"])),
         length_factor=draw(st.sampled_from([0.0, 1.5])),
         length_constant=draw(st.integers(1, 7)),
+        length_overrun=draw(st.sampled_from([1.0, 2.5])),
     )
 
 
@@ -52,7 +53,7 @@ def same(one: Hypothesis, other: Hypothesis) -> bool:
     )
     return looked and all(
         getattr(one, name) == getattr(other, name)
-        for name in ("symbols", "is_finished", "is_complete", "score", "terms", "token_log_probs")
+        for name in ("symbols", "is_finished", "is_complete", "hit_limit", "score", "terms", "token_log_probs")
     )
 
 

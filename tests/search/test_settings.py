@@ -1,10 +1,16 @@
 """The bounds of the settings of a search."""
 
+import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
 
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
-from seqloom.search.settings import SearchConfig
+from seqloom.core.stepping import Source
+from seqloom.search.settings import OutputLimit, SearchConfig
 
 
 @pytest.mark.parametrize(
@@ -63,3 +69,31 @@ def test_a_setting_beyond_its_bound_is_refused_with_the_bound(name: str, most: s
     resolve(SearchConfig, overrides=[f"{name}={most}"])
     with pytest.raises(ConfigError, match=f"{name}: .* is too large; give at most {shown}$"):
         resolve(SearchConfig, overrides=[f"{name}={beyond}"])
+
+
+def of_lengths(lengths: list[int]) -> Source:
+    return Source(torch.empty(len(lengths), 0, dtype=torch.long), torch.tensor(lengths))
+
+
+@effort(max_examples=40)
+@given(st.integers(0, 1000), st.sampled_from([0.3, 1.0, 4.5, 30.0]), st.sampled_from([0, 40]))
+def test_the_output_limit_of_the_training_data_lets_its_targets_be_written(seed: int, ratio: float, extra: int) -> None:
+    generator = np.random.default_rng(seed)
+    sources = generator.integers(1, 60, size=2000)
+    targets = np.maximum(1, (sources * generator.normal(ratio, 0.2 * ratio, size=2000)).astype(int)) + extra
+    found = OutputLimit.covering(sources, targets)
+    limits = SearchConfig().with_output_limit(found).limits(of_lengths(sources.tolist()))
+    assert np.mean(targets <= limits) >= 0.998
+    assert found.factor >= 2
+    assert found.constant >= 10
+
+
+def test_a_maximum_length_that_was_set_is_kept_and_not_exceeded() -> None:
+    source, measured = of_lengths([10]), OutputLimit(5.0, 12)
+    assert SearchConfig().limits(source) == [30]
+    left_open = SearchConfig().with_output_limit(measured)
+    assert (left_open.limits(source), left_open.hard_limits(source)) == ([62], [124])
+    one_set = SearchConfig(length_constant=3).with_output_limit(measured)
+    assert (one_set.limits(source), one_set.hard_limits(source)) == ([53], [53])
+    both = SearchConfig(length_factor=1.0, length_constant=3, length_overrun=1.5).with_output_limit(measured)
+    assert (both.limits(source), both.hard_limits(source)) == ([13], [19])

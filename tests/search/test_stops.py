@@ -14,9 +14,11 @@ from search.steppers import Bigram, Grammar, History, sentences
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.search.beam import beam_search
+from seqloom.search.diverse import diverse_search
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.plain_beam import plain_beam_search
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
 
@@ -37,6 +39,11 @@ stops = st.sampled_from(["first", "k_finished", "exact"])
 def settings(beam: int, *, nbest: int = 1, limit: int = 4, **more: Any) -> SearchConfig:
     """Every sentence may have `limit` symbols."""
     return SearchConfig(beam=beam, nbest=nbest, length_factor=0.0, length_constant=limit, **more)
+
+
+def diverse(stepper: Stepper, source: Source, chosen: SearchConfig) -> list[list[Hypothesis]]:
+    """One group of a diverse search, which is a beam search."""
+    return diverse_search(stepper, source, chosen, groups=1, diversity=0.0)
 
 
 def outline(hypotheses: Sequence[Hypothesis]) -> list[tuple[int, ...]]:
@@ -75,6 +82,51 @@ def test_some_are_marked_complete_and_some_are_not() -> None:
     ]
     complete = sum(mark.is_complete for mark in marks)
     assert 5 < complete < 40
+
+
+GOOD = Grammar(
+    ["<s>", "</s>", "go", "o", "od", "d"],
+    {
+        "<s>": {"go": 1.0},
+        "go": {"o": 0.8, "d": 0.2},
+        "o": {"od": 1.0},
+        "od": {"</s>": 1.0},
+        "d": {"</s>": 1.0},
+    },
+    begin="<s>",
+    end="</s>",
+)
+"""The probable output has four symbols, the improbable one three."""
+
+
+@pytest.mark.parametrize("search", [beam_search, plain_beam_search, diverse])
+def test_a_search_continues_where_its_best_hypothesis_has_not_ended(search: Any) -> None:
+    long, short = (2, 3, 4), (2, 5)
+    (found,) = search(GOOD, sentences([2]), settings(2, limit=3, length_overrun=2.0))
+    assert (found[0].symbols, found[0].is_finished, found[0].hit_limit) == (long, True, False)
+    (cut,) = search(GOOD, sentences([2]), settings(2, nbest=2, limit=3))
+    assert [(each.symbols, each.is_finished, each.hit_limit) for each in cut] == [
+        (short, True, True),  # it has ended, but a better one had not
+        (long, False, True),
+    ]
+    (enough,) = search(GOOD, sentences([2]), settings(2, limit=4))
+    assert (enough[0].symbols, enough[0].hit_limit) == (long, False)
+
+
+@effort(max_examples=30)
+@given(seeds, scores, st.integers(1, 4))
+def test_with_an_open_maximum_length_beam_one_is_greedy_and_complete_marks_hold(
+    seed: int, score: dict[str, Any], beam: int
+) -> None:
+    stepper, source = History(5, seed=seed), sentences([1, 2], seed=seed)
+    chosen = settings(beam, limit=3, length_overrun=2.0, **score)
+    if beam == 1:
+        one, greedy = beam_search(stepper, source, chosen), greedy_search(stepper, source, chosen)
+        assert [(each[0], each[0].hit_limit) for each in one] == [(each, each.hit_limit) for each in greedy]
+    wide = settings(64, limit=3, length_overrun=2.0, **score)
+    for found, other in zip(beam_search(stepper, source, chosen), beam_search(stepper, source, wide), strict=True):
+        assert found[0].score >= other[0].score - 1e-9 or not found[0].is_complete
+        assert len(found[0].token_log_probs) <= 6
 
 
 def test_greedy_is_marked_complete_nowhere() -> None:

@@ -205,9 +205,15 @@ def _translate(
         what = f"translating with {model}"
         listener(Event("progress", {"what": what, "done": done, "all": len(sources)}))
 
-    found = [one_line(each[0].text) for each in translator.search(sources, progress=tell)]
+    best = [each[0] for each in translator.search(sources, progress=tell)]
     name = str(model) if fusion is None else f"{model} + {fusion}"
-    return System(name, found, translator.card.target, _why_lowercase(translator))
+    if cut := sum(each.hit_limit for each in best):
+        notice(
+            listener,
+            f"{cut:,} of {len(best):,} translations of {name} ended at the maximum output length and may be "
+            "incomplete; increase search.length_factor or search.length_constant",
+        )
+    return System(name, [one_line(each.text) for each in best], translator.card.target, _why_lowercase(translator))
 
 
 def _why_lowercase(translator: "Translator") -> str | None:

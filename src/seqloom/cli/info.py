@@ -10,6 +10,7 @@ from seqloom.cli.output import clean, counted, duration, examples, interval_text
 if TYPE_CHECKING:
     from seqloom.recipes.config import RunConfig
     from seqloom.recipes.load import Card
+    from seqloom.search.settings import OutputLimit
 
 EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json")
 
@@ -53,7 +54,11 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         ("Text", f"{_pieces(folder)}; {_settings(config.text.model_dump(mode='json'))}"),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
-        *([("Search", _settings(_searched(config, is_source=use == "translator")))] if use != "word vectors" else []),
+        *(
+            [("Search", _settings(_searched(config, card.output_limit, is_source=use == "translator")))]
+            if use != "word vectors"
+            else []
+        ),
         ("Written", f"by Seqloom {card.version}, format {card.format}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
@@ -71,9 +76,10 @@ def _of_effect(model: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in model.items() if name not in unused}
 
 
-def _searched(config: "RunConfig", *, is_source: bool) -> dict[str, Any]:
+def _searched(config: "RunConfig", limit: "OutputLimit", *, is_source: bool) -> dict[str, Any]:
     """The settings of the search; of a language model those that are not at their defaults, and how it searches."""
-    values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
+    search = config.search.with_output_limit(limit) if is_source else config.search
+    values, fields = search.model_dump(mode="json"), type(search).model_fields
     if is_source:
         return values
     return {name: value for name, value in values.items() if name == "method" or value != fields[name].default}

@@ -308,7 +308,7 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
                 watch=watch,
             )
             for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
-                tally.count(found)
+                tally.count(found, number)
                 for text in job.write(translator.tokenizers, number, line, found):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
                 if job.links is not None and (alignment := found[0].alignment) is not None:

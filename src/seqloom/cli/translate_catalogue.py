@@ -160,7 +160,7 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
     assert job.path is not None
     tally = Tally(unit="entry" if format_of(job.path) == "mo" else "line")
     for line in filled.lines:
-        tally.count([line.translation])
+        tally.count([line.translation], line.place)
     tally.look_at_places([(line.place, line.text) for line in filled.lines], translator.tokenizers.source)
     said = [_summary(job, filled)]
     if filled.fuzzy:

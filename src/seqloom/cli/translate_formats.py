@@ -61,6 +61,7 @@ def _record(tokenizers: "Tokenizers", translation: "Translation") -> dict[str, A
         "token_log_probs": log_probs,
         "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
         "is_complete": all(hypothesis.is_complete for hypothesis in translation.hypotheses),
+        "hit_limit": translation.hit_limit,
         **_alignment(translation.alignment),
     }
 

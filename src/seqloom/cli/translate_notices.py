@@ -73,15 +73,21 @@ class Tally:
 
     translations: int = 0
     cut: int = 0
+    """Translations that ended at the maximum output length."""
+    cut_lines: list[int] = field(default_factory=list)
+    """Their lines, by their numbers counted from 1."""
     strange: list[int] = field(default_factory=list)
     """Lines of which the model knows less than half, by their numbers counted from 1."""
     unit: Literal["line", "entry"] = "line"
     """What these numbers count."""
 
-    def count(self, found: "Sequence[Translation]") -> None:
-        """Take in the translations of a line."""
+    def count(self, found: "Sequence[Translation]", number: int) -> None:
+        """Take in the translations of the line with this number."""
         self.translations += len(found)
-        self.cut += sum(not all(each.is_finished for each in one.hypotheses) for one in found)
+        cut = sum(one.hit_limit for one in found)
+        self.cut += cut
+        if cut:
+            self.cut_lines.append(number)
 
     def look_at(self, lines: Sequence[str], first: int, tokenizer: "Tokenizer") -> bool:
         """Take in lines of the source; whether all that can be seen in them is unknown."""
@@ -106,20 +112,26 @@ class Tally:
         """A sentence for each thing that was odd in a text of this name."""
         said: list[str] = []
         if self.cut:
-            were = "translation was" if self.translations == 1 else "translations were"
+            several = f"{self.unit}s" if self.unit == "line" else "entries"
+            where = f"{several if len(self.cut_lines) > 1 else self.unit} {_listed(self.cut_lines)}"
             said.append(
-                f"{self.cut:,} of {self.translations:,} {were} cut at the maximum length of the search; "
-                "raise search.length_factor or search.length_constant"
+                f"{name}: {self.cut:,} of {self.translations:,} translations ended at the maximum output length and "
+                f"may be incomplete ({where}); increase search.length_factor or search.length_constant"
             )
         if self.strange:
-            shown = ", ".join(f"{number:,}" for number in self.strange[:NAMED])
-            more = len(self.strange) - NAMED
             several = {"line": "lines", "entry": "entries"}[self.unit]
             which = f"each of {several}" if len(self.strange) > 1 else self.unit
             them = "them" if len(self.strange) > 1 else "it"
             said.append(
-                f"{name}: more than half of {which} {shown}{f' and {more:,} more' if more > 0 else ''} is unknown to "
+                f"{name}: more than half of {which} {_listed(self.strange)} is unknown to "
                 f"this model, so what it makes of {them} means little; "
                 "is this its language?"
             )
         return said
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """The first of these numbers, and how many more there are."""
+    more = len(numbers) - NAMED
+    shown = ", ".join(f"{number:,}" for number in numbers[:NAMED])
+    return f"{shown} and {more:,} more" if more > 0 else shown

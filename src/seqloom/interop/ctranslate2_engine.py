@@ -19,7 +19,6 @@ and `nbest` are finished; with one, once `beam` are finished, whatever might com
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -47,6 +46,7 @@ DESCRIPTION = "seqloom.json"
 FOLLOWED = frozenset(
     {
         *("beam", "nbest", "mode", "length_normalisation", "alpha", "length_factor", "length_constant"),
+        "length_overrun",
         *("tokens_per_batch", "split"),
     }
 )
@@ -148,19 +148,29 @@ class CTranslate2Engine:
         asked = asked_of(settings)
         tokens = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
         begun = self._prefix_tokens(prefixes, len(sources), power=asked.power)
-        limits = settings.limits(_lengths([len(each) + 1 for each in tokens]))
+        lengths = _lengths([len(each) + 1 for each in tokens])
+        limits = settings.limits(lengths)
         self._require_room(tokens, limits)
-        groups: dict[int, list[int]] = defaultdict(list)
-        for number, limit in enumerate(limits):
-            groups[limit].append(number)
-        waiting: dict[int, Any] = {}
-        for limit, numbers in groups.items():
-            given = [tokens[number] for number in numbers]
-            begin = None if begun is None else [begun[number] for number in numbers]
-            waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, asked=asked), strict=True))
         head_starts = self._head_starts(tokens, begun)
-        found = [self._hypotheses(waiting[number].result(), head_starts[number]) for number in range(len(sources))]
-        return [sorted(each, key=lambda one: asked.has_cut_last and not one.is_finished) for each in found]
+
+        def search(limits: Mapping[int, int]) -> dict[int, list[Found]]:
+            """What is found for each of these sentences up to its limit; those of one limit are searched together."""
+            waiting: dict[int, Any] = {}
+            for limit in dict.fromkeys(limits.values()):
+                numbers = [number for number, own in limits.items() if own == limit]
+                given = [tokens[number] for number in numbers]
+                begin = None if begun is None else [begun[number] for number in numbers]
+                waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, asked=asked), strict=True))
+            return {number: self._hypotheses(each.result(), head_starts[number]) for number, each in waiting.items()}
+
+        found = search(dict(enumerate(limits)))
+        most = self.description.positions
+        longer = [limit if most is None else min(limit, most) for limit in settings.hard_limits(lengths)]
+        # As in our own search, a sentence whose best hypothesis has not ended gets more room.
+        found |= search({at: longer[at] for at in found if longer[at] > limits[at] and not found[at][0].is_finished})
+        return [
+            sorted(found[at], key=lambda one: asked.has_cut_last and not one.is_finished) for at in range(len(sources))
+        ]
 
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, tokens_per_batch: int = 4096

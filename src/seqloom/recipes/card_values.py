@@ -23,6 +23,8 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
     for name in ("files", "averaged"):
         if not isinstance(trained_on.get(name, []), list):
             return f"trained_on.{name} is no list"
+    if "output_limit" in trained_on and not _is_output_limit(trained_on["output_limit"]):
+        return f"trained_on.output_limit is {str(trained_on['output_limit'])[:40]!r}, not a factor and a constant"
     scores = values.get("scores", [])
     if not isinstance(scores, list) or not all(map(_is_score, scores)):
         return "scores are no list of names, values and signatures"
@@ -36,6 +38,13 @@ def _is_score(score: Any) -> bool:
     is_pair = interval is None or (isinstance(interval, list) and len(interval) == 2 and all(map(_is_number, interval)))
     is_measured = score.get("value") is None or _is_number(score["value"])
     return is_pair and is_measured and isinstance(score.get("signature"), str)
+
+
+def _is_output_limit(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"factor", "constant"}:
+        return False
+    factor, constant = value["factor"], value["constant"]
+    return _is_number(factor) and 0 <= factor <= 100 and type(constant) is int and 0 <= constant <= 10_000
 
 
 def _is_number(value: Any) -> bool:

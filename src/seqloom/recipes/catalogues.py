@@ -159,7 +159,7 @@ def fill_catalogue(
 
 
 def _rendering(translation: Translation) -> Rendering:
-    is_whole = all(each.is_finished for each in translation.hypotheses)
+    is_whole = not translation.hit_limit
     known = translation.alignment
     if known is None:
         return Rendering(translation.text, is_whole=is_whole)

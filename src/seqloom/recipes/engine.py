@@ -162,8 +162,11 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
         config = resolve(RunConfig, defaults={"search": dict(description.search)}, overrides=overrides)
         require_effect(config.search, overrides)
         asked_of(config.search)
+        search = config.search
+        if any(override.startswith(("search.length_factor=", "search.length_constant=")) for override in overrides):
+            search = search.model_copy(update={"length_overrun": None})  # the exported one belongs to another maximum
         engine = CTranslate2Engine(folder, device=device)
-        return EngineTranslator(engine, search=config.search, longest=description.longest)
+        return EngineTranslator(engine, search=search, longest=description.longest)
     config = settings_for(folder, overrides)  # before the weights are read
     asked_of(config.search)
     loaded = load(folder, device="cpu")
@@ -173,5 +176,8 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
         engine = CTranslate2Engine(place, device=device)
         assert engine.tokenizers  # read while they are there
     return EngineTranslator(
-        engine, search=config.search, longest=loaded.config.data.longest, source_language=loaded.card.source
+        engine,
+        search=loaded.search_settings(config.search),
+        longest=loaded.config.data.longest,
+        source_language=loaded.card.source,
     )

@@ -132,7 +132,7 @@ def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quant
             quantization=quantization,
             positions=_positions(loaded),
             longest=loaded.config.data.longest,
-            search=loaded.config.search.model_dump(mode="json"),
+            search=loaded.search_settings().model_dump(mode="json"),
             version=__version__,
             files=directory_manifest(partial),
         )
@@ -161,7 +161,7 @@ def _positions(loaded: LoadedModel) -> int | None:
 
 def _most_positions(loaded: LoadedModel) -> int:
     longest = torch.tensor([loaded.config.data.longest])
-    (limit,) = loaded.config.search.limits(Source(longest.new_empty(1, 0), longest))
+    (limit,) = loaded.search_settings().hard_limits(Source(longest.new_empty(1, 0), longest))
     return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
 
 

@@ -37,7 +37,7 @@ from seqloom.recipes.search_settings import require_effect, search_with
 from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.settings import SearchConfig
+from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.tokenizer import Tokenizer
 
@@ -268,7 +268,10 @@ class LanguageModel:
         `search` does the same, and a SearchConfig replaces all settings of the model.
         """
         prompt = as_text(prompt, "prompt")
-        chosen = search_with(self.config.search, search, changes, method=self.generate, check=_require_effect)
+        own = self.config.search
+        chosen = search_with(own, search, changes, method=self.generate, check=_require_effect)
+        limit = OutputLimit(own.length_factor or 0.0, own.length_constant or OutputLimit().constant)
+        chosen = chosen.with_output_limit(limit).model_copy(update={"length_overrun": 1.0})
         settings = self._for_texts(chosen, as_whole_number(count, "count", least=1), seed=seed)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
         stepper = Continuing(

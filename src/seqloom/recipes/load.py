@@ -48,6 +48,7 @@ from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.bounded import build_within, read_weights
 from seqloom.recipes.card_values import fault_of_card
 from seqloom.recipes.config import FittedModel, RunConfig
+from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.weights import for_disk, load_weights
@@ -79,6 +80,12 @@ class Card:
     """The version of Seqloom that wrote it."""
     format: int = FORMAT
 
+    @property
+    def output_limit(self) -> OutputLimit:
+        """The maximum output length that its training data asks for."""
+        measured = self.trained_on.get("output_limit")
+        return OutputLimit(**measured) if measured else OutputLimit()
+
     def with_scores(self, scores: Sequence[Score], *, lines: int) -> "Card":
         """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
         records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]
@@ -103,6 +110,10 @@ class LoadedModel:
     def summary(self) -> str:
         """What it is and where it comes from, on one line."""
         return _summary(self)
+
+    def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
+        """These settings, or its own, with a maximum output length that fits its training data where none was set."""
+        return (given or self.config.search).with_output_limit(self.card.output_limit)
 
 
 class Fitted(Protocol):

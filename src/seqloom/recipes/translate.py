@@ -91,6 +91,11 @@ class Translation:
     alignment: Alignment | None = None
     """Which words go together, where that was asked for."""
 
+    @property
+    def hit_limit(self) -> bool:
+        """Whether it may be incomplete because the search of a part ended at the maximum output length."""
+        return any(each.hit_limit or not each.is_finished for each in self.hypotheses)
+
 
 @dataclass(frozen=True)
 class Watched:
@@ -127,7 +132,7 @@ class Translator:
                     f"must share their tokenisers: train the second with data.tokenizers_from={loaded.folder}"
                 )
         self.loaded = loaded
-        self.config = loaded.config
+        self.config = loaded.config.model_copy(update={"search": loaded.search_settings()})
         self._model = cast("TranslationModel", loaded.model)
         self._steppers = Steppers([loaded, *companions], fused=fused)
         self._members = [each.summary() for each in (loaded, *companions)]
@@ -198,7 +203,7 @@ class Translator:
         `first`, so that its random draws and messages do not depend on how it is cut into calls. `progress` is told how
         many more lines are done, `watch` of lines that are cut into parts. `changes` are settings of `SearchConfig`.
         """
-        settings = search_with(self.config.search, search, changes, method=self.search)
+        settings = self._settings(search, changes, method=self.search)
         given = as_lines(lines, "translate")
         first = as_whole_number(first, "first", least=0)
         require_callable(progress, "progress")
@@ -348,7 +353,7 @@ class Translator:
         **changes: Any,
     ) -> Watched:
         """Translate a line by beam search and record every candidate. It must not be longer than the model takes."""
-        settings = search_with(self.config.search, search, changes, method=self.watch)
+        settings = self._settings(search, changes, method=self.watch)
         line = as_text(line, "line")
         _require_requests([wish], 1)
         parts = self._parts([line], settings, wishes=[wish])
@@ -366,6 +371,12 @@ class Translator:
             (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder, show=self._shown)
         translations = _Render(self.tokenizers).line(parts, [found])
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
+
+    def _settings(
+        self, search: SearchConfig | Mapping[str, Any] | None, changes: Mapping[str, Any], *, method: Callable[..., Any]
+    ) -> SearchConfig:
+        """The settings of a call, with a maximum output length."""
+        return self.loaded.search_settings(search_with(self.loaded.config.search, search, changes, method=method))
 
     def _parts(
         self,

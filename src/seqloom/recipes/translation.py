@@ -28,6 +28,7 @@ from seqloom.recipes.sizing import DataFacts, Sizing, choose_sizes, facts_of, se
 from seqloom.recipes.storing import clear_stored
 from seqloom.recipes.translate import Translator
 from seqloom.recipes.work import Choice
+from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.training import train_tokenizers
@@ -190,6 +191,7 @@ class TranslationWork:
             "files": list(config.data.train),
             "pairs": len(prepared.train),
             "data": prepared.train.fingerprint(),
+            "output_limit": asdict(OutputLimit.covering(prepared.train.source_lengths, prepared.train.target_lengths)),
             "tokenizers": [prepared.tokenizers.source.fingerprint, prepared.tokenizers.target.fingerprint],
             "steps": outcome.step,
             "target_tokens": outcome.tokens,
@@ -207,7 +209,10 @@ class TranslationWork:
             done += lines
             listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
 
-        found = [each[0].text for each in Translator(loaded).search(sources, progress=tell)]
+        best = [each[0] for each in Translator(loaded).search(sources, progress=tell)]
+        if cut := sum(each.hit_limit for each in best):
+            notice(listener, f"{cut:,} of {count:,} dev translations ended at the maximum output length")
+        found = [each.text for each in best]
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         references = prepared.references[:count]
         metrics = dev_metrics_for(

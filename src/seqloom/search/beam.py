@@ -8,7 +8,8 @@ Candidates of one step have one length, so a length normalisation ranks them as 
 hypotheses of different lengths meet. A candidate that ends uses up a place of its step, hence k = 1 is greedy search.
 
 A sentence stops by one of three rules, or at its maximum length, where hypotheses without an end are returned after the
-finished ones, marked as such:
+finished ones, marked as such. If the best hypothesis has not ended there, and the maximum was not set by the user, the
+search continues up to a second, longer maximum (`SearchConfig.hard_limits`).
 
     exact        no live hypothesis can come among the n best finished ones any more, by a bound that the score
                  promises: going on would change nothing that is returned
@@ -100,12 +101,12 @@ class _Sentence:
     """A sentence on its way: its live hypotheses (none when it is decided) and the best finished ones."""
 
     number: int
-    limit: int
     settings: SearchConfig
     ledger: Ledger
     recorder: Recorder | None
     ways: list[_Way]
     finished: Finished
+    is_constrained: bool = False
     cut: list[Trail] = field(default_factory=list)
     dropped: list[tuple[float, int]] = field(default_factory=list)
     """Log-probability and length of what was left behind."""
@@ -144,7 +145,7 @@ class _Sentence:
 
     def _go_on(self, live: list[_Way]) -> None:
         trails = [way.trail for way in live if way.trail is not None]
-        if trails and trails[0].length == self.limit:
+        if trails and self.finished.is_cut(max(trails, key=lambda trail: trail.log_prob)):
             self._cut(trails)
             live = []
         elif self.finished.is_decided([trail.log_prob for trail in trails], length=_length_of(live)):
@@ -187,7 +188,9 @@ class _Sentence:
             self._record([self._extended(candidate)], "pruned")
 
     def _is_unbeaten(self, value: float) -> bool:
-        """Nothing that was left behind could have come to more."""
+        """Nothing that was left behind could have come to more, within the maximum length of the settings."""
+        if self.finished.has_overrun:
+            return False
         return all(self.finished.bound(log_prob, length) <= value for log_prob, length in self.dropped)
 
     def _record(self, trails: Sequence[Trail], fate: Fate) -> None:
@@ -197,10 +200,19 @@ class _Sentence:
 
     def hypotheses(self) -> list[Hypothesis]:
         found = [
-            self.ledger.hypothesis(trail, is_finished=True, is_complete=self._is_unbeaten(value))
+            self.ledger.hypothesis(
+                trail,
+                is_finished=True,
+                is_complete=self._is_unbeaten(value),
+                # Constraints that must be met before the end force that end at the last position.
+                hit_limit=self.finished.hit_limit or (self.is_constrained and trail.length == self.finished.hard_limit),
+            )
             for value, trail in self.finished.best
         ]
-        found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
+        found += [
+            self.ledger.hypothesis(trail, is_finished=False, hit_limit=trail.length == self.finished.limit)
+            for trail in self.cut
+        ]
         return found[: self.settings.nbest]
 
 
@@ -213,7 +225,7 @@ def _sentences(
     *,
     recorder: Recorder | None,
 ) -> list[_Sentence]:
-    limits, lengths = settings.limits(source), source.lengths.tolist()
+    limits, hard_limits, lengths = settings.limits(source), settings.hard_limits(source), source.lengths.tolist()
     bound = [None] * len(limits) if constraints is None else constraints
     if len(bound) != len(limits):
         raise UsageError(f"{len(bound)} constraints were given for {len(limits)} sentences; each sentence needs one")
@@ -221,14 +233,16 @@ def _sentences(
     return [
         _Sentence(
             number,
-            limit,
             settings,
             ledger,
             recorder,
             [_Way(None, None if constraint is None else Standing(constraint, constraint.begin()))],
-            Finished(limit, settings, ledger),
+            Finished(limit, hard_limit, settings, ledger),
+            is_constrained=constraint is not None,
         )
-        for number, (limit, ledger, constraint) in enumerate(zip(limits, ledgers, bound, strict=True))
+        for number, (limit, hard_limit, ledger, constraint) in enumerate(
+            zip(limits, hard_limits, ledgers, bound, strict=True)
+        )
     ]
 
 

@@ -79,7 +79,7 @@ def constraints_for(
 
     Those that exclude each other are refused before any work is done.
     """
-    lengths, limits = source.lengths.tolist(), settings.limits(source)
+    lengths, limits = source.lengths.tolist(), settings.hard_limits(source)
     if given is not None and len(given) != len(limits):
         raise UsageError(f"{len(given)} constraints were given for {len(limits)} sentences; each sentence needs one")
     found = [

@@ -42,17 +42,18 @@ def diverse_search(
     list, then the second of each, and so on until it is full; then it is sorted.
     """
     own = _of_a_group(settings, groups, diversity)
-    limits, lengths, score = settings.limits(source), source.lengths.tolist(), settings.score()
+    limits, hard_limits = settings.limits(source), settings.hard_limits(source)
+    lengths, score = source.lengths.tolist(), settings.score()
     if not limits:
         return []
     attention: list[Tensor | None] = []
     ledgers = [Ledger(score, stepper.end, length, attention) for length in lengths]
     sentences = [
         [
-            _Group(number, limit, own, ledger, [_Way(None, 0.0, number)], Finished(limit, own, ledger))
+            _Group(number, own, ledger, [_Way(None, 0.0, number)], Finished(limit, hard_limit, own, ledger))
             for _ in range(groups)
         ]
-        for number, (limit, ledger) in enumerate(zip(limits, ledgers, strict=True))
+        for number, (limit, hard_limit, ledger) in enumerate(zip(limits, hard_limits, ledgers, strict=True))
     ]
     rules = Rules(stepper.end, score.end)
     owners = list(range(len(limits)))  # groups of a sentence share its first step
@@ -109,7 +110,6 @@ class _Group:
     """A beam search of its own for one sentence; `settings` have the beam and the n-best size of a group."""
 
     number: int
-    limit: int
     settings: SearchConfig
     ledger: Ledger
     ways: list[_Way]
@@ -138,7 +138,7 @@ class _Group:
 
     def _go_on(self, live: Sequence[_Candidate]) -> None:
         trails = [candidate.trail for candidate in live]
-        if trails and trails[0].length == self.limit:
+        if trails and self.finished.is_cut(max(trails, key=lambda trail: trail.log_prob)):
             self.cut, self.ways = trails, []
         elif self.finished.is_decided([t.log_prob for t in trails], length=trails[0].length if trails else 0):
             self.ways = []
@@ -146,8 +146,11 @@ class _Group:
             self.ways = [_Way(candidate.trail, candidate.paid, candidate.trail.row) for candidate in live]
 
     def hypotheses(self) -> list[Hypothesis]:
-        found = [self.ledger.hypothesis(trail, is_finished=True) for _, trail in self.finished.best]
-        found += [self.ledger.hypothesis(trail, is_finished=False) for trail in self.cut]
+        hit_limit = self.finished.hit_limit
+        found = [
+            self.ledger.hypothesis(trail, is_finished=True, hit_limit=hit_limit) for _, trail in self.finished.best
+        ]
+        found += [self.ledger.hypothesis(trail, is_finished=False, hit_limit=True) for trail in self.cut]
         return found[: self.settings.nbest]
 
 

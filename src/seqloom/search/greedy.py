@@ -18,7 +18,8 @@ def greedy_search(stepper: Stepper, source: Source, settings: SearchConfig) -> l
     Of equal symbols the lowest is taken. Sentences leave the batch as they finish. An end normalisation acts here as it
     does in beam search, of which this is the case of one hypothesis.
     """
-    limits, lengths, score = settings.limits(source), source.lengths.tolist(), settings.score()
+    # The only hypothesis is the best one, so it always gets the longest limit.
+    limits, lengths, score = settings.hard_limits(source), source.lengths.tolist(), settings.score()
     found: dict[int, Hypothesis] = {}
     if not limits:
         return []
@@ -49,7 +50,8 @@ def greedy_search(stepper: Stepper, source: Source, settings: SearchConfig) -> l
                 going.append((sentence, trail))
                 continue
             ledger = Ledger(score, stepper.end, lengths[sentence], attention)
-            found[sentence] = ledger.hypothesis(trail, is_finished=trail.symbol == stepper.end)
+            is_finished = trail.symbol == stepper.end
+            found[sentence] = ledger.hypothesis(trail, is_finished=is_finished, hit_limit=not is_finished)
         picked = torch.tensor(rows, dtype=torch.long, device=last.device)
         state = step.state if len(rows) == len(live) else step.state.select(picked)
         last, live = top.symbols[picked, 0], going

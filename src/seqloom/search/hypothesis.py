@@ -20,6 +20,9 @@ class Hypothesis:
 
     `is_complete` is a proof: nothing that the search dropped could have come to a better score, so no wider beam and no
     other search finds a better hypothesis in this place of the list. A search that cannot tell leaves it False.
+
+    `hit_limit` says that the search was cut at the maximum length: this hypothesis has not ended, or a better one had
+    not, so a longer maximum may give a better output.
     """
 
     symbols: tuple[int, ...]
@@ -29,6 +32,7 @@ class Hypothesis:
     token_log_probs: tuple[float, ...]
     attention: Float[Tensor, "steps source"] | None = field(default=None, compare=False, repr=False)
     is_complete: bool = field(default=False, compare=False)
+    hit_limit: bool = field(default=False, compare=False)
 
     @property
     def log_prob(self) -> float:

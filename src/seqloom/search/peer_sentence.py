@@ -120,7 +120,8 @@ class PeerSentence:
 
     def _hypothesis(self, trail: Trail) -> Hypothesis:
         has_ended = trail.symbol == self.ledger.end
-        found = self.ledger.hypothesis(trail, is_finished=has_ended)
+        hit_limit = not has_ended or (self.rules.at_limit == "end" and trail.length == self.limit)  # a forced end
+        found = self.ledger.hypothesis(trail, is_finished=has_ended, hit_limit=hit_limit)
         if has_ended or self.rules.at_limit != "cut_shorter":
             return found
         dropped = found.token_log_probs[-1]

@@ -32,12 +32,13 @@ Array = np.ndarray
 @torch.inference_mode()
 def plain_beam_search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
     """What `search.beam.beam_search` gives for the same settings."""
-    limits, lengths, score = settings.limits(source), source.lengths.tolist(), settings.score()
+    limits, hard_limits = settings.limits(source), settings.hard_limits(source)
+    lengths, score = source.lengths.tolist(), settings.score()
     attention: list[Tensor | None] = []
     ledgers = [Ledger(score, stepper.end, length, attention) for length in lengths]
     sentences = [
-        _Sentence(number, Finished(limit, settings, ledger))
-        for number, (limit, ledger) in enumerate(zip(limits, ledgers, strict=True))
+        _Sentence(number, Finished(limit, hard_limit, settings, ledger))
+        for number, (limit, hard_limit, ledger) in enumerate(zip(limits, hard_limits, ledgers, strict=True))
     ]
     search = _Search(settings, Rules(stepper.end, score.end), sentences)
     state = stepper.start(source) if sentences else None
@@ -86,7 +87,9 @@ class _Sentence:
     """Log-probability and length of what was left behind, the best of each step."""
 
     def is_unbeaten(self, value: float) -> bool:
-        """Nothing that was left behind could have come to more."""
+        """Nothing that was left behind could have come to more, within the maximum length of the settings."""
+        if self.finished.has_overrun:
+            return False
         return all(self.finished.bound(log_prob, length) <= value for log_prob, length in self.dropped)
 
 
@@ -123,7 +126,7 @@ class _Search:
             for place in is_there[:, beam].nonzero()[0].tolist():
                 self.sentences[self.live[place]].dropped.append((float(values[place, beam]), length))
         # Of most sentences nothing ends at a step, and nothing has to be decided.
-        is_asked = ends.any(1) | ~lives.any(1) | self.may_stop[self.live] | (self.limits[self.live] == length)
+        is_asked = ends.any(1) | ~lives.any(1) | self.may_stop[self.live] | (self.limits[self.live] <= length)
         for place in is_asked.nonzero()[0].tolist():
             number = int(self.live[place])
             self._end(number, candidates.of(place, ends[place]))
@@ -169,13 +172,17 @@ class _Search:
         if not len(lives.rows):
             if not sentence.finished.best:
                 raise dead_end(number, length)
-        elif length == self.limits[number]:
+        elif length >= self.limits[number] and sentence.finished.is_cut(self._best(lives, sentence.finished)):
             sentence.cut += self._trails(lives)
         elif sentence.finished.is_decided(lives.totals.tolist(), length=length):
             sentence.dropped += [(total, length) for total in lives.totals.tolist()]
         else:
             return False
         return True
+
+    def _best(self, lives: _Column, finished: Finished) -> Trail:
+        best = max(self._trails(lives), key=lambda trail: trail.log_prob)
+        return self._whole(best) if finished.ledger.score.needs_attention else best
 
     def _trails(self, column: _Column) -> list[Trail]:
         """The last link of each row of the column that is to come."""
@@ -202,11 +209,16 @@ class _Search:
         ledger, nbest = sentence.finished.ledger, self.settings.nbest
         best = sentence.finished.best[:nbest]
         found = [
-            ledger.hypothesis(self._whole(trail), is_finished=True, is_complete=sentence.is_unbeaten(value))
+            ledger.hypothesis(
+                self._whole(trail),
+                is_finished=True,
+                is_complete=sentence.is_unbeaten(value),
+                hit_limit=sentence.finished.hit_limit,
+            )
             for value, trail in best
         ]
         cut = sentence.cut[: nbest - len(best)]
-        return found + [ledger.hypothesis(self._whole(trail), is_finished=False) for trail in cut]
+        return found + [ledger.hypothesis(self._whole(trail), is_finished=False, hit_limit=True) for trail in cut]
 
 
 def _tensor(numbers: Array, like: Tensor) -> Tensor:

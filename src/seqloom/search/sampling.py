@@ -100,7 +100,7 @@ def sample_search(
     was drawn from. `keys` tell sentences apart; without them the number in the batch does. What constraints forbid has
     p = 0, and an end normalisation acts on P(end) as it does in greedy search, which is what temperature 0 gives.
     """
-    limits, lengths, score = settings.limits(source), source.lengths.tolist(), settings.score()
+    limits, lengths, score = settings.hard_limits(source), source.lengths.tolist(), settings.score()
     keys, standings = _checked_keys(keys, len(limits)), _first_standings(constraints, len(limits))
     if not limits:
         return []
@@ -134,8 +134,9 @@ def sample_search(
             is_over = standing is not None and standing.constraint.is_over(standing.place)
             if symbol == stepper.end or is_over or length == limits[one.sentence]:
                 is_finished = symbol == stepper.end or (is_over and not _is_missing_something(standing))
-                hypothesis = ledgers[one.sentence].hypothesis(trail, is_finished=is_finished)
-                found[one.sentence, one.number] = hypothesis
+                found[one.sentence, one.number] = ledgers[one.sentence].hypothesis(
+                    trail, is_finished=is_finished, hit_limit=not (is_finished or is_over)
+                )
             else:
                 going.append((_Sample(one.sentence, one.number, trail), standing))
         live, standings = [one for one, _ in going], [standing for _, standing in going]

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import GetCoreSchemaHandler, field_validator, model_validator
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
@@ -19,6 +20,15 @@ Rerank = Literal["none", "agreement"]
 Precision = Literal["float32", "int8"]
 Split = Literal["long", "sentences"]
 Unknown = Literal["keep", "copy"]
+
+DEFAULT_OVERRUN = 2.0
+"""How far a search may continue past a maximum length that nobody set, as a multiple of it."""
+
+COVERED_SHARE = 0.998
+"""Share of the training pairs whose targets fit into the maximum output length. The rest is mostly misaligned pairs."""
+
+MAX_MEASURED_PAIRS = 1_000_000
+"""Training pairs from which the ratio of lengths is measured; of a larger corpus, evenly spaced ones."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +134,17 @@ class SearchConfig(Config):
     seed: int = 1
     """Sampling: another seed gives other outputs, the same one the same."""
 
-    length_factor: Annotated[float, _Range(0, 100)] = 2.0
-    """Maximum output length = length_factor · source length + length_constant, both lengths with their end symbol."""
+    length_factor: Annotated[float, _Range(0, 100)] | None = None
+    """Maximum output length = length_factor · source length + length_constant, both lengths with their end symbol.
+    Left open: taken from the length ratios of the training data, which are stored with the model."""
 
-    length_constant: Annotated[int, _Range(0, 10_000)] = 10
-    """Symbols that the maximum output length has beyond its share of the source length."""
+    length_constant: Annotated[int, _Range(0, 10_000)] | None = None
+    """Symbols that the maximum output length has beyond its share of the source length. Left open: taken from the
+    training data."""
+
+    length_overrun: Annotated[float, _Range(1, 100)] | None = None
+    """A search whose best hypothesis has not ended at the maximum length continues, up to this many times that length;
+    1 cuts it there. Left open: 2 if the maximum comes from the training data, 1 if you set it."""
 
     heads: str = "mean"
     """Which look of a Transformer counts as its attention, in the coverage term and in alignments: `mean` or `max` over
@@ -173,9 +189,10 @@ class SearchConfig(Config):
             )
         if self.beam % self.groups:
             raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; {self._fitting()}")
-        if self.length_factor == 0 and self.length_constant == 0:
+        if self.length_factor == 0 and not self.length_constant:
             raise ValueError(
-                "length_factor 0 and length_constant 0 leave no room for any output; make one of them larger"
+                f"length_factor 0 and length_constant {self.length_constant or 'unset'} leave no room for any output; "
+                "increase one of them"
             )
         return self
 
@@ -224,6 +241,58 @@ class SearchConfig(Config):
         """The minimum |Y| of a sentence, which counts end, as does its length."""
         return int(self.shortest_factor * source_length) + self.shortest_constant
 
+    def with_output_limit(self, limit: "OutputLimit") -> "SearchConfig":
+        """The same settings with the maximum output length filled in where it was left open."""
+        factor, constant, overrun = self._maximum_length(limit)
+        filled = {"length_factor": factor, "length_constant": constant, "length_overrun": overrun}
+        return self.model_copy(update=filled)
+
     def limits(self, source: Source) -> list[int]:
-        """The maximum |Y| of each sentence, which counts end; a sentence's own affair, whatever stands beside it."""
-        return [max(1, int(self.length_factor * length) + self.length_constant) for length in source.lengths.tolist()]
+        """The maximum |Y| of each sentence, end included. It depends on the sentence alone, not on its batch."""
+        factor, constant, _ = self._maximum_length(OutputLimit())
+        return [max(1, int(factor * length) + constant) for length in source.lengths.tolist()]
+
+    def hard_limits(self, source: Source) -> list[int]:
+        """The |Y| at which each sentence is cut even if its best hypothesis has not ended."""
+        _, _, overrun = self._maximum_length(OutputLimit())
+        return [int(overrun * limit) for limit in self.limits(source)]
+
+    def _maximum_length(self, limit: "OutputLimit") -> tuple[float, int, float]:
+        """Factor, constant and overrun, with `limit` for what was left open."""
+        factor, constant, overrun = self.length_factor, self.length_constant, self.length_overrun
+        default_overrun = DEFAULT_OVERRUN if factor is None and constant is None else 1.0
+        return (
+            limit.factor if factor is None else factor,
+            limit.constant if constant is None else constant,
+            default_overrun if overrun is None else overrun,
+        )
+
+
+@dataclass(frozen=True)
+class OutputLimit:
+    """The maximum output length that a model needs: factor · source length + constant, end symbols included.
+
+    The default serves models that do not know the lengths of their training data.
+    """
+
+    factor: float = 2.0
+    constant: int = 10
+
+    @staticmethod
+    def covering(source_lengths: np.ndarray, target_lengths: np.ndarray) -> "OutputLimit":
+        """The limit under which COVERED_SHARE of these pairs can be written, and never less than the default.
+
+        The factor comes from the longer half of the sources, where the ratio of lengths is stable; the constant covers
+        what that leaves out, mostly short sources with long targets.
+        """
+        default = OutputLimit()
+        if not len(source_lengths):
+            return default
+        every = -(-len(source_lengths) // MAX_MEASURED_PAIRS)
+        source = np.maximum(1, np.asarray(source_lengths[::every], np.float64))
+        target = np.asarray(target_lengths[::every], np.float64)
+        is_long = source >= np.median(source)
+        ratio = np.quantile(target[is_long] / source[is_long], COVERED_SHARE, method="higher")
+        factor = min(100.0, max(default.factor, math.ceil(10 * ratio) / 10))
+        rest = np.quantile(target - np.floor(factor * source), COVERED_SHARE, method="higher")
+        return OutputLimit(factor, min(10_000, max(default.constant, int(rest))))

@@ -73,7 +73,9 @@ class Ledger:
         """The score of a trail."""
         return score_of(self.terms(trail))
 
-    def hypothesis(self, trail: Trail, *, is_finished: bool, is_complete: bool = False) -> Hypothesis:
+    def hypothesis(
+        self, trail: Trail, *, is_finished: bool, is_complete: bool = False, hit_limit: bool = False
+    ) -> Hypothesis:
         """Walk back along the links."""
         links, terms = _links(trail), self.terms(trail)
         symbols = tuple(link.symbol for link in links)
@@ -85,6 +87,7 @@ class Ledger:
             token_log_probs=tuple(link.token_log_prob for link in links),
             attention=self._looked(links),
             is_complete=is_complete,
+            hit_limit=hit_limit,
         )
 
     def _looked(self, links: Sequence[Trail]) -> Float[Tensor, "steps source"] | None:

@@ -25,7 +25,7 @@ from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
-from seqloom.search.settings import SearchConfig
+from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.cutting import gathered
 from seqloom.training.task import Loss
@@ -161,11 +161,14 @@ class TranslationTask:
     def _score(self, model: nn.Module) -> float:
         dev = self.dev
         stepper = cast("TranslationModel", model).stepper()
+        # A model that has learned little often never ends; a longer search would not improve its figure.
+        limit = OutputLimit.covering(self.train.source_lengths, self.train.target_lengths)
+        settings = SearchConfig(length_overrun=1.0).with_output_limit(limit)
         chosen = min(self.config.dev_lines, len(dev.store))
         translations = [""] * chosen
         for indices in batches_by_length(dev.store, tokens=self.tokens_per_batch, examples=chosen):
             batch = collate(dev.store, indices).to(self.device)
-            for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, SearchConfig()), strict=True):
+            for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, settings), strict=True):
                 translations[index] = dev.tokenizer.decode(hypothesis.symbols)
         return score(self.metric, translations, references=dev.references[:chosen]).value
 

@@ -25,7 +25,7 @@ PADDING = 7
 
 KEPT = (
     *("length_normalisation", "alpha", "reward", "coverage", "coverage_floor", "end_normalisation", "end_kind"),
-    *("length_factor", "length_constant", "heads", "stop"),
+    *("length_factor", "length_constant", "length_overrun", "heads", "stop"),
 )
 """Settings of a search that are the model's own: its score, its lengths, when it stops."""
 

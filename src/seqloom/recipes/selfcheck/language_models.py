@@ -43,7 +43,13 @@ class LanguageModelChecks:
         self.all = lines.with_hard_ones(self.model.tokenizer, limit=LONG)
         found = bare_settings(self.model.config.search, beam=max(2, self.model.config.search.beam))
         self.settings = found.model_copy(
-            update={"length_factor": 0.0, "length_constant": WRITTEN, "end_normalisation": 0.0, "coverage": 0.0}
+            update={
+                "length_factor": 0.0,
+                "length_constant": WRITTEN,
+                "length_overrun": 1.0,
+                "end_normalisation": 0.0,
+                "coverage": 0.0,
+            }
         )
 
     def checks(self) -> list[Check]:
