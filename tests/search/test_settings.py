@@ -23,14 +23,26 @@ from seqloom.search.settings import OutputLimit, SearchConfig
         ({"rerank": "agreement"}, "rerank", "search.nbest"),
         ({"diversity": 0.7}, "diversity", "search.groups"),
         ({"peer_length_penalty": 1.0}, "peer_length_penalty", "search.mode"),
+        ({"coverage_floor": 0.1}, "coverage_floor", "search.coverage"),
+        ({"end_kind": "add"}, "end_kind", "search.end_normalisation"),
     ],
 )
 def test_a_setting_without_effect_says_what_it_needs(given: dict[str, object], name: str, needed: str) -> None:
     assert needed in (SearchConfig.model_validate(given).without_effect(name) or "")
     enough = {"method": "sample", "nbest": 2, **given} if name != "diversity" else {"groups": 2, **given}
     enough = {"mode": "fairseq", **given} if name == "peer_length_penalty" else enough
+    enough = {"coverage": 0.2, "end_normalisation": 1.0, **given} if name in ("coverage_floor", "end_kind") else enough
     assert SearchConfig.model_validate(enough).without_effect(name) is None
     assert SearchConfig().without_effect(name) is None
+
+
+@pytest.mark.parametrize("given", [{"alpha": 1.0}, {"stop": "first"}, {"length_normalisation": "mean"}])
+def test_a_peer_mode_ignores_rules_of_our_own_search(given: dict[str, object]) -> None:
+    (name,) = given
+    assert "search.mode=seqloom" in (
+        SearchConfig.model_validate({"mode": "sockeye", **given}).without_effect(name) or ""
+    )
+    assert SearchConfig.model_validate(given).without_effect(name) is None
 
 
 @pytest.mark.parametrize(

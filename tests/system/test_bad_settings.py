@@ -131,6 +131,45 @@ def test_a_number_out_of_range_is_refused_before_data_is_read(
     assert sorted(os.listdir(tmp_path)) == ["empty.de", "empty.en"]  # noqa: PTH208 - names are enough
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            "model.kind=rnn_lm task.objective.kind=nce task.objective.log_z=learned",
+            "set model.learns_log_z=true as well, or task.objective.log_z=fixed",
+        ),
+        ("model.kind=elmo task.objective.kind=nce task.objective.log_z=learned", "or task.objective.log_z=fixed"),
+        (
+            "model.kind=rnn_lm model.output=adaptive model.tying=none task.objective.kind=sampled",
+            "set task.objective.kind=full, or model.output=full",
+        ),
+        (
+            "model.kind=rnn_lm model.output=adaptive model.tying=none task.objective.smoothing=0.1",
+            "set task.objective.smoothing=0, or model.output=full",
+        ),
+        ("model.kind=seq2seq model.attention=none search.coverage=0.5", "leave search.coverage out"),
+        ("model.kind=seq2seq model.attention=none search.unknown=copy", "leave search.unknown out"),
+        ("model.kind=seq2seq search.heads=1/0", "leave search.heads out"),
+        ("model.decoder_layers=2 search.heads=2/0", "search.heads=2/0 is not in this model: it has layers 0 to 1"),
+        (
+            "search.shortlist=20",
+            "search.shortlist=20 needs a lexicon, which `seqloom shortlist` adds to a finished model",
+        ),
+        ("search.mode=fairseq search.coverage=0.2", "set search.coverage=0, or mode=seqloom"),
+        ("search.mode=marian search.reward=1.0", "set search.reward=0, or mode=seqloom"),
+    ],
+)
+def test_settings_of_two_sections_that_do_not_fit_are_refused_before_data_is_read(
+    settings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    called = trained(*settings.split())
+    assert (called.code, called.out) == (2, "")
+    assert told in called.err
+    assert "empty.de" not in called.err
+    assert not Path("run").exists()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_number_among_the_settings_may_be_infinite_none_or_beyond_64_bits(kind: str) -> None:
     fields = [doc for doc in describe_fields(RunConfig) if "number" in doc.type and "list" not in doc.type]

@@ -10,14 +10,17 @@ from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
 from seqloom.core.decoding import OnBad
+from seqloom.core.errors import UsageError
 from seqloom.data.text import Unit
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.heads import HeadPolicy
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
 from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.tasks.objectives import FullConfig, NceConfig
 from seqloom.tasks.translation import TranslationConfig
 from seqloom.text.tokenizer import TextConfig
 from seqloom.training.settings import TrainingConfig
@@ -202,4 +205,57 @@ class RunConfig(Config):
                 "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
                 "model.tying=output"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _objective_fits(self) -> "RunConfig":
+        """What the task asks of the last layer, which belongs to the model."""
+        if not isinstance(self.task, LanguageModellingConfig | BidirectionalConfig):
+            return self
+        model, objective = self.model, self.task.objective
+        is_adaptive = isinstance(model, RnnLmConfig) and model.output == "adaptive"
+        if is_adaptive and objective.kind != "full":
+            raise ValueError(
+                f"task.objective.kind={objective.kind} draws rows of one output table, and model.output=adaptive has "
+                "none; set task.objective.kind=full, or model.output=full"
+            )
+        if is_adaptive and isinstance(objective, FullConfig) and objective.smoothing:
+            raise ValueError(
+                f"task.objective.smoothing={objective.smoothing:g} spreads probability over all symbols, which "
+                "model.output=adaptive does not compute; set task.objective.smoothing=0, or model.output=full"
+            )
+        if (
+            isinstance(objective, NceConfig)
+            and objective.log_z == "learned"
+            and not getattr(model, "learns_log_z", False)
+        ):
+            way = "model.learns_log_z=true" if isinstance(model, RnnLmConfig) else "model.kind=rnn_lm"
+            raise ValueError(
+                f"task.objective.log_z=learned needs a model with a normaliser to learn; set {way} as well, or "
+                "task.objective.log_z=fixed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _search_fits(self) -> "RunConfig":
+        """What the search asks of attention. A run is scored with these settings after its last step."""
+        model, search = self.model, self.search
+        if isinstance(model, TransformerConfig):
+            try:
+                HeadPolicy.of(search.heads, layers=model.decoder_layers, heads=model.heads)
+            except UsageError as error:
+                raise ValueError(str(error)) from error
+        if isinstance(model, Seq2SeqConfig):
+            if search.heads not in ("mean", "max"):
+                raise ValueError(
+                    f"search.heads={search.heads} names a head of a Transformer, and a model of kind seq2seq has one "
+                    "attention; leave search.heads out"
+                )
+            asks = {"coverage": search.coverage > 0, "unknown": search.unknown == "copy"}
+            wanting = [name for name, is_set in asks.items() if is_set and model.attention == "none"]
+            if wanting:
+                raise ValueError(
+                    f"search.{wanting[0]}={getattr(search, wanting[0])} needs attention to the source, but "
+                    f"model.attention is none; leave search.{wanting[0]} out, or train with model.attention=bilinear"
+                )
         return self

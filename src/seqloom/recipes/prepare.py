@@ -81,6 +81,7 @@ def choose_config(
     unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     require_device(first.device)
+    require_no_shortlist(first)
     if first.training.start_from is not None:
         # The kind of model is that of the other, and with it the line of work.
         unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
@@ -231,6 +232,15 @@ def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
     return {**defaults, "training": {**defaults["training"], "patience": 0}}
 
 
+def require_no_shortlist(config: RunConfig) -> None:
+    """Refuse to train with a shortlist: the scores after the last step would need a lexicon of the finished model."""
+    if config.search.shortlist:
+        raise UsageError(
+            f"search.shortlist={config.search.shortlist} needs a lexicon, which `seqloom shortlist` adds to a finished "
+            "model; leave it out of training, and set it when the model translates"
+        )
+
+
 def _config_of(model: str) -> RunConfig:
     """The settings that a model was trained with."""
     return read_settings(find_model(Path(model)))
@@ -240,6 +250,7 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
     """Another model's weights fit only its own text and model settings; what it knows needs a gentle rate."""
     start = _config_of(start_from)
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
+    inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     rate = start.training.learning_rate / 5
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
     return {**inherited, "training": {**defaults.get("training", {}), "learning_rate": rate, "warmup": 100}}

@@ -44,11 +44,13 @@ from seqloom.recipes.prepare import (
     prepare_again,
     report_warmup,
     require_new,
+    require_no_shortlist,
     require_same_meaning,
     work_for,
 )
 from seqloom.recipes.sizing import passes_text
 from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
+from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.training.averaging import average_weights, final_weights
 from seqloom.training.checkpoint import final_folders, verify_checkpoint
 from seqloom.training.distributed import World, join
@@ -132,6 +134,7 @@ def resume(
     require_builder(model)
     before, record = open_run(run)
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
+    require_no_shortlist(config)
     require_same_meaning(record, before, config, run=run)
     report_warmup(config, listener=listener)
     with join(require_device(config.device)) as world:
@@ -165,12 +168,17 @@ class _ConfigKeeper:
 
 
 def _require_shares(config: RunConfig, world: World) -> None:
-    """Refuse more ranks than batches before anything is prepared for them."""
+    """Refuse what several ranks cannot share before anything is prepared for them."""
     batches = config.training.batches_per_step
     if batches < world.size:
         raise ConfigError(
             f"training.batches_per_step={batches} cannot be shared by {world.size} ranks; "
             f"set it to at least {world.size}, or start fewer ranks"
+        )
+    if world.size > 1 and isinstance(config.task, LanguageModellingConfig) and config.task.windows == "sequential":
+        raise ConfigError(
+            f"task.windows=sequential carries a state from batch to batch, which cannot be shared by {world.size} "
+            "ranks; set task.windows=random, or start one rank"
         )
 
 

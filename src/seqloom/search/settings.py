@@ -79,7 +79,7 @@ class SearchConfig(Config):
 
     coverage: Annotated[float, _Range(0, 100)] = 0.0
     """Weight β of the coverage term β Σ_i log min(1, Σ_j attention_ji), which punishes outputs that leave source words
-    unread. 0 leaves it out; above 0 needs a model with attention."""
+    unread. 0 leaves it out; above 0 needs a model with attention and `mode: seqloom`."""
 
     coverage_floor: Annotated[float, _Range(le=1, gt=0)] = 1e-4
     """What a source position that nobody looked at counts as having got, so that its logarithm is finite."""
@@ -187,6 +187,12 @@ class SearchConfig(Config):
             raise ValueError(
                 f"mode {self.mode} is a beam search; leave method and groups as they are, or set mode=seqloom"
             )
+        foreign = [name for name in ("coverage", "end_normalisation", "reward") if getattr(self, name)]
+        if self.mode != "seqloom" and foreign:
+            raise ValueError(
+                f"mode {self.mode} scores by the rules of that system, which have no {foreign[0]} here; set "
+                f"search.{foreign[0]}=0, or mode=seqloom"
+            )
         if self.beam % self.groups:
             raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; {self._fitting()}")
         if self.length_factor == 0 and not self.length_constant:
@@ -218,6 +224,14 @@ class SearchConfig(Config):
             return "search.nbest (such as 8), from which it chooses"
         if name == "peer_length_penalty" and self.mode == "seqloom":
             return "search.mode with the name of another system"
+        if name in ("stop", "length_normalisation", "alpha") and self.mode != "seqloom":
+            return (
+                f"search.mode=seqloom (mode {self.mode} has its own rules; its length penalty is peer_length_penalty)"
+            )
+        if name == "coverage_floor" and not self.coverage:
+            return "search.coverage (such as 0.2)"
+        if name == "end_kind" and not self.end_normalisation:
+            return "search.end_normalisation (such as 1)"
         return "search.groups (2 or more)" if name == "diversity" and self.groups == 1 else None
 
     def unwatched(self) -> list[str]:
