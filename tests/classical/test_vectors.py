@@ -31,6 +31,15 @@ def test_king_is_to_man_as_queen_is_to_woman() -> None:
         assert not {"man", "king", "woman"} & set(answers)
 
 
+def test_the_score_of_an_analogy_is_a_cosine() -> None:
+    found = royal()
+    man, king, woman, queen = (found.units[found.row(word)] for word in ("man", "king", "woman", "queen"))
+    asked = king - man + woman
+    best = found.analogy("man", "king", "woman")[0]
+    assert best.score == pytest.approx(float(asked @ queen) / float(np.linalg.norm(asked)), abs=1e-6)
+    assert np.abs(found.analogy_scores(np.array([[0, 1, 2], [1, 0, 2]], np.int64))).max() <= 1 + 1e-6
+
+
 def test_without_exclusion_the_answer_would_be_an_input() -> None:
     found = royal()
     scores = found.analogy_scores(np.array([[0, 1, 0]], np.int64))  # man : woman = man : …
@@ -64,7 +73,10 @@ def test_many_words_at_once_equal_one_at_a_time(monkeypatch: pytest.MonkeyPatch)
     found = royal()
     alone = [found.nearest([word], count=2)[0] for word in found.words]
     monkeypatch.setattr("seqloom.classical.vectors._TOGETHER", 10)
-    assert found.nearest(found.words, count=2) == alone
+    together = found.nearest(found.words, count=2)
+    for one, other in zip(together, alone, strict=True):  # products of other sizes may round the last bit otherwise
+        assert [each.word for each in one] == [each.word for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 cos(a, b) = a · b / (‖a‖ ‖b‖)
 nearest            argmax_x cos(x, w)
 a is to b as c is to …                                                          a, b, c are never the answer
-    add (3CosAdd)  argmax_x cos(x, b) − cos(x, a) + cos(x, c)                   Mikolov et al. (2013)
+    add (3CosAdd)  argmax_x cos(x, b − a + c), each scaled to length 1          Mikolov et al. (2013)
+                   the same order as cos(x, b) − cos(x, a) + cos(x, c), whose scores can exceed 1
     mul (3CosMul)  argmax_x cos⁺(x, b) cos⁺(x, c) / (cos⁺(x, a) + 0.001)        Levy and Goldberg (2014),
                    cos⁺ = (1 + cos) / 2
 """
@@ -32,7 +33,7 @@ _TOGETHER = 1 << 25
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A word and how near it is: a cosine, or what an analogy makes of three."""
+    """A word and how near it is: a cosine, or for an analogy by 3CosMul what it makes of three."""
 
     word: str
     score: float
@@ -181,7 +182,7 @@ class WordVectors:
         require_choice(method, "method", get_args(Method))
         a, b, c = (self.units[triples[:, place]] for place in range(3))
         if method == "add":
-            scores: Float32[np.ndarray, "questions words"] = (b - a + c) @ self.units.T
+            scores: Float32[np.ndarray, "questions words"] = _units(b - a + c) @ self.units.T
             return scores
         from_a, from_b, from_c = ((1 + side @ self.units.T) / 2 for side in (a, b, c))
         product: Float32[np.ndarray, "questions words"] = from_b * from_c / (from_a + np.float32(_EPSILON))

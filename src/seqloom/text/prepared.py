@@ -35,7 +35,8 @@ class PreparedSigns:
     def advice(self, config: TextConfig) -> list[str]:
         """Which settings such a text wants that `config` does not have, a sentence each."""
         found = []
-        is_apart = self._apart >= ENOUGH and 2 * self._apart > self._marks
+        # With `space_before_punctuation` it is the setting that has set them apart, not who prepared the text.
+        is_apart = self._apart >= ENOUGH and 2 * self._apart > self._marks and not config.space_before_punctuation
         if config.segmentation == "words" and (is_apart or self._hyphens or self._unknown):
             signs = [f"{self._apart:,} times a comma or full stop apart from its word"] if is_apart else []
             signs += [f"{self._hyphens:,} times @-@"] if self._hyphens else []
