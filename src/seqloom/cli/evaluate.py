@@ -43,7 +43,7 @@ class System:
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a finished run; search settings."),
+    typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a run; search settings."),
 ]
 Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")]
 SourceFile = Annotated[

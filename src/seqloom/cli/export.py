@@ -24,7 +24,7 @@ EXAMPLES = examples(
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     to: Annotated[
         str,
         typer.Option(

@@ -32,7 +32,7 @@ from seqloom.core.errors import (
 )
 from seqloom.core.files import why_unwritten
 from seqloom.core.terminal import visible, visible_lines
-from seqloom.core.unpacked import by_archive
+from seqloom.core.unpacked import by_origin
 from seqloom.training.signals import stopping_signals
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
@@ -111,7 +111,7 @@ def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_deb
 
 def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SeqloomError):
-        return by_archive(str(error)), exit_code_of(error)
+        return by_origin(str(error)), exit_code_of(error)
     if isinstance(error, Terminated):
         return f"stopped by {error.number.name}", 128 + error.number
     if isinstance(error, KeyboardInterrupt):
@@ -119,7 +119,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, _BAD_COMMAND_LINE):
         return _of_command_line(error), 2
     if isinstance(error, OSError):
-        place = f"{shortened(by_archive(os.fsdecode(error.filename)))}: " if error.filename else ""
+        place = f"{shortened(by_origin(os.fsdecode(error.filename)))}: " if error.filename else ""
         # Of standard output, nobody knows which disk it is on.
         reason = error.strerror if error.errno == errno.ENOSPC else why_unwritten(error, Path(), need=None)
         return f"{place}{reason or error}", 2 if is_of_user(error) else 1

@@ -20,7 +20,7 @@ EXAMPLES = examples(
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="path=value", help="Settings of the search, such as search.temperature=0.7."),

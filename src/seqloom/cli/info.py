@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli.output import clean, counted, duration, examples, interval_text, json_line, size
+from seqloom.core.unpacked import by_origin
 
 if TYPE_CHECKING:
     from seqloom.recipes.config import RunConfig
@@ -16,7 +17,7 @@ EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json")
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Show what a model is: sizes, languages, training data, scores with their signatures, files.
@@ -32,7 +33,12 @@ def info(
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
     if json:
-        record = {"path": folder, **vars(card), "config": config.model_dump(mode="json"), "files": files}
+        record = {
+            "path": by_origin(str(folder)),
+            **vars(card),
+            "config": config.model_dump(mode="json"),
+            "files": files,
+        }
         print(json_line(record))
     else:
         print("\n".join(_describe(folder, card, config=config, files=files)))
@@ -47,7 +53,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
     else:
         languages = f"{use} of {card.target}" if card.target else use
     rows = [
-        ("Model", str(folder)),
+        ("Model", by_origin(str(folder))),
         ("Kind", f"{config.model.kind}, {card.parameters:,} parameters, {languages}"),
         ("Sizes", _settings(_of_effect(config.model.model_dump(mode="json")))),
         *([("N-grams", _ngrams(folder))] if config.model.kind == "ngram" else []),
@@ -128,6 +134,10 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         rows.append(f"{trained_on['steps']:,} steps over {tokens:,} {unit} in {taken}{best}")
     if "weights" in trained_on:
         rows.append(f"{trained_on['weights']}, dev loss {trained_on.get('dev_loss', float('nan')):.4f}")
+    if isinstance(unfinished := trained_on.get("unfinished"), dict):
+        rows.append(
+            f"a checkpoint of a run that has not finished: step {unfinished['step']:,} of {unfinished['steps']:,}"
+        )
     rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]
     return rows
 

@@ -33,7 +33,7 @@ app.command(epilog=BEAM_EXAMPLES)(beam)
 app.command(epilog=ZIPF_EXAMPLES)(zipf)
 app.command(epilog=PARTITION_EXAMPLES)(partition)
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")]
 
 
 @app.callback()

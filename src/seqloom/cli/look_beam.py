@@ -21,7 +21,7 @@ EXAMPLES = examples(
 
 
 def beam(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     words: Annotated[
         list[str] | None, typer.Argument(metavar="search.beam=4", help="Settings of the search, path=value.")

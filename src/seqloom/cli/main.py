@@ -1,10 +1,12 @@
 """The console program: which commands there are, and what happens when one of them fails."""
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -29,9 +31,11 @@ from seqloom.cli import (
     translate,
     vectors,
 )
+from seqloom.cli.console import Lines, Surviving, write_json
 from seqloom.cli.failures import obey_termination, report
 from seqloom.cli.output import guard_terminal, require_open, stand_in_for_closed, use_utf8
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import SeqloomWarning, UsageError
+from seqloom.core.events import notice
 from seqloom.version import __version__
 
 BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
@@ -106,12 +110,39 @@ def execute(arguments: Sequence[str]) -> int:
         require_open(sys.stdout, "standard output")
         _require_here()
         # The program by itself, and a group of commands by itself, explain themselves.
-        return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
+        with _shown_warnings(as_json=as_json):
+            return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
     except BaseException as error:
         # What these leave behind is a folder: a closed pipe must not pass for it.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
         is_read = is_streaming or bool(_EXPLAINS & set(ours))
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_read, words=words)
+
+
+@contextmanager
+def _shown_warnings(*, as_json: bool) -> Iterator[None]:
+    """Print warnings of ours on stderr as notices, each once in a command."""
+    shown: set[str] = set()
+    notify = Surviving(write_json if as_json else Lines())
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not issubclass(category, SeqloomWarning):
+            others(message, category, filename, lineno, file, line)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            notice(notify, str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SeqloomWarning)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def _invoke(words: list[str]) -> int:

@@ -15,7 +15,7 @@ UNPACK_EXAMPLES = examples("seqloom unpack demo.zip demo-model", "seqloom transl
 
 
 def pack(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="A new file.")],
     json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
 ) -> None:

@@ -31,7 +31,7 @@ MANY_UNKNOWN = 0.01
 """The share of unknown tokens from which on a perplexity may hardly be set beside that of another vocabulary."""
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a finished run, or an ARPA file.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")]
 Files = Annotated[
     list[Path],
     typer.Argument(

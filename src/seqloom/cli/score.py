@@ -28,7 +28,7 @@ AT_ONCE = 2_000
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     words: Annotated[
         list[str], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one .tsv with both columns.")
     ],

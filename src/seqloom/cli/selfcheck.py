@@ -29,7 +29,7 @@ NAMES = 12
 
 
 def selfcheck(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     lines: Annotated[
         Path | None,
         typer.Option(

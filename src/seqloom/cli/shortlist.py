@@ -22,7 +22,7 @@ EXAMPLES = examples(
 
 
 def shortlist(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     train: Annotated[
         list[str] | None,
         typer.Option(

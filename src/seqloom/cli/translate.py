@@ -49,7 +49,7 @@ class Output(Protocol):
     def isatty(self) -> bool: ...
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or a run that has finished.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")]
 Words = Annotated[
     list[str] | None,
     typer.Argument(

@@ -102,6 +102,10 @@ class ModelError(SeqloomError):
     exit_code = 4
 
 
+class SeqloomWarning(UserWarning):
+    """What a user should know of a result that was asked for without a listener; the command line prints it once."""
+
+
 class Stopped(SeqloomError):
     """A run that a signal ended in good order; `code` is 128 and its number: 130 for SIGINT."""
 

@@ -1,32 +1,45 @@
-"""Archives that are used as if they were folders: unpacked once, for as long as the program runs."""
+"""What is used as if it were a folder, such as an archive: made into one, for as long as the program runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seqloom.core.archives import extract_archive
 
-_KEPT: dict[tuple[Path, int, int, int], tuple[Path, Path, "TemporaryDirectory[str]"]] = {}
-"""By what tells whether an archive is still the same: its name, its folder, and what removes that at the end."""
+_KEPT: dict[Hashable, tuple[Path, Path, "TemporaryDirectory[str]"]] = {}
+"""By what tells whether the origin is still the same: its name, its folder, and what removes that at the end."""
+
+
+def temporary_folder(origin: Path, *, version: Hashable, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills from `origin`, for this program alone. The same version gives the same folder."""
+    key = (origin.resolve(), version)
+    if key not in _KEPT:
+        home = TemporaryDirectory(prefix="seqloom-")
+        folder = Path(home.name) / (origin.stem.strip(".") or "model")
+        try:
+            make(folder)
+        except BaseException:
+            home.cleanup()
+            raise
+        _KEPT[key] = origin, folder, home
+    return _KEPT[key][1]
 
 
 def unpacked(archive: Path, *, check: Callable[[Path, Path, Sequence[str]], None]) -> Path:
-    """A folder with the files of an archive, for this program alone. The same archive gives the same folder.
+    """A folder with the files of an archive.
 
     `check` is given the archive, the folder and the names of the files, and raises if they are not what they should be.
     """
     found = archive.stat()
-    key = (archive.resolve(), found.st_ino, found.st_size, found.st_mtime_ns)
-    if key not in _KEPT:
-        home = TemporaryDirectory(prefix="seqloom-")
-        folder = Path(home.name) / (archive.stem.strip(".") or "model")
-        check(archive, folder, extract_archive(archive, folder))
-        _KEPT[key] = archive, folder, home
-    return _KEPT[key][1]
+    return temporary_folder(
+        archive,
+        version=(found.st_ino, found.st_size, found.st_mtime_ns),
+        make=lambda folder: check(archive, folder, extract_archive(archive, folder)),
+    )
 
 
-def by_archive(message: str) -> str:
-    """A message with the names of archives where it has those of their folders, which tell nobody anything."""
-    for archive, folder, _ in _KEPT.values():
-        message = message.replace(str(folder), str(archive))
+def by_origin(message: str) -> str:
+    """A message with the names of archives and runs where it has those of their folders, which tell nobody anything."""
+    for origin, folder, _ in _KEPT.values():
+        message = message.replace(str(folder), str(origin))
     return message

@@ -21,7 +21,7 @@ def is_arpa(path: Path) -> bool:
 
 
 def load_language_model(path: Path | str, *, device: str | None = None) -> Loaded:
-    """A model directory, a finished run, or an ARPA file."""
+    """A model directory, a run, or an ARPA file."""
     path = as_path(path, "folder")
     return load_arpa(path) if is_arpa(path) else load_any(path, device=device)
 

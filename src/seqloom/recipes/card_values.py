@@ -25,6 +25,9 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
             return f"trained_on.{name} is no list"
     if "output_limit" in trained_on and not _is_output_limit(trained_on["output_limit"]):
         return f"trained_on.output_limit is {str(trained_on['output_limit'])[:40]!r}, not a factor and a constant"
+    unfinished = trained_on.get("unfinished", {"step": 0, "steps": 0})
+    if not isinstance(unfinished, dict) or not all(_is_number(unfinished.get(name)) for name in ("step", "steps")):
+        return "trained_on.unfinished gives no step and steps"
     scores = values.get("scores", [])
     if not isinstance(scores, list) or not all(map(_is_score, scores)):
         return "scores are no list of names, values and signatures"

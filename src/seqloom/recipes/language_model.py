@@ -135,7 +135,7 @@ class LanguageModel:
         weights: Sequence[float] | None = None,
         device: str | None = None,
     ) -> "LanguageModel":
-        """Read a model directory, the model of a finished run or an ARPA file, and others that are mixed with it."""
+        """Read a model directory, a run or an ARPA file, and others that are mixed with it."""
         loaded = [load_language_model(each, device=device) for each in (folder, *others)]
         return LanguageModel(loaded[0], loaded[1:], weights=weights)
 

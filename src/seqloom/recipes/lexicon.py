@@ -26,7 +26,15 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus, open_corpus
 from seqloom.data.store import HEADER, Side, Store
-from seqloom.recipes.load import add_file, find_model, has_file, read_card, read_settings, require_translator
+from seqloom.recipes.load import (
+    add_file,
+    find_model,
+    has_file,
+    read_card,
+    read_settings,
+    require_finished,
+    require_translator,
+)
 from seqloom.recipes.wishes import Wish
 from seqloom.text.borders import sort_of
 from seqloom.text.glossary import ways_to_write
@@ -76,6 +84,7 @@ def fit_lexicon(
         raise UsageError(
             f"{model} is an archive, to which nothing is added; unpack it first: seqloom unpack {model} DIR"
         )
+    require_finished(model)
     folder = find_model(model)
     read_card(folder)
     require_translator(folder, read_settings(folder))

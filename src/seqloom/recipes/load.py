@@ -13,6 +13,7 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import math
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from seqloom.core.archives import is_archive
 from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
+from seqloom.core.errors import DataError, ModelError, SeqloomError, SeqloomWarning, UsageError
 from seqloom.core.events import Listener
 from seqloom.core.files import (
     check_manifest,
@@ -42,15 +43,24 @@ from seqloom.core.files import (
 )
 from seqloom.core.json_files import read_json
 from seqloom.core.partial import partial_name
-from seqloom.core.unpacked import unpacked
+from seqloom.core.unpacked import temporary_folder, unpacked
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.bounded import build_within, read_weights
+from seqloom.recipes.bounded import build_within, read_weights, shapes_of
 from seqloom.recipes.card_values import fault_of_card
 from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
+from seqloom.training.checkpoint import (
+    NewerFormatError,
+    checkpoint_folder,
+    checkpoint_steps,
+    copy_weights,
+    pointed_step,
+)
+from seqloom.training.lock import holder_of
+from seqloom.training.progress import Progress
 from seqloom.training.weights import for_disk, load_weights
 from seqloom.version import __version__
 
@@ -233,7 +243,7 @@ def _write_model(
     partial.mkdir(parents=True)
     try:
         write_atomically(partial / "config.yaml", to_yaml(config, comments=False))
-        write_atomically(partial / "model.json", json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
+        write_card(partial / "model.json", card)
         write(partial / "model.safetensors")
         fsync(partial / "model.safetensors")
         tokenizers.save(partial / "text")
@@ -347,9 +357,10 @@ def in_words(config: RunConfig) -> str:
 
 
 def find_model(folder: Path) -> Path:
-    """The model directory at this path; a run directory stands for the model in it.
+    """The model directory at this path; a run directory stands for the model in it, or for its best checkpoint.
 
-    An archive stands for the model in it too, which is then in a folder that goes when the program ends.
+    An archive stands for the model in it too. What is no model directory yet is made into one in a folder that goes
+    when the program ends.
     """
     if (folder / "model.json").is_file():
         return folder
@@ -364,12 +375,135 @@ def find_model(folder: Path) -> Path:
             f"{folder} is a file, and a model is a folder or a .zip archive of one. Pickled checkpoints (.pt, .bin, "
             ".ckpt, .pkl) can carry code and are never opened"
         )
-    if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
-        raise ModelError(
-            f"{folder} is a run that has not finished, so it has no model yet; finish it with: "
-            f"seqloom train --resume {folder}"
-        )
+    if _is_run(folder):
+        return _from_checkpoint(folder)
+    if (holder := holder_of(folder)) is not None:
+        raise ModelError(f"{folder} is in use by {holder}, which prepares a run there; it has no model yet")
     raise ModelError(f"{folder} is no model directory: it has no model.json")
+
+
+# --- runs that have not finished --------------------------------------------------------------------------------------
+
+CARD = "card.json"
+"""What a model of a run would say of itself, written when training begins."""
+
+_TRIES = 20
+"""How often a checkpoint is looked for in a run that is training: it may be removed between two looks."""
+
+
+def _from_checkpoint(run: Path) -> Path:
+    """A model directory made of the best checkpoint of a run that has no model yet; a SeqloomWarning says so.
+
+    It is in a folder that goes when the program ends. Nothing in the run is changed, which may be training.
+    """
+    for _ in range(_TRIES):
+        steps = checkpoint_steps(run)
+        best = pointed_step(run, "best")
+        damages: list[str] = []
+        # A run that was never validated has no best checkpoint.
+        for step in dict.fromkeys([*([best] if best in steps else []), *reversed(steps)]):
+            assert step is not None
+            try:
+                folder = _model_at(run, step)
+            except NewerFormatError:
+                raise
+            except ModelError as error:
+                damages.append(str(error))
+                continue
+            _warn_of_unfinished(run, folder, is_best=step == best, damages=damages)
+            return folder
+        if checkpoint_steps(run) == steps:
+            break
+    if damages:
+        raise ModelError(f"no checkpoint of {run} can be read: {'; '.join(damages)}; bring one back from a copy")
+    holder = holder_of(run)
+    if holder is not None:
+        raise ModelError(
+            f"{run} is in use by {holder} and has no checkpoint yet, so it has no model; wait for the first"
+        )
+    raise ModelError(
+        f"{run} has not finished and has no checkpoint yet, so it has no model; continue it with: "
+        f"seqloom train --resume {run}"
+    )
+
+
+def _model_at(run: Path, step: int) -> Path:
+    """The model directory made of a checkpoint, whose files are checked."""
+    checkpoint = checkpoint_folder(run, step)
+    try:
+        version = (step, *(path.stat().st_mtime_ns for path in (checkpoint / "manifest.json", run / "config.yaml")))
+    except OSError as error:
+        raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    def make(folder: Path) -> None:
+        config, tokenizers = read_settings(run), Tokenizers.load(run / "text")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        weights = folder.parent / "model.safetensors"
+        state = copy_weights(checkpoint, weights)
+        try:
+            progress = Progress.from_json(state["progress"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{checkpoint} does not say how far its run has got ({error})") from error
+        card = _card_at(run, config, progress=progress, weights=weights)
+
+        def write(path: Path) -> None:
+            weights.replace(path)
+
+        _write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+
+    return temporary_folder(run, version=version, make=make)
+
+
+def _card_at(run: Path, config: RunConfig, *, progress: Progress, weights: Path) -> Card:
+    """What the model of a run says of itself at a step. A run of an earlier version has not written down the rest."""
+    try:
+        begun = _card_of(_read_json(run / CARD), run / CARD)
+    except ModelError:
+        is_translator = use_of(config) == "translator"
+        source = config.data.source if is_translator else None
+        parameters = sum(map(math.prod, shapes_of(weights).values()))
+        begun = Card(source, config.data.target, parameters, trained_on={"files": list(config.data.train)})
+    best = progress.best
+    is_best = best.step == progress.step
+    reached = {
+        "steps": progress.step,
+        "target_tokens" if use_of(config) == "translator" else "tokens_read": progress.tokens,
+        "seconds": round(progress.seconds, 1),
+        "best_dev_loss": best.loss,
+        "weights": "the best checkpoint" if is_best else "a checkpoint",
+        **({"dev_loss": best.loss} if is_best else {}),
+        "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
+    }
+    return replace(begun, trained_on={**begun.trained_on, **reached})
+
+
+def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequence[str]) -> None:
+    trained_on = _read_json(folder / "model.json")["trained_on"]
+    loss = trained_on.get("dev_loss")
+    where = f"step {trained_on['steps']:,} of {trained_on['unfinished']['steps']:,}"
+    which = f"{'best' if is_best else 'newest'} checkpoint, {where}{f' (dev loss {loss:.4f})' if loss else ''}"
+    holder = holder_of(run)
+    skipped = f" Not used: {'; '.join(damages)}." if damages else ""
+    if holder is None:
+        message = f"{run} has not finished: using its {which}.{skipped} Finish it with: seqloom train --resume {run}"
+    else:
+        message = (
+            f"{run} is still training ({holder}): using its {which}.{skipped} Its model will be in {run / 'model'}"
+        )
+    warnings.warn(message, SeqloomWarning, stacklevel=4)
+
+
+def require_finished(model: Path) -> None:
+    """Refuse a run that has not finished, where something is to be added to its model."""
+    if _is_run(model) and not (model / "model" / "model.json").is_file():
+        raise UsageError(
+            f"{model} has not finished, so it has no model folder, and nothing is added to a checkpoint; finish it "
+            f"with: seqloom train --resume {model}"
+        )
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "checkpoints").is_dir() or (folder / "run.json").is_file()
 
 
 def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
@@ -420,13 +554,20 @@ def read_card(folder: Path) -> Card:
     values = _read_json(folder / "model.json")
     if type(values.get("format")) is int:  # first of all: what a newer format holds is unknown here
         _require_known_format(folder / "model.json", values["format"])
+    return _card_of(values, folder / "model.json")
+
+
+def _card_of(values: Mapping[str, Any], path: Path) -> Card:
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
     fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
     if fault:
-        raise ModelError(
-            f"{folder / 'model.json'} does not hold what a model says of itself: {fault}; {_again(folder)}"
-        )
+        raise ModelError(f"{path} does not hold what a model says of itself: {fault}; {_again(path.parent)}")
     return Card(**{**known, "scores": tuple(known.get("scores", ()))})
+
+
+def write_card(path: Path, card: Card) -> None:
+    """Write what a model says of itself into a file."""
+    write_atomically(path, json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
 
 
 def _require_known_format(place: Path, number: int) -> None:

@@ -3,6 +3,7 @@
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ConfigError, SeqloomError, TrainingError, UsageError
+from seqloom.core.errors import ConfigError, SeqloomError, SeqloomWarning, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
@@ -24,6 +25,7 @@ from seqloom.recipes.config import FittedModel, RunConfig
 from seqloom.recipes.fitting import FittingWork, fit
 from seqloom.recipes.journal import Journal
 from seqloom.recipes.load import (
+    CARD,
     BuildsModel,
     Card,
     LoadedModel,
@@ -36,6 +38,7 @@ from seqloom.recipes.load import (
     require_device,
     save_model,
     use_of,
+    write_card,
 )
 from seqloom.recipes.prepare import (
     begin_run,
@@ -192,7 +195,12 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise UsageError("name the models to average")
     places = [_weights_folder(Path(folder)) for folder in folders]
     homes = [place for place in places if (place / "model.json").is_file()]
-    home = homes[0] if homes else places[0].parent.parent / "model"
+    if homes:
+        home = homes[0]
+    else:
+        with warnings.catch_warnings():  # of a run that has not finished: its checkpoints are what was asked for
+            warnings.simplefilter("ignore", SeqloomWarning)
+            home = find_model(places[0].parent.parent)
     if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FittedModel):
         raise UsageError(f"{home} was fitted to its text as a whole; its numbers have no mean that would be a model")
     loaded = load(home)
@@ -277,6 +285,12 @@ def _go(
     except KeyboardInterrupt:
         notice(listener, f"the text is prepared; go on with: seqloom train --resume {run}")
         raise
+    if world.is_first:
+        # For a look at the best checkpoint before there is a model.
+        none = Outcome("steps", "", step=0, best_loss=None, best_step=None, tokens=0, seconds=0.0, skipped=0)
+        write_card(
+            run / CARD, _card(config, ready, trained_on=ready.work.trained_on(config, ready.prepared, outcome=none))
+        )
     outcome = ready.trainer.train(
         flags.resume,
         exact=flags.exact,
@@ -441,6 +455,11 @@ def _choose_weights(
     return weights, {"weights": chosen, "dev_loss": loss}
 
 
+def _card(config: RunConfig, ready: _SetUp, *, trained_on: Mapping[str, Any]) -> Card:
+    source, target = ready.work.languages(config)
+    return Card(source=source, target=target, parameters=_parameters(ready.model), trained_on=trained_on)
+
+
 def _finish(
     run: Path,
     config: RunConfig,
@@ -453,8 +472,7 @@ def _finish(
 ) -> Trained:
     """Score the model on the dev text if `is_measured`, and write the model directory and the curve."""
     work, prepared, model, listener = ready.work, ready.prepared, ready.model, ready.listener
-    source, target = work.languages(config)
-    card = Card(source=source, target=target, parameters=_parameters(model), trained_on=trained_on)
+    card = _card(config, ready, trained_on=trained_on)
     folder = run / "model"
     loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
     scores = work.measure(loaded, prepared, listener=listener) if is_measured else ()

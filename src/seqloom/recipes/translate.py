@@ -139,7 +139,7 @@ class Translator:
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
-        """Read a model directory, or the model of a finished run; `model` are the settings of one from outside."""
+        """Read a model directory, or that of a run; `model` are the settings of one from outside."""
         return Translator(load(folder, device=device, model=model))
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ and `best` that name one of these folders. A process may die between any two cal
 disk: what is then found is the old checkpoint or the new one, and leftovers that carry "partial" in their names.
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from seqloom.core.errors import ModelError, SeqloomError, TrainingError
 from seqloom.core.events import Listener, notice
-from seqloom.core.files import FileRecord, check_manifest, directory_manifest, why_unwritten
+from seqloom.core.files import FileRecord, check_manifest, directory_manifest, sha256_of, why_unwritten
 from seqloom.training.arriving import Arriving
 from seqloom.training.disk import Disk
 
@@ -295,8 +296,40 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise ModelError(f"{folder} cannot be read: {error}") from error
 
 
+def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
+    """Copy the weights of a checkpoint to `path`; the state of the run at that step.
+
+    The run may be training: a ModelError says that the checkpoint was removed meanwhile, or is damaged. The copy is
+    compared with the manifest.
+    """
+    _, _, files = _read_manifest(folder)
+    try:
+        shutil.copyfile(folder / _MODEL, path)
+        written = (folder / _STATE).read_bytes()
+        state = dict(json.loads(written))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ModelError(f"{folder} cannot be read: {error}") from error
+    if files.get(_MODEL) != {"size": path.stat().st_size, "sha256": sha256_of(path)}:
+        raise ModelError(f"{folder}: {_MODEL} is not as it was written")
+    if files.get(_STATE) != {"size": len(written), "sha256": hashlib.sha256(written).hexdigest()}:
+        raise ModelError(f"{folder}: {_STATE} is not as it was written")
+    return state
+
+
 def verify_checkpoint(folder: Path) -> int:
     """The step of a checkpoint whose files are all as they were written; otherwise a ModelError that names one."""
+    _, step, files = _read_manifest(folder)
+    # The fifth file is not always there, but where it is, somebody has to vouch for it.
+    wanted = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} | ({_MEMORY} if (folder / _MEMORY).exists() else set())
+    missing = wanted - files.keys()
+    problems = [f"{name}: not in the manifest" for name in sorted(missing)] or check_manifest(folder, files)
+    if problems:
+        raise ModelError(f"{folder}: {'; '.join(problems)}")
+    return step
+
+
+def _read_manifest(folder: Path) -> tuple[int, int, dict[str, Any]]:
+    """Format, step and files of a checkpoint, as its manifest gives them."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         number, step, files = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
@@ -308,10 +341,4 @@ def verify_checkpoint(folder: Path) -> int:
         )
     if folder.name != f"step-{step}":
         raise ModelError(f"{folder} holds the manifest of step {step}")
-    # The fifth file is not always there, but where it is, somebody has to vouch for it.
-    wanted = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} | ({_MEMORY} if (folder / _MEMORY).exists() else set())
-    missing = wanted - files.keys()
-    problems = [f"{name}: not in the manifest" for name in sorted(missing)] or check_manifest(folder, files)
-    if problems:
-        raise ModelError(f"{folder}: {'; '.join(problems)}")
-    return step
+    return number, step, files

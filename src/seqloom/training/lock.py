@@ -33,6 +33,15 @@ def locked(run: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def holder_of(run: Path) -> str | None:
+    """The process that works in a run folder, in words; None where none does, or it is this one."""
+    try:
+        content = _content(run / "lock")
+    except OSError:
+        return None
+    return _holder(content) if _is_held(content) else None
+
+
 def _create(path: Path) -> bool:
     """Whether the lock is now ours. It appears with its content: an empty one would look stale to another process."""
     content = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
