@@ -203,8 +203,8 @@ def test_a_run_that_ends_above_a_uniform_guess_has_diverged_and_is_kept(tmp_path
     events: list[Event] = []
     wild = [*TINY, "training.learning_rate=100", "training.warmup=1"]
     sentence = (
-        r"training has diverged: the dev loss is [\d,]+ after step 6, .* 5\.\d+ before training .*"
-        r"5\.\d+ of a uniform guess among \d+ symbols\. .*training\.learning_rate, now 100.*kept in"
+        r"training has diverged: the dev loss is [\d,]+ after step 6, above the 5\.\d+ of a uniform guess among \d+ "
+        r"symbols; it was 5\.\d+ before training\. .*training\.learning_rate, now 100.*kept in"
     )
     with pytest.raises(TrainingError, match=sentence):
         train(None, wild, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)

@@ -66,6 +66,9 @@ from seqloom.training.weights import load_weights
 GOES_ON = frozenset({"resumed", "step", "bad_step", "saved", "finished"})
 """Kinds of event that a trainer emits only after it has accepted to go on with a run."""
 
+FIRST_STEPS, FIRST_RISE = 100, 0.5
+"""Steps up to which a dev loss above that of a uniform guess is no failure, and nats by which it may rise in them."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -326,32 +329,35 @@ def _go(
 def _divergence(
     config: RunConfig, ready: "_SetUp", *, outcome: Outcome, loss: float, outside: BuildsModel | None
 ) -> str | None:
-    """What to say of a run that ended worse than a uniform guess and than it began; None where training worked.
+    """What to say of a run that ended worse than a uniform guess; None where training worked.
 
-    A uniform guess among n symbols costs log n nats a token. Fresh weights cost a little more, so that a run of a few
-    steps may end above it as well; `loss` is the dev loss of the final weights.
+    A uniform guess among n symbols costs log n nats per token. Fresh weights cost a little more, so a run of a few steps
+    may end above it too: that is a failure only if it ended clearly above where it began. `loss` is the dev loss of the
+    final weights.
     """
     ended = loss if outcome.last_loss is None else outcome.last_loss
-    symbols = ready.prepared.tokenizers.target.size
+    symbols, training = ready.prepared.tokenizers.target.size, config.training
     uniform = math.log(symbols)
     if ended <= uniform:
         return None
     before = _loss_before(config, ready, outside=outside)
-    guess = f"{uniform:.2f} of a uniform guess among {symbols:,} symbols"
-    if ended <= before:
-        notice(
-            ready.listener,
-            f"the dev loss of {ended:.2f} is above the {guess}: the model has learned nothing useful yet; train for "
-            "more steps",
-        )
-        return None
     shown = f"{ended:,.0f}" if ended >= 100 else f"{ended:.2f}"
-    training = config.training
-    return (
-        f"training has diverged: the dev loss is {shown} after step {outcome.step:,}, above the {before:.2f} before "
-        f"training and the {guess}. Start a new run with a lower training.learning_rate, now "
-        f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
+    above = (
+        f"the dev loss is {shown} after step {outcome.step:,}, above the {uniform:.2f} of a uniform guess among "
+        f"{symbols:,} symbols; it was {before:.2f} before training"
     )
+    if not ended <= before + FIRST_RISE:
+        return (
+            f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
+            f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
+        )
+    if outcome.step >= FIRST_STEPS:
+        return (
+            f"training has failed: {above}. Start a new run with another training.learning_rate, now "
+            f"{training.learning_rate:g}."
+        )
+    notice(ready.listener, f"{above}: the model has learned nothing useful yet; train for more steps")
+    return None
 
 
 def _loss_before(config: RunConfig, ready: "_SetUp", *, outside: BuildsModel | None) -> float:
