@@ -331,7 +331,7 @@ def _divergence(
 ) -> str | None:
     """What to say of a run that ended worse than a uniform guess; None where training worked.
 
-    A uniform guess among n symbols costs log n nats per token. Fresh weights cost a little more, so a run of a few steps
+    A uniform guess among n symbols costs log n nats per token. Fresh weights cost a little more, so a run of few steps
     may end above it too: that is a failure only if it ended clearly above where it began. `loss` is the dev loss of the
     final weights.
     """
