@@ -39,6 +39,11 @@ def test_the_result_is_one_line_whose_only_white_space_is_the_single_space(text:
         (Normaliser(lowercase=True), "ΟΔΟΣ İSTANBUL", "οδος i̇stanbul"),
         (Normaliser(), "zero\u200bwidth \u202eright", "zero\u200bwidth \u202eright"),
         (Normaliser(), " \t ", ""),
+        (Normaliser(), "\ufeffIch\ufeff bin mü\ufeffde\u2060.", "Ich bin müde."),
+        (Normaliser("none"), "\ufeffIch", "Ich"),
+        (Normaliser(), "cafe\ufeff\u0301 a \ufeff b", "café a b"),
+        # These carry meaning: Persian, Hindi, emoji, borders of Khmer words, hyphenation.
+        *((Normaliser(), f"a{mark}b", f"a{mark}b") for mark in "\u200c\u200d\u200b\u00ad"),
     ],
 )
 def test_worked_cases(rule: Normaliser, before: str, after: str) -> None:

@@ -1,6 +1,6 @@
 """The rule that every text passes before it is cut into pieces: the same in training and in use, stored with the model.
 
-    Unicode form → lower case → Unicode form
+    no byte-order marks or word joiners → Unicode form → lower case → Unicode form
     → control characters to spaces → one space for each run of white space, none at the ends
     → a space before , . ! ? (only when asked for)
 
@@ -17,6 +17,11 @@ from seqloom.core.errors import DataError
 UnicodeForm = Literal["none", "nfc", "nfkc"]
 
 _CONTROL = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
+
+NO_BREAKS = ("\ufeff", "\u2060")
+"""Invisible characters that only forbid a line break: a byte-order mark (zero width no-break space), which files keep
+inside when they are concatenated, and the word joiner, which replaces it. Next to a word they would make it unknown. Other
+invisible characters carry meaning and stay: joiners (U+200C, U+200D) spell words and emoji, U+200B parts words."""
 
 _LONGEST_MARK_RUN = 200
 """Combining marks in a row before one is kept apart: Python sorts each run in quadratic time."""
@@ -42,6 +47,8 @@ class Normaliser:
         """The text in normal form."""
         if not text.isascii():
             refuse_surrogates(text)
+            for mark in NO_BREAKS:
+                text = text.replace(mark, "")
             text = _to_form(text, self.form)
         if self.lowercase:
             # A composed letter can fall apart in lower case (İ), so the form is made again.

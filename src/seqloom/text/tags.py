@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from seqloom.text.normalise import NO_BREAKS
 from seqloom.text.words import Span, word_spans
 
 # Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
@@ -247,7 +248,9 @@ def _letters_before(tagged: Tagged, normalise: Callable[[str], str]) -> dict[int
 
 
 def _composes(character: str) -> bool:
-    """Whether a character can become one with that before it, in any Unicode form."""
+    """Whether a character can become one with that before it, in any Unicode form, or vanishes."""
+    if character in NO_BREAKS:
+        return True
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"  # Hangul vowels and finals
 
