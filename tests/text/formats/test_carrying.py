@@ -1,5 +1,7 @@
 """Codes and placeholders through a translation."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,3 +201,14 @@ def test_private_characters_of_the_text_are_no_stand_ins(private: str) -> None:
     filling = _same(content, f"Save {private}")
     assert filling is not None
     assert has_all_of(content, filling.content)
+
+
+@pytest.mark.slow
+def test_a_segment_of_many_wrapped_lines_takes_linear_time() -> None:
+    text = "a\n" * 100_000
+    carrier = Carrier((text,))
+    plain, begin = carrier.lines[0], time.process_time()
+    spans = word_spans(plain)
+    filling = carrier.filling([Rendering(plain.upper(), spans, [(at, at) for at in range(len(spans))])])
+    assert filling == Filling((text.upper(),))
+    assert time.process_time() - begin < 9  # three times as long if the rest is copied at each line end

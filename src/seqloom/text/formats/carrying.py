@@ -22,7 +22,7 @@ from seqloom.text.formats.placeholders import (
     is_too_long,
     without_placeholders,
 )
-from seqloom.text.formats.segments import Code, Content, Filling
+from seqloom.text.formats.segments import Code, Content, Edit, Filling, apply_edits
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.words import Span, word_spans
 
@@ -176,7 +176,8 @@ class Carrier:
             yield piece
             done = found.end()
             if is_line_end:
-                done += len(text[done:]) - len(text[done:].lstrip(" "))
+                while text.startswith(" ", done):
+                    done += 1
         yield text[done:]
 
     def _apart(self, content: Content) -> Iterator[str | Code]:
@@ -207,12 +208,13 @@ class Carrier:
         places = list(find(content, with_neighbours=True))
         if Counter(runs) == Counter(slot.text for slot in places):
             wanted, slots = runs, places
-        pieces = list(content)
-        for text, slot in zip(reversed(wanted), reversed(slots), strict=True):  # from behind, so that places stay true
-            piece = pieces[slot.piece]
-            assert isinstance(piece, str)
-            pieces[slot.piece] = piece[: slot.start] + text + piece[slot.end :]
-        return tuple(pieces)
+        edits: dict[int, list[Edit]] = {}
+        for text, slot in zip(wanted, slots, strict=True):
+            edits.setdefault(slot.piece, []).append(Edit(slot.start, slot.end, text))
+        return tuple(
+            apply_edits(piece, edits[number]) if isinstance(piece, str) and number in edits else piece
+            for number, piece in enumerate(content)
+        )
 
 
 @dataclass(frozen=True)
@@ -265,10 +267,15 @@ def _inventory(content: Content, *, is_format: bool) -> Counter[str | Code]:
 def _joined(pieces: Iterable[str | Code]) -> Content:
     """Neighbouring texts as one, empty ones left out."""
     joined: list[str | Code] = []
-    for piece in pieces:
-        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += piece
-        elif piece != "":
+    texts: list[str] = []  # joined once: to add each to the last would take quadratic time
+    for piece in (*pieces, None):
+        if isinstance(piece, str):
+            texts.append(piece)
+            continue
+        if text := "".join(texts):
+            joined.append(text)
+        texts = []
+        if piece is not None:
             joined.append(piece)
     return tuple(joined)
 

@@ -38,12 +38,14 @@ _TOP = 1 << 16
 class Field:
     """A keyword and its strings."""
 
-    value: str
+    strings: list[str]
     start: int
     """Where its first string begins."""
     end: int
     """Where its last string has ended."""
     column: int
+    value: str = ""
+    """What the strings say together, once the entry has been read."""
 
 
 @dataclass
@@ -278,7 +280,7 @@ class _Reader:
             self._refuse(f"a string that belongs to no keyword: {shown[:40]!r}", place)
         else:
             is_first = self._field.end < 0
-            self._field.value += value
+            self._field.strings.append(value)
             self._field.end = place + end
             if is_first:
                 self._field.start = place + len(strings) - len(strings.lstrip())
@@ -291,7 +293,7 @@ class _Reader:
         if keyword in self._entry.fields:
             self._refuse(f"{keyword} comes twice in one entry", place)
         place += len(keyword)
-        self._field = Field("", place, -1, 0)
+        self._field = Field([], place, -1, 0)
         if keyword != "domain":
             if not self._entry.fields:
                 self._entry.start = start
@@ -335,10 +337,10 @@ class _Reader:
             self.entries.append(entry)
 
     def _read_bytes(self, entry: Entry) -> bool:
-        """Make text of bytes that were written as numbers; whether they are text in the encoding of the file."""
+        """Join the strings, bytes that were written as numbers decoded; whether these are text in the file's encoding."""
         for name, each in entry.fields.items():
             try:
-                each.value = with_bytes(each.value, self.script.encoding)
+                each.value = with_bytes("".join(each.strings), self.script.encoding)
             except UnicodeError:
                 self._refuse(f"{name} has escaped bytes that are no {self.script.encoding.upper()}", each.start)
                 return False
