@@ -20,8 +20,8 @@ _CONTROL = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 
 NO_BREAKS = ("\ufeff", "\u2060")
 """Invisible characters that only forbid a line break: a byte-order mark (zero width no-break space), which files keep
-inside when they are concatenated, and the word joiner, which replaces it. Next to a word they would make it unknown. Other
-invisible characters carry meaning and stay: joiners (U+200C, U+200D) spell words and emoji, U+200B parts words."""
+inside when they are concatenated, and the word joiner, which replaces it. They would make the word beside them unknown.
+Other invisible characters carry meaning and stay: joiners (U+200C, U+200D) spell words and emoji, U+200B ends words."""
 
 _LONGEST_MARK_RUN = 200
 """Combining marks in a row before one is kept apart: Python sorts each run in quadratic time."""

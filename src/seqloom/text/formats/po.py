@@ -337,7 +337,7 @@ class _Reader:
             self.entries.append(entry)
 
     def _read_bytes(self, entry: Entry) -> bool:
-        """Join the strings, bytes that were written as numbers decoded; whether these are text in the file's encoding."""
+        """Join the strings and decode bytes written as numbers; whether these are text in the encoding of the file."""
         for name, each in entry.fields.items():
             try:
                 each.value = with_bytes("".join(each.strings), self.script.encoding)
