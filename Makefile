@@ -14,21 +14,25 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$n)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-$(VENV)/bin/python:
+# The output of pip is shown if it fails: its warnings are of no use to somebody who sees this for the first time.
+quietly = @$(1) >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log >&2; echo "failed: $(1)" >&2; exit 1; }
+
+# pip is what venv makes last: without it, the making was interrupted.
+$(BIN)/python $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Seqloom needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Name another one: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python -a -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 
 # The CPU build of torch is asked for by its exact version first, so that no range can bring in a CUDA build.
-$(STAMP): $(VENV)/bin/python pyproject.toml
+$(STAMP): $(BIN)/python $(BIN)/pip pyproject.toml
 	@echo "Installing into $(VENV) (a few minutes the first time) ..."
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet --group dev --editable .
+	$(call quietly,$(BIN)/pip install --upgrade 'pip>=25.1')
+	$(call quietly,$(BIN)/pip install $(TORCH))
+	$(call quietly,$(BIN)/pip install --group dev --editable .)
 	@touch $@
 
 $(VENV)/.parity: $(STAMP)
-	$(BIN)/pip install --quiet --group parity
+	$(call quietly,$(BIN)/pip install --group parity)
 	@$(BIN)/pip install --quiet --group parity-compiled || \
 	  echo "kenlm could not be built (it needs cmake, g++ and Python.h): its tests will be skipped. To try again: rm $@" >&2
 	@touch $@
@@ -59,7 +63,7 @@ format: $(STAMP) ## rewrite the files in the house format
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## build the documentation into site/
-	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(call quietly,$(BIN)/pip install --editable '.[docs]')
 	$(BIN)/mkdocs build --strict
 
 bench: $(STAMP) ## measure ours and the peers side by side, write docs/benchmarks.md
