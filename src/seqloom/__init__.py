@@ -11,6 +11,7 @@ model.generate("The old man")[0].text
 
 from typing import TYPE_CHECKING, Any
 
+import seqloom.core.openmp  # noqa: F401 - first, because it decides how threads wait before torch is imported
 from seqloom.version import __version__
 
 if TYPE_CHECKING:

@@ -85,6 +85,15 @@ def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixtu
     ("event", "said"),
     [
         (Event("sizing", {"reasons": ["60 pairs, so:", "small"]}), ["60 pairs, so:", "  small"]),
+        (
+            Event("threads", {"threads": 2, "wait_policy": {"reason": "quiet machine", "settings": {"A": "B"}}}),
+            ["2 threads; A=B (quiet machine)"],
+        ),
+        (
+            Event("threads", {"threads": 1, "wait_policy": {"reason": "environment", "settings": {"A": "B"}}}),
+            ["1 thread"],
+        ),
+        (Event("threads", {"threads": 8, "wait_policy": {"reason": "torch", "settings": {}}}), ["8 threads"]),
         (Event("notice", {"message": "look here"}), ["look here"]),
         (Event("save_failed", {"step": 3, "message": "no space. Training goes on"}), ["no space. Training goes on"]),
         (

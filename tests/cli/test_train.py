@@ -12,6 +12,7 @@ from cli.calling import call
 from cli.conftest import SETTINGS, Tiny, train_words
 from seqloom.core.config import resolve
 from seqloom.core.events import read_events
+from seqloom.core.openmp import WAIT_POLICY
 from seqloom.recipes.config import RunConfig
 
 
@@ -181,6 +182,17 @@ def test_a_config_file_gives_the_settings_and_the_command_line_wins(tiny: Tiny, 
     assert called.records[0]["outcome"]["step"] == 1
     record = json.loads((tmp_path / "again" / "run.json").read_text())
     assert record["seed"] == 7
+
+
+def test_a_run_reports_and_records_how_its_threads_wait(tiny: Tiny, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    called = call("train", tiny.run / "config.yaml", "training.steps=1", "training.threads=1", "--out", out, "--json")
+    assert called.code == 0, called.err
+    shown = next(event for event in called.messages if event["event"] == "threads")
+    record = json.loads((out / "run.json").read_text())
+    policy = {"reason": WAIT_POLICY.reason, "settings": dict(WAIT_POLICY.settings)}
+    for values in (shown, record):
+        assert (values["threads"], values["wait_policy"]) == (1, policy)
 
 
 def test_files_that_are_not_there_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:

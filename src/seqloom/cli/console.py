@@ -185,6 +185,8 @@ def sentences(event: Event) -> list[str]:
             return [str(event["what"])]
         case "notice" | "save_failed" | "finished":
             return [str(event["message"])]
+        case "threads":
+            return [_threads(event)]
         case "encoded":
             return [_encoded(event)]
         case "model":
@@ -233,6 +235,12 @@ def _encoded(event: Event) -> str:
     rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
     tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"
     return f"{event['name']}: {event['kept']:,} of {event['read']:,} pairs, {tokens}{rest}"
+
+
+def _threads(event: Event) -> str:
+    count, policy = counted(event["threads"], "thread"), event["wait_policy"]
+    settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
+    return f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count
 
 
 def _validation(event: Event) -> str:

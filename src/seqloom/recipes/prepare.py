@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
 from seqloom.core.globs import matching_files
 from seqloom.core.json_files import read_json
+from seqloom.core.openmp import WAIT_POLICY
 from seqloom.core.places import require_run
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
@@ -258,13 +260,13 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
 
 def require_new(run: Path) -> None:
     """Refuse to begin a run where there is something already, other than what an interrupted preparation has left."""
-    if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not _is_unbegun(run))):
+    if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unbegun(run))):
         raise UsageError(
             f"{run} exists already; go on with it by: seqloom train --resume {run}, or choose another --out"
         )
 
 
-def _is_unbegun(run: Path) -> bool:
+def is_unbegun(run: Path) -> bool:
     """Whether a folder holds nothing but files of a preparation that did not come to its end."""
     files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
     first = next(files, None)
@@ -324,7 +326,7 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The settings and the record of a run that was begun."""
     require_run(run)
     if not (run / "run.json").is_file():
-        if _is_unbegun(run):
+        if is_unbegun(run):
             raise UsageError(
                 f"{run} was interrupted while it was being prepared; start it again with the same --train … --out {run}"
             )
@@ -504,13 +506,18 @@ def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener
     return work.learn_tokenizers(config, text, listener=listener)
 
 
+def thread_settings(config: RunConfig) -> dict[str, Any]:
+    """How many threads a run computes with, and how they wait for each other."""
+    return {"threads": config.training.threads or torch.get_num_threads(), "wait_policy": asdict(WAIT_POLICY)}
+
+
 def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, Any]:
     return {
         "seqloom": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
-        "threads": torch.get_num_threads(),
+        **thread_settings(config),
         "seed": config.seed,
         "fixed": fixed_settings(config),
         "data": dict(text.fingerprints),

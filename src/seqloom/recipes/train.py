@@ -49,6 +49,7 @@ from seqloom.recipes.prepare import (
     require_new,
     require_no_shortlist,
     require_same_meaning,
+    thread_settings,
     work_for,
 )
 from seqloom.recipes.sizing import passes_text
@@ -113,6 +114,7 @@ def train(
     chosen = choose_config(file, overrides, train=train, dev=dev, listener=listener)
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
+        _report_threads(chosen, listener=listener)
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
         flags = _Flags(strict_save=strict_save)
         return _go(run, chosen, world=world, listener=listener, outside=model, flags=flags)
@@ -145,6 +147,7 @@ def resume(
     report_warmup(config, listener=listener)
     with join(require_device(config.device)) as world:
         _require_shares(config, world)
+        _report_threads(config, listener=listener)
 
         def ready() -> None:
             # The trainer takes the lock for itself; here it keeps hands off a run that another process is training.
@@ -186,6 +189,11 @@ def _require_shares(config: RunConfig, world: World) -> None:
             f"task.windows=sequential carries a state from batch to batch, which cannot be shared by {world.size} "
             "ranks; set task.windows=random, or start one rank"
         )
+
+
+def _report_threads(config: RunConfig, *, listener: Listener) -> None:
+    if not isinstance(config.model, FittedModel):  # those have loops of their own, without torch
+        listener(Event("threads", thread_settings(config)))
 
 
 def average(folders: Sequence[Path | str], out: Path | str) -> Path:
