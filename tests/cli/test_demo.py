@@ -1,63 +1,178 @@
 """`seqloom demo`, on a smaller corpus than the real one."""
 
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from cli.calling import call
+from cli import demo_program
+from cli.calling import Called, call
+from cli.demo_program import STEPS, small_sizes
+from seqloom.core.errors import Stopped
+from seqloom.core.events import Event
+from seqloom.core.files import sha256_of
 from seqloom.recipes import demo as recipe
-from seqloom.recipes.train import Trained
-from seqloom.training.progress import Outcome
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in small_sizes().items():
+            patch.setattr(recipe, name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Called]:
+    """A demo that nothing has disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "demo"
+    return out, call("demo", "--out", out, "--steps", STEPS)
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipe, "TRAIN_PAIRS", 300)
-    monkeypatch.setattr(recipe, "DEV_PAIRS", 5)
-    monkeypatch.setattr(recipe, "TEST_PAIRS", 12)
-    settings = {
-        "text.size=": 300,
-        "model.width=": 16,
-        "model.feed_forward=": 16,
-        "model.encoder_layers=": 1,
-        "model.decoder_layers=": 1,
-    }
-    others = [each for each in recipe.SETTINGS if not each.startswith(tuple(settings))]
-    short = ["search.length_factor=1.0", "search.beam=1", "evaluation.resamples=40"]
-    monkeypatch.setattr(recipe, "SETTINGS", (*others, *(f"{name}{value}" for name, value in settings.items()), *short))
-
-
-@pytest.mark.usefixtures("small")
-def test_the_demo_ends_with_scores_samples_and_the_next_commands(tmp_path: Path) -> None:
+def copied(finished: tuple[Path, Called], tmp_path: Path) -> Path:
+    """A copy of it to spoil."""
     out = tmp_path / "demo"
-    called = call("demo", "--out", out, "--steps", 2)
+    shutil.copytree(finished[0], out)
+    shutil.copytree(finished[0].with_name("demo-corpus"), tmp_path / "demo-corpus")
+    return out
+
+
+def weights_of(out: Path) -> str:
+    return sha256_of(out / "model" / "model.safetensors")
+
+
+def results_of(called: Called) -> str:
+    return called.out[called.out.index("New sentences") : called.out.index("The model is in")]
+
+
+def test_the_demo_ends_with_scores_samples_and_the_next_commands(finished: tuple[Path, Called]) -> None:
+    out, called = finished
     assert called.code == 0, called.err
     assert called.out.count("BLEU") == 2
     assert called.out.count("\n  = ") == 10
     for part in (f"seqloom translate {out / 'model'}", "seqloom evaluate", "seqloom info", "seqloom train"):
         assert part in called.out
-    refused = call("demo", "--out", out)
-    assert refused.code == 2
-    assert f"{out} exists already" in refused.err
-    assert "--force" in refused.err
 
 
-def test_force_removes_an_older_run_first(tmp_path: Path) -> None:
+def test_a_finished_demo_shows_its_results_again(finished: tuple[Path, Called]) -> None:
+    out, called = finished
+    written = {path: path.stat().st_mtime_ns for path in out.parent.rglob("*")}
+    again = call("demo", "--out", out)
+    assert (again.code, again.out) == (0, called.out)
+    assert f"{out} has finished already" in again.err
+    assert "--force" in again.err
+    assert {path: path.stat().st_mtime_ns for path in out.parent.rglob("*")} == written
+
+
+def test_a_demo_interrupted_again_and_again_ends_with_the_same_weights(
+    finished: tuple[Path, Called], tmp_path: Path
+) -> None:
+    """While the text is prepared, between two steps, before the model is written, and while it is tested."""
     out = tmp_path / "demo"
-    out.mkdir()
-    (out / "run.json").touch()
-    outcome = Outcome("steps", "done", step=2, best_loss=None, best_step=None, tokens=9, seconds=1.0, skipped=0)
-    result = recipe.DemoResult(Trained(out, out / "model", outcome, ()), (), (), ())
-    with mock.patch.object(recipe, "demo", return_value=result):
-        called = call("demo", "--out", out, "--force", "--json")
-    assert not out.exists()
-    assert called.records[0]["trained"]["outcome"]["step"] == 2
+
+    def interrupt(kind: str, value: object) -> None:
+        notices = []
+
+        def listen(event: Event) -> None:
+            notices.append(str(event.values.get("message", "")))
+            if event.kind == kind and value in event.values.values():
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises((KeyboardInterrupt, Stopped)):
+            recipe.demo(out, steps=STEPS, listener=listen)
+        assert notices[-1] == f"the demo was interrupted; resume it with: seqloom demo --out {out} --steps {STEPS}"
+
+    interrupt("phase", "learning 300 bpe pieces")
+    assert not (out / "run.json").exists()
+    interrupt("step", 3)
+    assert not (out / "model").exists()
+    interrupt("finished", STEPS)
+    assert not (out / "model").exists()
+    interrupt("progress", "translating new combinations of words")
+    assert (out / "model").exists()
+    assert not (out / "demo.json").exists()
+    called = call("demo", "--out", out)
+    assert called.code == 0, called.err
+    assert weights_of(out) == weights_of(finished[0])
+    assert results_of(called) == results_of(finished[1])
 
 
-def test_force_removes_nothing_but_a_run(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").touch()
-    called = call("demo", "--out", tmp_path, "--force")
+def test_a_damaged_demo_is_repaired(copied: Path, finished: tuple[Path, Called]) -> None:
+    """Its model from the checkpoints, its corpus and its results by making them again."""
+    corpus = Path("..") / "demo-corpus" / "train.en"
+    for damaged in (copied / "model" / "model.safetensors", copied / "demo.json", copied / corpus):
+        damaged.write_bytes(damaged.read_bytes()[:-9])
+    called = call("demo", "--out", copied)
+    assert called.code == 0, called.err
+    assert weights_of(copied) == weights_of(finished[0])
+    assert (copied / corpus).read_bytes() == (finished[0] / corpus).read_bytes()
+    assert results_of(called) == results_of(finished[1])
+    assert "has finished already" in call("demo", "--out", copied).err
+
+
+def test_a_folder_that_holds_something_else_is_refused(
+    copied: Path, tmp_path: Path, finished: tuple[Path, Called]
+) -> None:
+    def refused(*words: object) -> str:
+        called = call("demo", "--out", copied, *words)
+        assert (called.code, called.out) == (2, "")
+        return called.err
+
+    assert f"{copied} is a demo of {STEPS} steps, which cannot become 9" in refused("--steps", 9)
+    settings = copied / "config.yaml"
+    config = settings.read_text()
+    settings.write_text(config.replace("width: 16", "width: 32"))
+    assert "model.width is 32, and the demo of this version has 16" in refused()
+    settings.write_text(config.replace("demo-corpus", "mine"))
+    assert f"{copied} is another run, trained on {finished[0].parent}/mine/train.en" in refused()
+    assert f"{copied} is not a run of the demo, so --force does not remove it" in refused("--force")
+    settings.write_text(config)
+    (copied / "run.json").write_text("{")
+    assert f"{copied} holds a damaged run: {copied}/run.json is damaged" in refused()
+    (copied / "run.json").unlink()
+    assert "not a run of the demo: run.json is missing" in refused()
+    assert "--force does not remove it" in refused("--force")
+    assert (copied / "model").is_dir()
+    shutil.rmtree(copied)
+    copied.touch()
+    assert f"{copied} is not a folder" in refused()
+    copied.unlink()
+    (tmp_path / "demo-corpus" / "train.de").write_text("Mein Text.\n")
+    assert f"{tmp_path}/demo-corpus/train.de exists and is not the text of the demo" in refused()
+    assert (tmp_path / "demo-corpus" / "train.de").read_text() == "Mein Text.\n"
+
+
+def test_force_starts_over(copied: Path, finished: tuple[Path, Called]) -> None:
+    (copied / "note.txt").touch()
+    (copied.parent / "demo-corpus" / "train.de").write_text("Text of another version.\n")
+    called = call("demo", "--out", copied, "--force", "--steps", STEPS, "--json")
+    assert called.records[0]["trained"]["outcome"]["step"] == STEPS
+    assert not (copied / "note.txt").exists()
+    assert weights_of(copied) == weights_of(finished[0])
+    assert sorted(path.name for path in copied.parent.iterdir()) == ["demo", "demo-corpus"]
+
+
+def test_force_does_not_remove_a_demo_that_is_being_trained(copied: Path) -> None:
+    (copied / "lock").write_text(json.dumps({"pid": 1, "host": os.uname().nodename}))
+    called = call("demo", "--out", copied, "--force")
     assert called.code == 2
-    assert f"{tmp_path} is no run of Seqloom" in called.err
-    assert (tmp_path / "thesis.tex").exists()
+    assert f"{copied} is in use by process 1" in called.err
+    assert (copied / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_demo_killed_at_any_point_ends_with_the_same_weights(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(demo_program.__file__).parents[1])}
+    command = [sys.executable, demo_program.__file__, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    whole, *attempts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(attempts) > demo_program.DELAYS + 20
+    assert [each for each in attempts if each["weights"] != whole["weights"] or each["left"]] == []

@@ -1,6 +1,5 @@
 """`seqloom demo`: a translator in three minutes, from the corpus inside the package."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,6 @@ import typer
 
 from seqloom.cli.console import show_events
 from seqloom.cli.output import clean, duration, examples, json_line, score_rows
-from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
     from seqloom.recipes.demo import DemoResult
@@ -17,8 +15,10 @@ EXAMPLES = examples("seqloom demo", "seqloom demo --out runs/again --steps 300")
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="A new folder for the run.")] = Path("runs/demo"),
-    force: Annotated[bool, typer.Option("--force", help="Remove an older run in that folder first.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")] = Path("runs/demo"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove an earlier demo in that folder and start over.")
+    ] = False,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, metavar="N", help="Fewer or more training steps than the demo has.")
     ] = None,
@@ -29,26 +29,14 @@ def demo(
     No download, no GPU, about three minutes.
 
     It ends with scores on sentences the model has never seen, and with ten of its translations.
-    """
-    if force:
-        _remove_run(out)
 
+    Called again, it resumes a demo that was interrupted, and shows the results of one that has finished.
+    """
     from seqloom.recipes.demo import demo as recipe
 
     with show_events(as_json=json) as listener:
-        result = recipe(out, steps=steps, listener=listener)
+        result = recipe(out, steps=steps, force=force, listener=listener)
     print(json_line(result) if json else "\n".join(_describe(result)))
-
-
-def _remove_run(out: Path) -> None:
-    if not out.exists():
-        return
-    # A slip of the pen in --out must not cost a folder of something else.
-    if not (out / "run.json").is_file():
-        raise UsageError(
-            f"{out} is no run of Seqloom (it has no run.json), so --force does not remove it; do it yourself"
-        )
-    shutil.rmtree(out)
 
 
 def _describe(result: "DemoResult") -> list[str]:

@@ -1,17 +1,28 @@
 """The demo: a real small translator, trained on the corpus inside the package and tested on what it has not seen."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, Listener, ignore
-from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.core.config import resolve
+from seqloom.core.errors import SeqloomError, Stopped, UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.files import require_folders_above, sha256_of, write_atomically
+from seqloom.core.json_files import read_json
+from seqloom.core.partial import partial_name
 from seqloom.data.phrasebook import PhrasePair, Split, note_pairs, sample_pairs
 from seqloom.metrics.translation import Score
+from seqloom.recipes.config import RunConfig
 from seqloom.recipes.evaluate import evaluate
-from seqloom.recipes.train import Trained, train
+from seqloom.recipes.load import read_card
+from seqloom.recipes.prepare import fixed_settings, is_unbegun, open_run
+from seqloom.recipes.train import Trained, resume, train
 from seqloom.recipes.translate import Translator
+from seqloom.training.lock import locked
+from seqloom.training.progress import Outcome
 
 SEED = 1
 TRAIN_PAIRS, DEV_PAIRS, TEST_PAIRS = 20_000, 500, 1_000
@@ -41,6 +52,9 @@ SETTINGS = (
 """Found by hand for the phrasebook: three minutes on two cores."""
 STEPS = 700
 
+RESULT = "demo.json"
+"""The file of the run directory that holds scores and samples, once the demo has finished."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -68,25 +82,59 @@ def demo(
     *,
     languages: tuple[str, str] = ("en", "de"),
     steps: int | None = None,
+    force: bool = False,
     listener: Listener = ignore,
 ) -> DemoResult:
-    """Write the corpus into `out`, train on it, and test the model on held-out sentences."""
+    """Write the corpus beside `out`, train on it, and test the model on held-out sentences.
+
+    A demo that was interrupted is resumed, to the same bits as without the interruption, and the results of one that
+    has finished are returned at once. `force` removes either and starts over.
+    """
     out = Path(out)
-    if out.exists() and any(out.iterdir()):
-        raise UsageError(f"{out} exists already; look at it with: seqloom info {out}, or run the demo with --force")
     corpus = out.with_name(f"{out.name}-corpus")
     require_folders_above(corpus)  # before the sentences are made, which takes a while
-    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {corpus}"}))
-    files = {name: _write(corpus, name, languages, count) for name, count in _parts()}
-    trained = train(
-        None,
-        [*SETTINGS, f"training.steps={steps or STEPS}", f"seed={SEED}"],
-        out=out,
-        train=files["train"],
-        dev=files["dev"],
-        listener=listener,
-    )
+    for leftover in out.parent.glob(f".{out.name}.old-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    if force:
+        _remove(out)
+    is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unbegun(out)))
+    if not is_new:
+        _require_demo(out, languages=languages, steps=steps)
+        if (finished := _read_result(out)) is not None:
+            notice(listener, f"{out} has finished already: these are its results. Start over with --force.")
+            return finished
+    try:
+        files = _write_corpus(corpus, languages, overwrite=force or not is_new, listener=listener)
+        trained = _train(out, files, steps=steps or STEPS, is_new=is_new, listener=listener)
+        result = _test(trained, languages=languages, listener=listener)
+    except (Stopped, KeyboardInterrupt):
+        given = f" --steps {steps}" if steps else ""
+        notice(listener, f"the demo was interrupted; resume it with: seqloom demo --out {out}{given}")
+        raise
+    _write_result(out, result)
+    return result
+
+
+def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: bool, listener: Listener) -> Trained:
+    if is_new:
+        settings = [*SETTINGS, f"training.steps={steps}", f"seed={SEED}"]
+        trained = train(None, settings, out=out, train=files["train"], dev=files["dev"], listener=listener)
+    else:
+        notice(listener, f"{out} holds a demo that has not finished; it is resumed")
+        data = open_run(out)[0].data
+        # The folder may have moved, or have been named from another place.
+        named = {"train": (data.train, files["train"]), "dev": (data.dev, files["dev"])}
+        moved = [
+            f"data.{name}={json.dumps(now)}"
+            for name, (before, now) in named.items()
+            if [Path(file).absolute() for file in before] != [Path(file).absolute() for file in now]
+        ]
+        trained = resume(out, moved, listener=listener)
     assert trained is not None, "the demo runs in one process"
+    return trained
+
+
+def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -> DemoResult:
     translator = Translator.load(trained.model)
     test = _pairs("test", languages, TEST_PAIRS)
     unseen = _pairs("unseen", languages, TEST_PAIRS)
@@ -103,6 +151,106 @@ def demo(
     )
 
 
+# --- what is there already -------------------------------------------------------------------------------------------
+
+
+def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -> None:
+    """Refuse a place that holds something else than a run of this demo."""
+    way_out = "Choose another --out, or move it away."
+    if not out.is_dir():
+        raise UsageError(f"{out} is not a folder, so the demo cannot be kept there. {way_out}")
+    if not (out / "run.json").is_file():
+        raise UsageError(f"{out} exists and is not a run of the demo: run.json is missing. {way_out}")
+    try:
+        config, _ = open_run(out)
+        wanted = resolve(RunConfig, file=out / "config.yaml", overrides=[*SETTINGS, f"seed={SEED}"])
+    except SeqloomError as error:
+        raise UsageError(f"{out} holds a damaged run: {error}. {way_out}") from error
+    if not _names_corpus(config, languages):
+        raise UsageError(
+            f"{out} is another run, trained on {', '.join(config.data.train)}, and not the demo. {way_out}"
+        )
+    now, demo = fixed_settings(config), fixed_settings(wanted)
+    if other := [name for name in now if now[name] != demo.get(name)]:
+        raise UsageError(
+            f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, and the demo of this "
+            f"version has {json.dumps(demo.get(other[0]))}. Start over with --force, or choose another --out."
+        )
+    if steps is not None and steps != config.training.steps:
+        raise UsageError(
+            f"{out} is a demo of {config.training.steps} steps, which cannot become {steps}. Leave out --steps, start "
+            "over with --force, or choose another --out."
+        )
+
+
+def _names_corpus(config: RunConfig, languages: Sequence[str] | None = None) -> bool:
+    """Whether a run was trained on a corpus that the demo writes, of these languages or any."""
+    files = [Path(name) for name in config.data.train]
+    are_ours = all(file.stem == "train" and file.parent.name.endswith("-corpus") for file in files)
+    return are_ours and (languages is None or [file.suffix[1:] for file in files] == list(languages))
+
+
+def _remove(out: Path) -> None:
+    """Remove an earlier demo, and nothing else: a wrong --out must not cost another run or folder."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    try:
+        is_demo = out.is_dir() and (is_unbegun(out) or _names_corpus(open_run(out)[0]))
+    except SeqloomError:
+        is_demo = False
+    if not is_demo:
+        raise UsageError(
+            f"{out} is not a run of the demo, so --force does not remove it. Choose another --out, or remove it "
+            "yourself."
+        )
+    with locked(out):  # nobody trains it
+        aside = partial_name(out, mark="old")  # in one step: half a run would pass for something else
+        out.replace(aside)
+    shutil.rmtree(aside)
+
+
+def _write_result(out: Path, result: DemoResult) -> None:
+    record = {"weights": _weights_of(result.trained.model), **asdict(result)}
+    del record["trained"]["run"], record["trained"]["model"]  # the folder may move
+    write_atomically(out / RESULT, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read_result(out: Path) -> DemoResult | None:
+    """The results of a demo that has finished, if its model is whole and the one that was tested."""
+    model = out / "model"
+    try:
+        read_card(model)
+        record = read_json(out / RESULT)
+        trained = record["trained"]
+        if record["weights"] != _weights_of(model):
+            return None
+        return DemoResult(
+            Trained(
+                out,
+                model,
+                outcome=Outcome(**trained["outcome"]),
+                scores=_read_scores(trained["scores"]),
+                use=trained["use"],
+            ),
+            test_scores=_read_scores(record["test_scores"]),
+            unseen_scores=_read_scores(record["unseen_scores"]),
+            samples=tuple(Sample(**sample) for sample in record["samples"]),
+        )
+    except (SeqloomError, OSError, ValueError, KeyError, TypeError):  # what is damaged is made again
+        return None
+
+
+def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[Score, ...]:
+    return tuple(Score(**{**each, "interval": each["interval"] and tuple(each["interval"])}) for each in records)
+
+
+def _weights_of(model: Path) -> str:
+    return sha256_of(model / "model.safetensors")
+
+
+# --- the corpus and the scores ---------------------------------------------------------------------------------------
+
+
 def _translate(translator: Translator, pairs: Sequence[PhrasePair], *, what: str, listener: Listener) -> list[str]:
     done = 0
 
@@ -114,24 +262,38 @@ def _translate(translator: Translator, pairs: Sequence[PhrasePair], *, what: str
     return [found[0].text for found in translator.search([pair.source for pair in pairs], progress=tell)]
 
 
-def _parts() -> list[tuple[Split, int]]:
-    return [("train", TRAIN_PAIRS), ("dev", DEV_PAIRS), ("test", TEST_PAIRS), ("unseen", TEST_PAIRS)]
-
-
 def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhrasePair]:
     pairs = sample_pairs(*languages, count=count, seed=SEED, split=split)
     return [*note_pairs(*languages), *pairs] if split == "train" else pairs
 
 
-def _write(folder: Path, split: Split, languages: tuple[str, str], count: int) -> list[str]:
-    """One file per language; the names of both."""
-    pairs = _pairs(split, languages, count)
+def _write_corpus(
+    folder: Path, languages: tuple[str, str], *, overwrite: bool, listener: Listener
+) -> dict[Split, list[str]]:
+    """One file per split and language; the names of both files of each split. Files that are right are left alone."""
+    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))
+    parts: list[tuple[Split, int]] = [
+        ("train", TRAIN_PAIRS),
+        ("dev", DEV_PAIRS),
+        ("test", TEST_PAIRS),
+        ("unseen", TEST_PAIRS),
+    ]
+    files: dict[Path, str] = {}
+    names: dict[Split, list[str]] = {}
+    for split, count in parts:
+        pairs = _pairs(split, languages, count)
+        names[split] = [str(folder / f"{split}.{language}") for language in languages]
+        for name, lines in zip(names[split], zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
+            files[Path(name)] = "".join(f"{line}\n" for line in lines)
+    wrong = [path for path, text in files.items() if not path.is_file() or path.read_bytes() != text.encode()]
+    if (foreign := [path for path in wrong if path.exists()]) and not overwrite:
+        raise UsageError(
+            f"{foreign[0]} exists and is not the text of the demo. Move it away, overwrite it with --force, or choose "
+            "another --out."
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
-        path = folder / f"{split}.{language}"
-        write_atomically(path, "".join(f"{line}\n" for line in lines))
-        names.append(str(path))
+    for path in wrong:
+        write_atomically(path, files[path])
     return names
 
 
