@@ -167,10 +167,36 @@ def test_odd_sentences_are_refused(tiny: Tiny, words: list[str], code: int, part
     assert part in called.err
 
 
+@pytest.mark.parametrize(("kind", "extra"), [("rnn_lm", []), ("elmo", []), ("elmo", ["model.input=characters"])])
+def test_gradients_of_a_recurrent_language_model(kind: str, extra: list[str], tiny: Tiny, tmp_path: Path) -> None:
+    sizes = ["model.width=8", "training.steps=1", "training.warmup=1", "text.kind=word"]
+    trained = call("train", "--train", tiny.train[0], "--out", tmp_path / "run", f"model.kind={kind}", *sizes, *extra)
+    assert trained.code == 0, trained.err
+    called = call("look", "gradients", tmp_path / "run", "--lines", 3, "--out", tmp_path / "g.png")
+    assert called.code == 0, called.err
+    assert called.lines[0].startswith("Over 3 lines, the gradient of a loss ")
+    assert "steps back in the text" in called.lines[0]
+    assert "state matrices have a spectral radius below 1" in called.lines[2]
+    assert "A whole step in the middle of the sentence drawn" in called.lines[2]
+    assert (tmp_path / "g-spectra.png").exists()
+    one = call("look", "gradients", tmp_path / "run/model", "The dog sleeps.", "--out", tmp_path / "g.svg", "--json")
+    shown = one.records[0]["shown"]
+    assert (len(shown["text"]), [len(row) for row in shown["by_text"]]) == (5, [5] * 5)
+    two = call("look", "gradients", tmp_path / "run", "The dog.", "Der Hund.")
+    assert (two.code, "a language model reads one text" in two.err) == (2, True)
+
+
+def test_a_counted_model_has_no_gradients(tiny: Tiny, tmp_path: Path) -> None:
+    trained = call("train", "--train", tiny.train[0], "--out", tmp_path / "run", "model.kind=ngram")
+    assert trained.code == 0, trained.err
+    called = call("look", "gradients", tmp_path / "run", "--out", tmp_path / "g.png")
+    assert (called.code, "so it has no gradients: it is a language model of kind ngram" in called.err) == (2, True)
+
+
 def test_every_example_in_the_help_can_be_parsed() -> None:
     text = look.GRADIENT_EXAMPLES.replace("[cyan]", "").replace("[/cyan]", "")
     lines = [line for line in text.split("\n\n") if line.startswith("seqloom look gradients ")]
-    assert len(lines) == 3
+    assert len(lines) == 4
     command = typer.main.get_command(look.app).commands["gradients"]  # type: ignore[attr-defined]
     for line in lines:
         command.make_context("gradients", shlex.split(line)[3:])

@@ -1,4 +1,4 @@
-"""Gradients of a translator's losses with respect to its inputs."""
+"""Gradients of a model's losses with respect to its inputs."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,10 @@ from seqloom.inspection.connectivity import (
     by_source_distance,
     by_source_end,
     connectivity_of,
+    connectivity_of_text,
 )
 from seqloom.inspection.connectivity_picture import draw_connectivity
+from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
@@ -168,3 +170,19 @@ def test_lags_that_few_sentences_reach_are_left_out() -> None:
     long = [Connectivity(np.ones((9, 9)), np.ones((9, 9))) for _ in range(4)]
     assert len(by_lag([*short, *long]).means) == 2
     assert len(by_lag(long).means) == 9
+
+
+def test_a_language_model_has_the_gradients_of_each_loss_by_itself() -> None:
+    model = RnnLmConfig(cell="lstm", width=5, layers=2).build(Symbols(9, 9, is_shared=True), seed=1).double().eval()
+    text = torch.tensor([4, 5, 6, 7, END])
+    found = connectivity_of_text(model, model, text)
+    vectors = model.embedding(torch.tensor([[BEGIN, 4, 5, 6, 7]])).detach().requires_grad_()
+    hidden, _ = model.layers(vectors, None)
+    features = hidden[0] if model.projection is None else model.projection(hidden[0])
+    losses = -model.output.log_probs(features).gather(1, text[:, None])[:, 0]
+    for place, loss in enumerate(losses):
+        (gradient,) = torch.autograd.grad(loss, vectors, retain_graph=True)
+        np.testing.assert_allclose(found.target[place], gradient[0].norm(dim=1).numpy(), rtol=1e-9, atol=1e-15)
+    assert found.source.shape == (5, 0)
+    assert not np.triu(found.target, 1).any()
+    assert len(by_lag([found]).means) == 5

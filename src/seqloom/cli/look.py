@@ -26,6 +26,7 @@ GRADIENT_EXAMPLES = examples(
     "seqloom look gradients runs/demo --out gradients.png",
     "seqloom look gradients run/model --source test.de --reference test.en --lines 50",
     "seqloom look gradients run/model 'Guten Morgen.' 'Good morning.' --out gradients.svg --json",
+    "seqloom look gradients runs/lstm 'The dog sleeps.'",
 )
 
 app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
@@ -73,13 +74,17 @@ def gradients(
     model: Model,
     pair: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SENTENCE TRANSLATION]", help="One sentence and its translation to look at."),
+        typer.Argument(
+            metavar="[SENTENCE TRANSLATION]",
+            help="One sentence and its translation to look at; for a language model, a sentence alone.",
+        ),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--source", metavar="FILE", help="Sentences to look at, one per line.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option("--reference", metavar="FILE", help="Their translations, line by line.")
+        Path | None,
+        typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
     ] = None,
     lines: Annotated[
         int, typer.Option("--lines", min=1, metavar="N", help="How many pairs of a file or a dev set to look at.")
@@ -96,16 +101,19 @@ def gradients(
     distance, with the distance at which half of it is left. In the source that distance is counted from the diagonal,
     or without attention from the end at which the decoder's first state was reached. A recurrent model gets a second
     picture, PICTURE-spectra: the eigenvalues and singular values of its state matrices, and of a whole step.
+    A recurrent language model (rnn_lm, elmo) is looked at on its text alone, an ELMo as it reads from left to right.
 
     Without sentences, some of the run's own dev set are taken.
     """
     from seqloom.recipes.gradients import look_at_gradients
-    from seqloom.recipes.load import load, require_translator
+    from seqloom.recipes.load import find_model, load, read_settings, require_trained, use_of
 
     _check_picture(out)
-    _check_sentences(pair or [], source=source, reference=reference)
+    folder = find_model(model)
+    config = read_settings(folder)
+    require_trained(folder, config, what="it has no gradients")
+    _check_sentences(pair or [], source=source, reference=reference, has_pairs=use_of(config) == "translator")
     loaded = load(model)
-    require_translator(loaded.folder, loaded.config)
     out.parent.mkdir(parents=True, exist_ok=True)
     pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
     with show_events(as_json=json) as listener:
@@ -136,13 +144,19 @@ def _check_picture(out: Path) -> None:
             raise UsageError(f"{above} is a file, so {out} cannot be drawn in it; choose another --out")
 
 
-def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None) -> None:
-    if len(pair) not in (0, 2):
+def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None, has_pairs: bool) -> None:
+    if not has_pairs:
+        if reference is not None or len(pair) > 1:
+            raise UsageError(
+                f"a language model reads one text, so it needs no {'--reference' if reference else 'translation'}; "
+                "give one sentence, in quotes, or --source FILE"
+            )
+    elif len(pair) not in (0, 2):
         raise UsageError(
             f"a sentence and its translation make a pair, but {len(pair)} words were given; put each into quotes: "
             "'Guten Morgen.' 'Good morning.'"
         )
-    if (source is None) != (reference is None):
+    elif (source is None) != (reference is None):
         given, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
         raise UsageError(f"{given} {source or reference} needs its partner, line by line: {missing} FILE")
     if pair and source is not None:
@@ -152,10 +166,15 @@ def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | 
 def _pairs(
     model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
 ) -> "list[Pair]":
+    from seqloom.cli.lines import Decoding, read_text
     from seqloom.cli.score import read_pairs
-    from seqloom.recipes.gradients import dev_pairs, text_pairs
+    from seqloom.recipes.gradients import dev_pairs, text_lines, text_pairs
+    from seqloom.recipes.load import use_of
 
     source, reference = files
+    if use_of(loaded.config) != "translator" and (given or source is not None):
+        read = given if source is None else read_text(source, Decoding(), warn=lambda _message: None).lines[:lines]
+        return text_lines(loaded, read)
     if given:
         return text_pairs(loaded, [(given[0], given[1])])
     if source is not None and reference is not None:

@@ -1,11 +1,12 @@
-"""Which inputs the loss at each output of a translator depends on, and how that fades with distance.
+"""Which inputs the loss at each output of a model depends on, and how that fades with distance.
 
     m[t, k] = ‖∂loss_t/∂x_k‖        loss_t = −log P(y_t | y_<t, source), x_k the vector of input symbol k
 
 On the target side input k is the symbol before output k, so the lag t − k is 0 for what was read last, and later inputs
 have no effect. On the source side the distance is counted from where a word-for-word translation would stand; or, where
 the decoder knows nothing but the last state of an encoder, from the end of the source at which that state was reached.
-All goes through automatic differentiation of the embedded inputs, so every translator can be looked at.
+A language model has the target side alone. All goes through automatic differentiation of the embedded inputs, so every
+translator and every recurrent language model can be looked at.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +21,15 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
+from seqloom.core.symbols import BEGIN
 from seqloom.data.batches import PairBatch
+from seqloom.nn.character_input import CharacterInput
 from seqloom.nn.embeddings import Embedding
+from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
+
+TABLES = (Embedding, CharacterInput, nn.Embedding)
+"""What turns symbols into vectors."""
 
 TOKENS_AT_ONCE = 4096
 """Tokens of a side that are differentiated together; they bound the memory that a long sentence takes."""
@@ -33,6 +40,7 @@ class Connectivity:
     """m[t, k] of one sentence pair, for the inputs of either side."""
 
     source: Float[np.ndarray, "target source"]
+    """A language model has no columns here."""
     target: Float[np.ndarray, "target target"]
 
 
@@ -53,6 +61,13 @@ def connectivity_of(model: nn.Module, source: Int[Tensor, " source"], target: In
     parts = [_some_rows(model, source, target, outputs) for outputs in torch.arange(len(target)).split(rows)]
     found = [torch.cat(list(side)).cpu().double().numpy() for side in zip(*parts, strict=True)]
     return Connectivity(*found)
+
+
+def connectivity_of_text(model: LanguageModel, layers: nn.Module, text: Int[Tensor, " target"]) -> Connectivity:
+    """m[t, k] of a line with its END, as a language model reads it from BEGIN on; `layers` hold its embedding."""
+    rows = max(1, TOKENS_AT_ONCE // len(text))
+    parts = [_rows_of_text(model, layers, text, outputs) for outputs in torch.arange(len(text)).split(rows)]
+    return Connectivity(np.zeros((len(text), 0)), torch.cat(parts).cpu().double().numpy())
 
 
 def by_lag(maps: Sequence[Connectivity]) -> Profile:
@@ -121,6 +136,21 @@ def _some_rows(
     return by_source, by_target
 
 
+def _rows_of_text(
+    model: LanguageModel, layers: nn.Module, text: Tensor, outputs: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows target"]:
+    """m[t, k] of a line for these outputs t."""
+    rows = len(outputs)
+    previous = torch.cat([text.new_tensor([BEGIN]), text[:-1]]).expand(rows, -1).contiguous()  # [rows, target]
+    with torch.enable_grad(), _embedded(layers, previous.new_zeros(0), previous) as inputs:
+        features, _ = model(previous, None)
+        own = features[torch.arange(rows), outputs]
+        losses = -model.output.log_probs(own).gather(1, text[outputs][:, None])
+        (gradient,) = torch.autograd.grad(losses.sum(), [inputs.vectors("target")])
+    norms: Tensor = gradient.reshape(rows, len(text), -1).norm(dim=2)
+    return norms
+
+
 @dataclass(frozen=True)
 class _Inputs:
     """The vectors that stood for the symbols of either side."""
@@ -153,7 +183,7 @@ def _embedded(model: nn.Module, source: Tensor, previous: Tensor) -> Iterator[_I
                 return inputs.found[side]
         return None
 
-    tables = [module for module in model.modules() if isinstance(module, (Embedding, nn.Embedding))]
+    tables = [module for module in model.modules() if isinstance(module, TABLES)]
     handles = [table.register_forward_hook(keep) for table in tables]
     try:
         yield inputs

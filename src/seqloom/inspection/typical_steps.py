@@ -6,7 +6,7 @@ No single matrix of a gated cell tells that. Its gates decide at every step how 
 another matrix at every step; the one in the middle of a sentence stands for all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import cast
@@ -21,6 +21,7 @@ from seqloom.inspection.spectra import Spectrum, spectrum_of
 from seqloom.nn.bptt import step_jacobian
 from seqloom.nn.cell_base import unroll
 from seqloom.nn.cells import Cell, CellState
+from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
 
 Met = dict[str, list[tuple[Tensor, CellState]]]
@@ -31,11 +32,27 @@ def step_spectra(
     model: nn.Module, source: Int[Tensor, " source"], target: Int[Tensor, " target"]
 ) -> dict[str, Spectrum]:
     """The spectrum of J in the middle of this pair of sentences, by the cell's name; empty without such cells."""
-    cells = {name: module for name, module in model.named_modules() if isinstance(module, Cell)}
-    previous = torch.cat([target.new_tensor([BEGIN]), target[:-1]])[None]
     lengths = [ids.new_tensor([len(ids)]) for ids in (source, target)]
+    return _spectra_of(
+        model,
+        lambda: cast("TranslationModel", model)(Source(source[None], lengths[0]), _previous(target), lengths[1]),
+    )
+
+
+def step_spectra_of_text(model: LanguageModel, layers: nn.Module, text: Int[Tensor, " target"]) -> dict[str, Spectrum]:
+    """The same in the middle of a line that a language model reads; `layers` hold its cells."""
+    return _spectra_of(layers, lambda: model(_previous(text), None))
+
+
+def _previous(target: Tensor) -> Tensor:
+    """What is read before each symbol of a line, as a batch of one."""
+    return torch.cat([target.new_tensor([BEGIN]), target[:-1]])[None]
+
+
+def _spectra_of(model: nn.Module, read: Callable[[], object]) -> dict[str, Spectrum]:
+    cells = {name: module for name, module in model.named_modules() if isinstance(module, Cell)}
     with torch.no_grad(), _recorded(cells) as met:
-        cast("TranslationModel", model)(Source(source[None], lengths[0]), previous, lengths[1])
+        read()
     middles = {name: steps[len(steps) // 2] for name, steps in met.items() if steps}
     return {name: spectrum_of("whole step", step_jacobian(cells[name], *middle)) for name, middle in middles.items()}
 

@@ -1,4 +1,4 @@
-"""Look at the gradients of a translator: which inputs its losses depend on, and how that fades with distance."""
+"""Look at the gradients of a model: which inputs its losses depend on, and how that fades with distance."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED
+from seqloom.data import stream
 from seqloom.data.store import HEADER, Store
 from seqloom.inspection.connectivity import (
     Connectivity,
@@ -20,18 +21,24 @@ from seqloom.inspection.connectivity import (
     by_source_distance,
     by_source_end,
     connectivity_of,
+    connectivity_of_text,
 )
 from seqloom.inspection.connectivity_picture import draw_connectivity
 from seqloom.inspection.findings import Finding
 from seqloom.inspection.lags import fit_slope, lag_below
 from seqloom.inspection.spectra import Spectrum, draw_spectra, state_spectra
-from seqloom.inspection.typical_steps import step_spectra
+from seqloom.inspection.typical_steps import step_spectra, step_spectra_of_text
 from seqloom.models.seq2seq import Seq2SeqConfig
-from seqloom.recipes.load import LoadedModel
+from seqloom.recipes.load import LoadedModel, use_of
+from seqloom.recipes.readers import reader_of
+from seqloom.recipes.reading import RecurrentReader
+from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.text.normalise import is_blank
 
 READABLE = 16
 """Pieces of a side up to which a map of a sentence can be read."""
+MAX_TOKENS = 256
+"""Of a line of text that a language model reads, the tokens that are looked at: as many as a translator takes."""
 GATES_DECIDE = (
     "The gates decide how much passes, so the matrix of a single gate does not tell whether gradients explode"
 )
@@ -39,7 +46,7 @@ GATES_DECIDE = (
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence and its translation as ids, END included."""
+    """A sentence and its translation as ids, END included. For a language model, its line is the target."""
 
     source: list[int]
     target: list[int]
@@ -55,17 +62,38 @@ def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[Pa
     return [Pair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
 
 
+def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[Pair]:
+    """Lines as a language model reads them. Blank ones are left out; some must be left."""
+    seen = [line for line in lines if not is_blank(line)]
+    if not seen:
+        raise DataError(f"there is nothing to look at: each of {len(lines)} lines is blank")
+    return [Pair([], [*ids, END][:MAX_TOKENS]) for ids in loaded.tokenizers.target.encode_many(seen)]
+
+
 def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
-    """Some pairs of the run's own dev set, spread over it evenly."""
-    homes = [folder for folder in (given, loaded.folder.parent) if (folder / "data" / "dev" / HEADER).is_file()]
+    """Some pairs, or lines of a language model, of the run's own dev set, spread over it evenly."""
+    is_translator = use_of(loaded.config) == "translator"
+    header = HEADER if is_translator else stream.HEADER
+    homes = [folder for folder in (given, loaded.folder.parent) if (folder / "data" / "dev" / header).is_file()]
     if not homes:
+        pairs = "--source FILE --reference FILE, or one pair: 'A sentence.' 'Its translation.'"
+        lines = "--source FILE, or one: 'A sentence.'"
         raise UsageError(
             f"{given} does not hold the dev set it was trained with, so it has no sentences of its own to look at; "
-            "give some with --source FILE --reference FILE, or one pair: 'A sentence.' 'Its translation.'"
+            f"give some with {pairs if is_translator else lines}"
         )
+    if not is_translator:
+        text = stream.Stream.open(homes[0] / "data" / "dev")
+        full = np.flatnonzero(text.lengths > 1)  # a blank line has its END alone
+        return [Pair([], text.line(int(full[at])).tolist()[:MAX_TOKENS]) for at in _spread(len(full), count)]
     store = Store.open(homes[0] / "data" / "dev")
-    chosen = np.unique(np.linspace(0, len(store) - 1, min(count, len(store))).round().astype(np.int64))
-    return [Pair(store.source(int(at)).tolist(), store.target(int(at)).tolist()) for at in chosen]
+    return [Pair(store.source(at).tolist(), store.target(at).tolist()) for at in _spread(len(store), count)]
+
+
+def _spread(everything: int, count: int) -> list[int]:
+    """So many places among all, spread evenly."""
+    places = np.linspace(0, everything - 1, min(count, everything)).round().astype(np.int64)
+    return [int(place) for place in np.unique(places)]
 
 
 def look_at_gradients(
@@ -73,20 +101,36 @@ def look_at_gradients(
 ) -> list[Finding]:
     """How gradients of the losses fade with distance, and for recurrent models the spectra of matrices and of a step.
 
-    `progress` is told how many pairs are done.
+    Of a language model, pairs have no source; an ELMo is looked at as it reads from left to right. `progress` is told
+    how many pairs are done.
     """
+    reader = None if use_of(loaded.config) == "translator" else _reader(loaded)
     maps = []
     for number, pair in enumerate(pairs, start=1):
         source, target = (torch.tensor(ids, device=loaded.device) for ids in (pair.source, pair.target))
-        maps.append(connectivity_of(loaded.model, source, target))
+        if reader is None:
+            maps.append(connectivity_of(loaded.model, source, target))
+        else:
+            maps.append(connectivity_of_text(reader, loaded.model, target))
         progress(number)
-    findings = [_fading(loaded, pairs, maps)]
+    findings = [_fading(loaded, pairs, maps) if reader is None else _fading_of_text(loaded, pairs, maps)]
     gates = state_spectra(loaded.model)
     if gates:
         shown = pairs[_readable(pairs)]
         source, target = (torch.tensor(ids, device=loaded.device) for ids in (shown.source, shown.target))
-        findings.append(_spectra(gates, step_spectra(loaded.model, source, target)))
+        if reader is None:
+            steps = step_spectra(loaded.model, source, target)
+        else:
+            steps = step_spectra_of_text(reader, loaded.model, target)
+        findings.append(_spectra(gates, steps))
     return findings
+
+
+def _reader(loaded: LoadedModel) -> LanguageModel:
+    """The model as it reads a text from left to right."""
+    reader = reader_of(loaded)
+    assert isinstance(reader, RecurrentReader), "a model that is trained and reads text is recurrent"
+    return reader.model
 
 
 @dataclass(frozen=True)
@@ -150,6 +194,29 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
             by_source=on_source.profile,
             source_distance=on_source.name,
         )
+
+    return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
+
+
+def _fading_of_text(loaded: LoadedModel, lines: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
+    """The same of a language model, which has no source."""
+    profile, shown = by_lag(maps), _readable(lines)
+    text = [loaded.tokenizers.target.piece(id) for id in lines[shown].target]
+    data: dict[str, Any] = {
+        "model": str(loaded.folder),
+        "kind": loaded.config.model.kind,
+        "lines": len(lines),
+        "text": _profile_data(profile),
+        "shown": {"text": text, "by_text": maps[shown].target.tolist()},
+    }
+    many = f"{len(lines)} lines" if len(lines) > 1 else "one line"
+    sentence = (
+        f"Over {many}, the gradient of a loss {_words(profile, 'steps back in the text', 'lag')}.{_pace(profile)}"
+    )
+
+    def draw() -> Figure:
+        previous = [RESERVED[BEGIN], *text[:-1]]
+        return draw_connectivity(maps[shown], source=(), previous=previous, target=text, by_lag=profile, by_source=None)
 
     return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
 

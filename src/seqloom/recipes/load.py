@@ -308,6 +308,12 @@ def require_translator(folder: Path, config: RunConfig) -> None:
         raise UsageError(f"{folder} does not translate: {in_words(config)}")
 
 
+def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
+    """Refuse a model that was fitted by a loop of its own, and so lacks what is asked for."""
+    if isinstance(config.model, FittedModel):
+        raise UsageError(f"{folder} was not trained by gradient descent, so {what}: {in_words(config)}")
+
+
 def load_fitted(folder: Path | str) -> LoadedFitted:
     """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
     folder = find_model(as_path(folder, "folder"))
