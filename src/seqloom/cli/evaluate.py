@@ -195,7 +195,7 @@ def _translate(
     fusion: LanguageModelFusion | None,
     listener: Listener,
 ) -> System:
-    translator = open_translator(model, overrides, fusion=fusion)
+    translator = open_translator(model, overrides, fusion=fusion, listener=listener)
     tell_doubts(translator, sources, references, listener=listener)
     done = 0
 

@@ -65,7 +65,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
             if use != "word vectors"
             else []
         ),
-        ("Written", f"by Seqloom {card.version}, format {card.format}"),
+        ("Written", f"by Seqloom {card.version}, format {card.format}{_rounding(card)}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
     lines, last = [], ""
@@ -73,6 +73,10 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         lines.append(f"{label if label != last else '':8} {clean(text)}".rstrip())
         last = label
     return lines
+
+
+def _rounding(card: "Card") -> str:
+    return ", large matrices rounded to eight bits" if card.is_rounded else ""
 
 
 def _of_effect(model: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.core.errors import UsageError
+from seqloom.core.events import Listener, ignore, notice
 
 if TYPE_CHECKING:
     from seqloom.recipes.engine import Translates
@@ -66,12 +67,20 @@ def open_translator(
     *,
     companions: Sequence[Path] = (),
     fusion: LanguageModelFusion | None = None,
+    listener: Listener = ignore,
 ) -> "Translator":
     """Load a model, and others that decide with it; `overrides` are settings of the search, and the device."""
     from seqloom.recipes import translate  # here, because it brings torch with it
 
     fuse = None if fusion is None else (fusion.folder, fusion.weight)
-    return translate.open_translator(model, overrides, companions=companions, fuse=fuse)
+    translator = translate.open_translator(model, overrides, companions=companions, fuse=fuse)
+    if translator.card.is_rounded and translator.config.search.precision == "float32":
+        notice(
+            listener,
+            f"{model}: its weights were rounded to eight bits when it was packed, and search.precision=float32 does "
+            "not bring them back; use the model that it was packed from",
+        )
+    return translator
 
 
 @contextmanager
@@ -83,6 +92,7 @@ def opened_for_lines(
     fusion: LanguageModelFusion | None = None,
     engine: str = "seqloom",
     jobs: int = 1,
+    listener: Listener = ignore,
 ) -> "Iterator[Translates]":
     """What translates lines: our search in one process or in several, or an engine from outside."""
     if engine == "ctranslate2":
@@ -90,7 +100,7 @@ def opened_for_lines(
 
         yield open_engine(model, overrides)
         return
-    translator = open_translator(model, overrides, companions=companions, fusion=fusion)
+    translator = open_translator(model, overrides, companions=companions, fusion=fusion, listener=listener)
     if jobs == 1:
         yield translator
         return

@@ -243,7 +243,13 @@ def translate(
         asked.require_lines(total)
         _require_room(nbest, model, overrides=given.overrides, engine=engine)
         several = opened_for_lines(
-            model, overrides, companions=companions or (), fusion=fusion, engine=engine, jobs=jobs
+            model,
+            overrides,
+            companions=companions or (),
+            fusion=fusion,
+            engine=engine,
+            jobs=jobs,
+            listener=listener,
         )
         if catalogue is not None:
             translate_catalogue(catalogue, model, given.overrides, opened=several, asked=asked, listener=listener)

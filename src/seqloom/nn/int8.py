@@ -12,13 +12,15 @@ on its row of x alone, to the last bit, which a product of floats does not promi
 """
 
 import copy
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import ModelError, UsageError
 from seqloom.nn.beam_attention import has_loops
 from seqloom.nn.outputs import Output
 
@@ -32,12 +34,24 @@ SHARE, LEAST = np.float32(1 / 127), np.float32(torch.finfo(torch.float32).tiny)
 """A scale is this share of the largest number of its row, and at least this."""
 
 
+SCALES = "int8_scales"
+"""The buffer of a linear layer whose weight was rounded before it was loaded; it is no part of the weights."""
+
+
 class Int8Weight:
     """A matrix in seven bits with a scale per row, packed for the kernel."""
 
-    def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None) -> None:
+    def __init__(
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, " outputs"] | None,
+        *,
+        scales: Float[Tensor, " outputs"] | None = None,
+    ) -> None:
+        """`scales` are those of a weight that was rounded before: then the same whole numbers are found again."""
         weight = weight.detach().float()
-        scales = (weight.abs().amax(1) / 63).clamp(min=torch.finfo(torch.float32).tiny)
+        if scales is None:
+            scales = (weight.abs().amax(1) / 63).clamp(min=torch.finfo(torch.float32).tiny)
         self.rounded: Int8[Tensor, "outputs inputs"] = (weight / scales[:, None]).round().to(torch.int8)
         self.scales: Float[Tensor, " outputs"] = scales
         self.bias = None if bias is None else bias.detach().float()
@@ -90,7 +104,8 @@ class Int8Linear(nn.Linear):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self._int8 = Int8Weight(linear.weight, linear.bias)
+        scales = getattr(linear, SCALES, None)
+        self._int8 = Int8Weight(linear.weight, linear.bias, scales=scales)
         self.product = self._int8.product
 
     def forward(self, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
@@ -125,6 +140,34 @@ def with_int8(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> nn.Mod
         elif type(module) is Output and module.weight.numel() >= least_weights:
             _replace(twin, name, Int8Output(module))
     return twin.eval()
+
+
+def row_scales(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> dict[str, Float[Tensor, " outputs"]]:
+    """The scales of the weights that `with_int8` rounds and nothing else reads, by their names.
+
+    Tables of symbols are not among them: embeddings and shortlists read them as they are.
+    """
+    count = Counter(id(weight) for module in model.modules() for weight in module.parameters(recurse=False))
+    return {
+        f"{name}.weight": Int8Weight(module.weight, None).scales
+        for name, module in model.named_modules()
+        if type(module) is nn.Linear and module.weight.numel() >= least_weights and count[id(module.weight)] == 1
+    }
+
+
+def keep_scales(model: nn.Module, scales: Mapping[str, Float[Tensor, " outputs"]]) -> None:
+    """Tell linear layers, by the names of their weights, the scales with which these were rounded."""
+    for name, values in scales.items():
+        layer = dict(model.named_modules()).get(name.removesuffix(".weight"))
+        if not isinstance(layer, nn.Linear):
+            raise ModelError(f"{name} is rounded to eight bits, but it is not the weight of a linear layer")
+        layer.register_buffer(SCALES, values, persistent=False)
+
+
+def kept_scales(model: nn.Module) -> dict[str, Float[Tensor, " outputs"]]:
+    """What `keep_scales` was given."""
+    found = ((name, getattr(module, SCALES, None)) for name, module in model.named_modules())
+    return {f"{name}.weight": scales for name, scales in found if scales is not None}
 
 
 def _replace(model: nn.Module, name: str, module: nn.Module) -> None:

@@ -46,6 +46,7 @@ from seqloom.core.partial import partial_name
 from seqloom.core.unpacked import temporary_folder, unpacked
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.int8 import Int8Weight, keep_scales, kept_scales
 from seqloom.recipes.bounded import build_within, read_weights, shapes_of
 from seqloom.recipes.card_values import fault_of_card
 from seqloom.recipes.config import FittedModel, RunConfig
@@ -61,11 +62,14 @@ from seqloom.training.checkpoint import (
 )
 from seqloom.training.lock import holder_of
 from seqloom.training.progress import Progress
-from seqloom.training.weights import for_disk, load_weights
+from seqloom.training.weights import for_disk, load_weights, weights_of
 from seqloom.version import __version__
 
 FORMAT = 1
 """The number of this layout; a newer one is refused, not guessed at."""
+
+INT8_FORMAT = 2
+"""The same with large matrices rounded to eight bits, each with a scale per row: `NAME` and `NAME.scales`."""
 
 _SAID = ("source", "target", "parameters")
 
@@ -95,6 +99,11 @@ class Card:
         """The maximum output length that its training data asks for."""
         measured = self.trained_on.get("output_limit")
         return OutputLimit(**measured) if measured else OutputLimit()
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether its large matrices were rounded to eight bits when it was packed."""
+        return self.format == INT8_FORMAT
 
     def with_scores(self, scores: Sequence[Score], *, lines: int) -> "Card":
         """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
@@ -247,7 +256,7 @@ def _write_model(
         write(partial / "model.safetensors")
         fsync(partial / "model.safetensors")
         tokenizers.save(partial / "text")
-        _write_manifest(partial, {"format": FORMAT, "files": directory_manifest(partial)})
+        _write_manifest(partial, {"format": card.format, "files": directory_manifest(partial)})
         _put_in_place(partial, folder)
     except (OSError, SafetensorError) as error:
         reason = why_unwritten(error, folder.parent, need=None)
@@ -296,10 +305,43 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     place = require_device(config.device)
     settings, weights = config.model if model is None else model, folder / "model.safetensors"
     built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
+    found, scales = unrounded(read_weights(weights), origin=weights)
     with torch.no_grad():
-        load_weights(built, read_weights(weights), origin=str(folder))
+        load_weights(built, found, origin=str(folder))
+    keep_scales(built, scales)
     built.to(place).eval()
     return LoadedModel(folder, config, tokenizers, built, card, place)
+
+
+def stored_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a model as its directory holds them: rounded ones in eight bits, with their scales."""
+    weights = weights_of(model)
+    for name, scales in kept_scales(model).items():
+        rounded = Int8Weight(weights[name], None, scales=scales.cpu()).rounded
+        weights |= {name: rounded, f"{name}.scales": for_disk(scales)}
+    return weights
+
+
+def require_exact_weights(folder: Path, card: Card) -> None:
+    """Refuse a model whose weights were rounded, where training goes on from them."""
+    if card.is_rounded:
+        raise UsageError(
+            f"the weights of {folder} were rounded to eight bits when it was packed; use the model it was packed from"
+        )
+
+
+def unrounded(weights: Mapping[str, Tensor], *, origin: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights in floats, and the scales of those that were stored in eight bits."""
+    rounded = [name for name, tensor in weights.items() if tensor.dtype == torch.int8]
+    scales = {name: weights[f"{name}.scales"] for name in rounded if f"{name}.scales" in weights}
+    for name in rounded:
+        if name not in scales or scales[name].shape != weights[name].shape[:1] or not scales[name].is_floating_point():
+            raise ModelError(f"{origin} is damaged: {name} is rounded to eight bits, without a scale per row; {AGAIN}")
+    known = {f"{name}.scales" for name in rounded}
+    plain = {name: tensor for name, tensor in weights.items() if name not in known}
+    return {
+        name: plain[name].float() * scales[name][:, None] if name in scales else plain[name] for name in plain
+    }, scales
 
 
 def require_translator(folder: Path, config: RunConfig) -> None:
@@ -577,9 +619,10 @@ def write_card(path: Path, card: Card) -> None:
 
 
 def _require_known_format(place: Path, number: int) -> None:
-    if number > FORMAT:
+    if number > INT8_FORMAT:
         raise ModelError(
-            f"{place} has format {number}, and this Seqloom ({__version__}) reads up to {FORMAT}; use a newer version"
+            f"{place} has format {number}, and this Seqloom ({__version__}) reads up to {INT8_FORMAT}; use a newer "
+            "version"
         )
 
 

@@ -36,6 +36,7 @@ from seqloom.recipes.load import (
     read_card,
     require_builder,
     require_device,
+    require_exact_weights,
     save_model,
     use_of,
     write_card,
@@ -232,7 +233,7 @@ def _weights_folder(folder: Path) -> Path:
         verify_checkpoint(folder)
         return folder
     found = find_model(folder)
-    read_card(found)
+    require_exact_weights(found, read_card(found))
     return found
 
 
@@ -436,7 +437,7 @@ def _fresh_model(config: RunConfig, prepared: Prepared, *, outside: BuildsModel 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
     folder = find_model(folder)
-    read_card(folder)
+    require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
     way_out = (
         "Leave out the settings of model and text, which are then taken from there: "

@@ -18,9 +18,9 @@ from seqloom.recipes.load import (
     read_card,
     save_fitted,
     save_model,
+    stored_weights,
 )
 from seqloom.recipes.selfcheck.findings import Figure, Finding, counted, judged
-from seqloom.training.weights import weights_of
 
 WEIGHTS = "model.safetensors"
 
@@ -95,7 +95,7 @@ def _save(loaded: Loaded, folder: Path) -> None:
             folder,
             loaded.config,
             tokenizers=loaded.tokenizers,
-            weights=weights_of(loaded.model),
+            weights=stored_weights(loaded.model),
             card=loaded.card,
         )
     else:
