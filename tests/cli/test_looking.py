@@ -8,6 +8,7 @@ import yaml
 from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.core.events import ignore
+from seqloom.recipes.load import load
 from seqloom.recipes.prepare import choose_config
 
 
@@ -26,6 +27,31 @@ def test_info_as_json(tiny: Tiny) -> None:
     assert record["files"]["model.safetensors"] == weights.stat().st_size
     assert record["config"]["model"]["width"] == 16
     assert (record["source"], record["target"], record["trained_on"]["pairs"]) == ("en", "de", 60)
+
+
+def test_info_shows_how_a_text_is_cut(tiny: Tiny, tmp_path: Path) -> None:
+    text = tmp_path / "text.en"
+    text.write_text("Good  morning.\nAn Ω.\n", encoding="utf-8")
+    called = call("info", tiny.run, "--text", text)
+    assert f"{text}: 2 lines, " in called.out
+    assert "1 line changed by normalisation; 1 line not the same after tokens are joined again" in called.out
+    assert called.lines[-1] == "  'An Ω.' → 'An ⁇.'"
+    (record,) = call("info", tiny.run, "--text", text, "--json").records
+    tokenizer = load(tiny.run).tokenizers.source
+    assert record["text"]["tokens"] == sum(map(len, tokenizer.encode_many(["Good morning.", "An Ω."])))
+    assert (record["text"]["unknown"], record["text"]["count"]) == (1, 2)
+
+
+def test_look_heads_finds_the_head_whose_links_are_given(tiny: Tiny, tmp_path: Path) -> None:
+    text, links = tmp_path / "text.de", tmp_path / "text.links"
+    words = [tiny.run, tiny.dev[0], "--out", text, "--align", links, "search.heads=0/1"]
+    assert call("translate", *words).code == 0
+    (record,) = call("look", "heads", tiny.run, tiny.dev[0], text, "--links", links, "--json").records
+    assert (record["heads"], record["pairs"]) == ("0/1", 6)
+    assert record["agreements"][0][1] == 1 > record["agreements"][0][0]
+    shown = call("look", "heads", tiny.run, *tiny.dev)
+    assert (shown.code, shown.lines[1].split()) == (0, ["head", "0", "head", "1"]), shown.err
+    assert shown.lines[-1].startswith("Best  search.heads=0/")
 
 
 def test_info_of_nothing_is_a_usage_error() -> None:

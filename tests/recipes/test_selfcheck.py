@@ -229,13 +229,13 @@ def test_files_beside_the_listed_ones_are_told(tiny: Trained, tmp_path: Path) ->
 
 def test_weights_that_change_on_the_way_to_the_disk_are_found(tiny: Trained, monkeypatch: Patch) -> None:
     loaded = load(tiny.model)
-    whole = files.weights_of
+    whole = files.stored_weights
 
     def rounded(model: torch.nn.Module) -> dict[str, Tensor]:
         return {name: tensor.half().float() for name, tensor in whole(model).items()}
 
     assert check_saved(loaded, lambda _: [1]).outcome == "holds"
-    monkeypatch.setattr(files, "weights_of", rounded)
+    monkeypatch.setattr(files, "stored_weights", rounded)
     found = check_saved(loaded, lambda _: [1])
     assert found.outcome == "broken"
     assert "changed" in found.sentence

@@ -1,29 +1,46 @@
 """`seqloom info`: what a model is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from seqloom.cli.output import clean, counted, duration, examples, interval_text, json_line, size
+from seqloom.core.errors import UsageError
 from seqloom.core.unpacked import by_origin
 
 if TYPE_CHECKING:
     from seqloom.recipes.config import RunConfig
     from seqloom.recipes.load import Card
     from seqloom.search.settings import OutputLimit
+    from seqloom.text.tokenizer import RoundTrip
 
-EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json")
+EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json", "seqloom info run/model --text test.de")
 
 
 def info(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text",
+            metavar="FILE",
+            help="Also show how its tokeniser cuts this text: tokens, unknown ones, and lines that do not come back "
+            "when tokens are joined to text again.",
+        ),
+    ] = None,
+    side: Annotated[
+        Literal["source", "target"] | None,
+        typer.Option("--side", help="Whose tokeniser cuts --text, of a translator with two; the source's if left out."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Show what a model is: sizes, languages, training data, scores with their signatures, files.
 
     Every file is compared with the hash that was taken when it was written.
     """
+    if side is not None and text is None:
+        raise UsageError(f"--side {side} is for a text that is cut into tokens; add --text FILE")
     from seqloom.recipes.load import find_model, read_card, read_settings
 
     folder = find_model(model)
@@ -32,6 +49,7 @@ def info(
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
+    cut = None if text is None else _cut(folder, text, side or "source")
     if json:
         record = {
             "path": by_origin(str(folder)),
@@ -39,9 +57,32 @@ def info(
             "config": config.model_dump(mode="json"),
             "files": files,
         }
-        print(json_line(record))
+        print(json_line(record if cut is None else {**record, "text": {**vars(cut), "unknown_rate": cut.unknown_rate}}))
     else:
         print("\n".join(_describe(folder, card, config=config, files=files)))
+        if cut is not None:
+            print("\n".join(_describe_cut(cut, str(text))))
+
+
+def _cut(folder: Path, text: Path, side: str) -> "RoundTrip":
+    from seqloom.cli.lines import Decoding, read_text
+    from seqloom.text.tokenizer import Tokenizers
+
+    tokenizers = Tokenizers.load(folder / "text")
+    tokenizer = tokenizers.source if side == "source" else tokenizers.target
+    return tokenizer.round_trip_report(read_text(text, Decoding(), warn=lambda _message: None).lines)
+
+
+def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
+    """A text as the model sees it."""
+    per_line = cut.tokens / cut.count if cut.count else 0.0
+    lines = [
+        f"{name}: {counted(cut.count, 'line')}, {counted(cut.tokens, 'token')}, {per_line:.1f} per line, "
+        f"{cut.unknown:,} unknown ({cut.unknown_rate:.2%})",
+        f"{counted(cut.normalised, 'line')} changed by normalisation; {counted(cut.changed, 'line')} not the same "
+        "after tokens are joined again",
+    ]
+    return [*map(clean, lines), *(clean(f"  {before!r} → {after!r}") for before, after in cut.examples)]
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:

@@ -13,7 +13,7 @@ from seqloom.cli.look_partition import EXAMPLES as PARTITION_EXAMPLES
 from seqloom.cli.look_partition import partition
 from seqloom.cli.look_zipf import EXAMPLES as ZIPF_EXAMPLES
 from seqloom.cli.look_zipf import zipf
-from seqloom.cli.output import clean, examples, json_line
+from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 
@@ -27,6 +27,11 @@ GRADIENT_EXAMPLES = examples(
     "seqloom look gradients run/model --source test.de --reference test.en --lines 50",
     "seqloom look gradients run/model 'Guten Morgen.' 'Good morning.' --out gradients.svg --json",
     "seqloom look gradients runs/lstm 'The dog sleeps.'",
+)
+
+HEADS_EXAMPLES = examples(
+    "seqloom look heads run/model dev.de dev.en",
+    "seqloom look heads run/model test.de test.en --links test.align",
 )
 
 app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
@@ -133,6 +138,59 @@ def gradients(
             else:
                 print(clean(finding.sentence))
                 print(f"drawn in {picture}")
+
+
+@app.command(epilog=HEADS_EXAMPLES)
+def heads(
+    model: Model,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one .tsv with both columns.")
+    ],
+    links: Annotated[
+        Path | None,
+        typer.Option(
+            "--links",
+            metavar="FILE",
+            help="Which words belong together, as lines 0-0 1-2 or as .wa, in place of what IBM model 1 finds in the "
+            "pairs.",
+        ),
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", min=1, metavar="N", help="How many pairs to look at.")] = 1000,
+    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Find the head of a Transformer that aligns words best, for [bold]translate --align search.heads=…[/bold].
+
+    The model reads given translations. Each head links a target word to the source word it looks at most; F1 says how
+    well its links agree with those of IBM model 1, or with given ones.
+    """
+    from seqloom.cli.score import read_pairs
+    from seqloom.recipes.alignments import best_head
+    from seqloom.recipes.load import load, require_translator
+    from seqloom.text.formats.pharaoh import read_gold
+    from seqloom.text.normalise import is_blank
+
+    with show_events(as_json=json) as listener:
+        pairs = read_pairs(files, listener=listener)
+        gold = None if links is None else [each.sure for each in read_gold(links, len(pairs)).links]
+        kept = [at for at, pair in enumerate(pairs) if not any(map(is_blank, pair))][:lines]
+        loaded = load(model)
+        require_translator(loaded.folder, loaded.config)
+        found = best_head(
+            loaded,
+            [pairs[at] for at in kept],
+            None if gold is None else [gold[at] for at in kept],
+            progress=lambda done: listener(
+                Event("progress", {"what": "looking at pairs", "done": done, "all": len(kept)})
+            ),
+        )
+    if json:
+        print(json_line({"heads": found.heads, "pairs": len(kept), "agreements": found.agreements.tolist()}))
+        return
+    print(f"F1 of each head's links in {len(kept):,} pairs, layers and heads counted from 0")
+    columns = [f"head {number}" for number in range(found.agreements.shape[1])]
+    rows = [(f"layer {number}", *(f"{value:.3f}" for value in row)) for number, row in enumerate(found.agreements)]
+    print("\n".join(f"  {row}" for row in table([("", *columns), *rows])))
+    print(f"Best  search.heads={found.heads}")
 
 
 def _check_picture(out: Path) -> None:

@@ -8,7 +8,7 @@
 The end symbols of both sides belong to no word.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,7 +128,11 @@ class HeadChoice:
 
 
 def best_head(
-    loaded: LoadedModel, pairs: Sequence[tuple[str, str]], links: Sequence[Collection[Link]] | None = None
+    loaded: LoadedModel,
+    pairs: Sequence[tuple[str, str]],
+    links: Sequence[Collection[Link]] | None = None,
+    *,
+    progress: Callable[[int], None] = lambda _pairs: None,
 ) -> HeadChoice:
     """The head whose links agree most with given ones, over sentence pairs that the model reads.
 
@@ -143,7 +147,10 @@ def best_head(
     total = sum(map(len, given))
     if not total:
         raise UsageError(f"there is nothing to agree with: {len(pairs)} pairs have no links; give more pairs")
-    by_pair = [_head_links(loaded, *pair) for pair in pairs]
+    by_pair = []
+    for done, pair in enumerate(pairs, start=1):
+        by_pair.append(_head_links(loaded, *pair))
+        progress(done)
     found = np.array([[[len(head) for head in layer] for layer in layers] for layers in by_pair]).sum(0)
     common = np.array(
         [
