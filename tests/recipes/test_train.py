@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from recipes.conftest import TINY, write_corpus
-from seqloom.core.errors import DataError, ModelError, TrainingError, UsageError
+from seqloom.core.errors import ConfigError, DataError, ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, read_events
 from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
 from seqloom.data.store import Store
@@ -235,6 +235,26 @@ def test_a_warm_up_longer_than_the_run_is_reported_before_it_begins(tmp_path: Pa
     assert at < next(at for at, event in enumerate(events) if event.kind == "phase")
     resume(tmp_path / "run", ["training.steps=3"], listener=events.append)
     assert any(str(event.values.get("message")).startswith(sentence.replace("2", "3")) for event in events)
+
+
+def test_more_steps_keep_what_was_chosen_for_fewer_and_say_so(tmp_path: Path, corpus: Corpus) -> None:
+    files = {"train": corpus[0], "dev": corpus[1]}
+    open_to_choice = [each for each in TINY if not each.startswith(("training.steps", "training.warmup"))]
+    events: list[Event] = []
+    train(None, [*open_to_choice, "training.steps=4"], out=tmp_path / "parts", **files)
+    resume(tmp_path / "parts", ["training.steps=8"], listener=events.append)
+    said = [event["message"] for event in events if event.kind == "notice"]
+    kept = "kept from the beginning: training.warmup=1, training.validate_every=3, training.save_every=2"
+    assert any(message.startswith("training.steps was 4 and is 8") and kept in message for message in said)
+    # As promised: a run of its own gives the same bits if it is given what was kept, and chooses otherwise by itself.
+    train(None, [*open_to_choice, "training.steps=8", "training.warmup=1"], out=tmp_path / "whole", **files)
+    parts, whole = (load_file(tmp_path / run / "checkpoints/step-8/model.safetensors") for run in ("parts", "whole"))
+    assert all(torch.equal(parts[name], whole[name]) for name in whole)
+    free = choose_config(None, [*open_to_choice, "training.steps=8"], **files, listener=events.append)
+    assert free.training.warmup == 2
+    # With another rate, what was learned up to here is of another run.
+    with pytest.raises(ConfigError, match=r"cannot go on to the same bits.*training\.learning_rate was .* and is 1\.0"):
+        resume(tmp_path / "parts", ["training.steps=9", "training.learning_rate=1"], exact=True)
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,7 @@ def resume(
     require_no_shortlist(config)
     require_same_meaning(record, before, config, run=run)
     report_warmup(config, listener=listener)
+    _report_steps(before, config, listener=listener)
     with join(require_device(config.device)) as world:
         _require_shares(config, world)
         _report_threads(config, listener=listener)
@@ -162,6 +163,27 @@ def resume(
             resume=True, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
         )
         return _go(run, config, world=world, listener=listener, outside=model, flags=flags)
+
+
+def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
+    """Report which settings stay although they were chosen for, or depend on, another number of steps."""
+    then, given = before.training, now.training
+    if isinstance(now.model, FittedModel) or then.steps == given.steps:
+        return
+    names = ("warmup", "validate_every", "save_every")
+    kept = [f"training.{name}={getattr(given, name)}" for name in names if getattr(then, name) == getattr(given, name)]
+    sentence = f"training.steps was {then.steps} and is {given.steps}"
+    if kept:
+        sentence += (
+            f"; kept from the beginning: {', '.join(kept)}. A new run of {given.steps} steps may choose others, and "
+            "gives the same weights only with these"
+        )
+    if given.schedule == "cosine":
+        sentence += (
+            f". The cosine schedule now ends at step {given.steps}: the steps so far had other learning rates than in a "
+            f"new run of {given.steps} steps"
+        )
+    notice(listener, sentence)
 
 
 class _ConfigKeeper:

@@ -26,6 +26,12 @@ _LABELS = {
 }
 """What must be the same for the same bits, besides config and data."""
 
+_FREE = frozenset(
+    {"steps", "validate_every", "save_every", "keep", "patience", "average", "bad_steps", "log_every", "start_from"}
+    | {"threads", "parallel"}
+)
+"""Settings that change no weight of the steps made so far; the last two are compared as they are in effect."""
+
 _ALONE = "replicated"
 """The kind of a rank that has the whole model, as a single one has; and of all ranks before there was another."""
 
@@ -100,6 +106,14 @@ def _check(
         for name, label in _LABELS.items()
         if machine.get(name) != now["machine"][name]
     ]
+    if exact:
+        # The rate of a cosine depends on the last step, that of a plateau on every validation.
+        used = {"cosine": {"steps"}, "plateau": {"validate_every"}}.get(now["training"]["schedule"], set())
+        differences += [
+            f"training.{name} was {old} and is {new}"
+            for name, (old, new) in changed_settings(saved, now).items()
+            if name not in _FREE - used
+        ]
     if differences and exact:
         raise ConfigError(
             f"this run cannot go on to the same bits: {'; '.join(differences)}. Leave out --exact to go on"
