@@ -223,3 +223,17 @@ def test_the_time_left_is_what_the_parts_so_far_have_taken() -> None:
     countdown.done("first")
     countdown.done("second")
     assert lines == ["first: 1 of 4, about 6 s left", "second: 2 of 4, about 4 s left"]
+
+
+MEASURED = ("jacobians", "spectra", "gates", "forget-bias", "butterfly", "paths", "step-bound", "collapse")
+"""Experiments whose figures do not hang on the last bits of a training, which differ between machines."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_page_quotes_what_its_experiment_prints(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lab" / f"{name}.md").read_text(encoding="utf-8")
+    quotes = " ".join(line.removeprefix(">") for line in page.splitlines() if line.startswith(">"))
+    (experiment,) = (each for each in EXPERIMENTS if each.name == name)
+    for finding in experiment.run(seed=1):
+        assert finding.sentence in " ".join(quotes.split())
