@@ -38,6 +38,7 @@ BENCHMARKS = (
     Benchmark("ngram.py", "N-gram models"),
     Benchmark("word2vec.py", "Word vectors"),
     Benchmark("prepare.py", "Corpora beyond memory"),
+    Benchmark("busy.py", "Other programs on the same machine"),
 )
 """All of them. A new script is a line here."""
 

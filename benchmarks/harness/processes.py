@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from seqloom.core.openmp import WAIT_POLICY
+
 LAST_LINES = 15
 """Lines of a contestant's stderr that are shown when it fails."""
 
@@ -41,7 +43,7 @@ class Contestant:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=os.environ | thread_settings(threads),
+            env=environment(threads),
             start_new_session=True,
         )
 
@@ -91,9 +93,14 @@ class Contestant:
         return answer
 
 
-def thread_settings(threads: int) -> dict[str, str]:
-    """The environment that gives a process so many threads of arithmetic."""
-    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a process with so many threads of arithmetic.
+
+    How threads wait, which Seqloom has chosen for this process, is left to each contestant.
+    """
+    ours = WAIT_POLICY.settings if WAIT_POLICY.reason in ("quiet machine", "busy machine") else {}
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    return kept | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ everybody else.
 """
 
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 from harness.corpus import Corpus
 from harness.peers import toolkit_program
-from harness.processes import PATIENCE, thread_settings
+from harness.processes import PATIENCE, environment
 from harness.sizes import RecurrentSize, Size
 from seqloom.data.store import Store
 
@@ -223,7 +222,7 @@ def _run(name: str, command: list[str], *, threads: int, folder: Path) -> Beside
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=os.environ | thread_settings(threads),
+        env=environment(threads),
     )
     try:
         log, _ = process.communicate()
