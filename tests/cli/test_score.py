@@ -101,7 +101,7 @@ def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["a.de"], "a.de is one file; give SOURCE and TARGET"),
+        (["a.de"], "a.de is one file of text; give SOURCE and TARGET"),
         (["a", "b", "c"], "3 files were named"),
         (["no.de", "no.en"], "no.de: no such file"),
         (["a.tsv", "seed=3"], "'seed=3' is no setting; did you mean search.seed=3?"),

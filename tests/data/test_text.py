@@ -59,6 +59,10 @@ def test_names_with_stars_stand_for_files_of_every_kind(tmp_path: Path) -> None:
         TextCorpus([tmp_path / "*.gz"])
     with pytest.raises(DataError, match=r"c\.tmx: no text in fr among 1 segments, expected at least one"):
         TextCorpus([tmp_path / "c.tmx"], language="fr")
+    (tmp_path / "d.txt").write_text("quatre\n")
+    among = TextCorpus([tmp_path / "c.tmx", tmp_path / "d.txt"], language="fr")
+    assert ([line.text for line in among], among.place(1)) == (["quatre"], f"{tmp_path / 'd.txt'}:1")
+    assert among.notices[0].startswith("1 of 2 files skipped, which have nothing to learn from: ")
     with pytest.raises(DataError, match=r"c\.tmx holds texts in en and de; say which"):
         TextCorpus([tmp_path / "c.tmx"])
 

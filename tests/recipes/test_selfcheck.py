@@ -282,19 +282,24 @@ def test_a_blank_line_that_gives_text_is_found(translator: Translator, monkeypat
 def test_lines_are_drawn_the_same_by_the_same_seed(tmp_path: Path, translator: Translator) -> None:
     file = tmp_path / "lines.en"
     file.write_text("".join(f"line {number}\n" for number in range(40)))
-    one, same, other = (given_lines(file, count=5, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (given_lines(file, translator.config, count=5, seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert one.texts != other.texts
     assert "5 lines of" in one.origin
-    assert given_lines(file, count=100, seed=1).texts == tuple(f"line {number}" for number in range(40))
+    assert given_lines(file, translator.config, count=100, seed=1).texts == tuple(
+        f"line {number}" for number in range(40)
+    )
     tokenizer = translator.tokenizers.source
     made = made_lines(tokenizer, count=4, seed=1)
     assert made == made_lines(tokenizer, count=4, seed=1)
     assert made.texts != made_lines(tokenizer, count=4, seed=2).texts
     assert "pieces of the model's tokeniser" in made.origin
+    table = tmp_path / "pairs.tsv"
+    table.write_text("one\teins\ntwo\tzwei\n")
+    assert given_lines(table, translator.config, count=9, seed=1).texts == ("one", "two")
     file.write_text("")
     with pytest.raises(DataError, match="is empty"):
-        given_lines(file, count=5, seed=1)
+        given_lines(file, translator.config, count=5, seed=1)
 
 
 def test_only_a_run_is_asked_for_its_text(tiny: Trained, tmp_path: Path) -> None:

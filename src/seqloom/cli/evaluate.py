@@ -2,19 +2,21 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, ReadText, read_text
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, ReadText, read_side
 from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, open_translator
 from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
-from seqloom.cli.score import require_same_count, tell_doubts
+from seqloom.cli.score import languages_for, require_same_count, tell_doubts
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, notice
+from seqloom.text.formats.catalogues import Languages, holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.metrics.significance import Comparison
@@ -24,6 +26,7 @@ EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",
     "seqloom evaluate run-2/model --against run-1/model --source test.de --reference test.en",
     "seqloom evaluate run --fuse lm --fuse-weight 0.1 --against run --source dev.de --reference dev.en",
+    "seqloom evaluate run/model --source test.de-en.tsv",
     "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
 )
 A_MODEL, TEXT = "Translate and score", "Score text that is there"
@@ -47,7 +50,10 @@ Words = Annotated[
 ]
 Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")]
 SourceFile = Annotated[
-    Path | None, typer.Option("--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate.")
+    Path | None,
+    typer.Option(
+        "--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate, or a file of both sides."
+    ),
 ]
 Against = Annotated[
     Path | None,
@@ -109,7 +115,9 @@ def evaluate(
 ) -> None:
     """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
 
-    Give a model with --source, or finished translations with --hypothesis.
+    Give a model with --source, or finished translations with --hypothesis. Of files that hold both sides (.tsv, .tmx,
+    .po, .xlf, .jsonl), --source reads the sources, all others the targets; --source alone is enough then. Short
+    references are also scored by exact match.
 
     With two systems, a paired bootstrap test says how likely such a difference is by chance alone.
     """
@@ -118,8 +126,13 @@ def evaluate(
     if len(given.others) > 1:
         raise UsageError(f"one model, but {len(given.others)} words were given; name the other one with --against")
     model = Path(given.others[0]) if given.others else None
+    if reference is None and source is not None and holds_both_sides(source):
+        reference = source
     if reference is None:
-        raise UsageError("name the file with what the translations should be: --reference FILE")
+        raise UsageError(
+            "name the file with what the translations should be: --reference FILE, or give one file of both sides "
+            "(.tsv, .tmx …) as --source"
+        )
     fusion = LanguageModelFusion.of(fuse, fuse_weight)
     _check_combination(model, source=source, hypothesis=hypothesis, others=[against, fuse, out, hypothesis2])
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
@@ -129,7 +142,9 @@ def evaluate(
     decoding = Decoding.asked(encoding, on_bad_utf8)
     with show_events(as_json=json) as listener:
         named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
-        references, others = _read_all(reference, named, decoding, listener=listener)
+        languages = (None, target_language) if model is None else languages_for(model, [*named, reference])
+        sides = _Sides(decoding, languages, source)
+        references, others = _read_all(reference, named, sides, listener=listener)
         if model is None:
             systems = [System(str(path), read.lines) for path, read in zip(named, others, strict=True)]
         else:
@@ -164,13 +179,25 @@ def _check_combination(
                 raise UsageError(f"{flag} {value} belongs to a MODEL, and none was named")
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """How files are read: of those that hold both sides, the source of `source`, and the target of the others."""
+
+    decoding: Decoding
+    languages: Languages
+    source: Path | None
+
+    def read(self, path: Path, *, side: Literal["source", "target"], listener: Listener) -> ReadText:
+        warn = partial(notice, listener)
+        return read_side(path, self.decoding, side=side, languages=self.languages, warn=warn)
+
+
 def _read_all(
-    reference: Path, others: Sequence[Path], decoding: Decoding, *, listener: Listener
+    reference: Path, others: Sequence[Path], sides: _Sides, *, listener: Listener
 ) -> tuple[ReadText, list[ReadText]]:
     """The reference, and as many lines of each of the others; empty files cannot be scored."""
-    first, *rest = (
-        read_text(path, decoding, warn=lambda message: notice(listener, message)) for path in (reference, *others)
-    )
+    first = sides.read(reference, side="target", listener=listener)
+    rest = [sides.read(path, side="source" if path is sides.source else "target", listener=listener) for path in others]
     for path, read in zip(others, rest, strict=True):
         require_same_count((path, reference), read.lines, first.lines)
     if not first.lines:
@@ -243,9 +270,13 @@ def _keep(out: Path | None, system: System) -> None:
 
 
 def _language_of(reference: Path) -> str | None:
-    """The language that the file's ending names, if it does."""
+    """The language that the file's name names, if it does."""
+    from seqloom.data.corpus import languages_from
     from seqloom.text.languages import find_language
 
+    if holds_both_sides(reference):
+        found = languages_from([reference])
+        return found[1] if found else None
     code = reference.with_suffix("").suffix if reference.suffix == ".gz" else reference.suffix
     try:
         return find_language(code.removeprefix(".")).code if code else None

@@ -13,6 +13,8 @@ from seqloom.cli.output import require_open
 from seqloom.core.compressed import open_bytes
 from seqloom.core.decoding import LineDecoder, OnBad
 from seqloom.core.files import LineReader, require_file
+from seqloom.text.formats.catalogues import Languages, PairReader, holds_both_sides, is_tsv
+from seqloom.text.formats.tsv import split_rows
 
 CHUNK = 1 << 18
 """Bytes read at most before what is there is passed on; a pipe or a terminal passes on what it has."""
@@ -133,3 +135,35 @@ def read_text(path: Path, decoding: Decoding, *, warn: Callable[[str], None]) ->
     if reader.first_nul is not None:
         warn(of_nul(str(path), reader.first_nul))
     return ReadText(lines, frozenset(reader.bad) if decoding.on_bad == "skip" else frozenset())
+
+
+def read_sides(
+    path: Path, decoding: Decoding, *, languages: Languages = (None, None), warn: Callable[[str], None]
+) -> tuple[ReadText, ReadText]:
+    """Sources and targets of a file that holds both; `languages` choose among those of a translators' file."""
+    if is_tsv(path):
+        read = read_text(path, decoding, warn=warn)
+        pairs = list(split_rows(read.lines, path, skipped=read.skipped))
+        skipped = read.skipped
+    else:
+        reader = PairReader(path, languages=languages, encoding=decoding.encoding)
+        pairs, skipped = [(pair.source, pair.target) for pair in reader], frozenset[int]()
+        for sentence in reader.notices():
+            warn(sentence)
+    return ReadText([source for source, _ in pairs], skipped), ReadText([target for _, target in pairs], skipped)
+
+
+def read_side(
+    path: Path,
+    decoding: Decoding,
+    *,
+    side: Literal["source", "target"],
+    languages: Languages = (None, None),
+    warn: Callable[[str], None],
+) -> ReadText:
+    """All lines of a text, or those of one side of a file that holds both: .tsv, .tmx, .po, .mo, .xlf, .jsonl."""
+    if not holds_both_sides(path):
+        return read_text(path, decoding, warn=warn)
+    require_file(path)
+    source, target = read_sides(path, decoding, languages=languages, warn=warn)
+    return source if side == "source" else target

@@ -1,5 +1,6 @@
 """`seqloom look`: pictures of what a model does."""
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from seqloom.cli.look_zipf import zipf
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
+from seqloom.text.formats.catalogues import holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.recipes.gradients import Pair
@@ -85,7 +87,8 @@ def gradients(
         ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--source", metavar="FILE", help="Sentences to look at, one per line.")
+        Path | None,
+        typer.Option("--source", metavar="FILE", help="Sentences to look at, one per line; or a file of both sides."),
     ] = None,
     reference: Annotated[
         Path | None,
@@ -214,7 +217,7 @@ def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | 
             f"a sentence and its translation make a pair, but {len(pair)} words were given; put each into quotes: "
             "'Guten Morgen.' 'Good morning.'"
         )
-    elif (source is None) != (reference is None):
+    elif (source is None) != (reference is None) and not (source is not None and holds_both_sides(source)):
         given, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
         raise UsageError(f"{given} {source or reference} needs its partner, line by line: {missing} FILE")
     if pair and source is not None:
@@ -224,17 +227,21 @@ def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | 
 def _pairs(
     model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
 ) -> "list[Pair]":
-    from seqloom.cli.lines import Decoding, read_text
     from seqloom.cli.score import read_pairs
+    from seqloom.data.text import read_one_language
     from seqloom.recipes.gradients import dev_pairs, text_lines, text_pairs
     from seqloom.recipes.load import use_of
 
     source, reference = files
     if use_of(loaded.config) != "translator" and (given or source is not None):
-        read = given if source is None else read_text(source, Decoding(), warn=lambda _message: None).lines[:lines]
-        return text_lines(loaded, read)
+        if source is None:
+            return text_lines(loaded, given)
+        texts = read_one_language(source, language=loaded.config.data.target)
+        return text_lines(loaded, list(islice(texts, lines)))
     if given:
         return text_pairs(loaded, [(given[0], given[1])])
-    if source is not None and reference is not None:
-        return text_pairs(loaded, read_pairs([source, reference])[:lines])
+    if source is not None:
+        paths = [source] if reference is None else [source, reference]
+        languages = loaded.config.data.source, loaded.config.data.target
+        return text_pairs(loaded, read_pairs(paths, languages=languages)[:lines])
     return dev_pairs(model, loaded, count=lines)

@@ -128,7 +128,7 @@ def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[fl
 
 def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: Listener) -> list[str]:
     from seqloom.data.text import TextCorpus, split_pieces
-    from seqloom.text.formats.catalogues import format_of
+    from seqloom.text.formats.catalogues import holds_both_sides
 
     data = model.config.data
 
@@ -139,7 +139,7 @@ def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: L
         with open_input(None) as stream:
             blocks = read_blocks(stream, "standard input", decoding=decoding, warn=warn)
             lines = [line for block in blocks for line in block]
-    elif file.is_file() and format_of(file) is None:
+    elif file.is_file() and not holds_both_sides(file):
         lines = read_text(file, decoding, warn=warn).lines
     else:
         corpus = TextCorpus(

@@ -9,11 +9,12 @@ import typer
 
 from seqloom.cli.arguments import require_search_settings, sort_words
 from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, read_text
+from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, read_side, read_sides
 from seqloom.cli.loading import open_translator
 from seqloom.cli.output import examples, json_line
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, ignore, notice
+from seqloom.text.formats.catalogues import Languages, format_of, holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.recipes.translate import Translator
@@ -30,7 +31,10 @@ AT_ONCE = 2_000
 def score(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
     words: Annotated[
-        list[str], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one .tsv with both columns.")
+        list[str],
+        typer.Argument(
+            metavar="SOURCE TARGET", help="Two text files, or one of both: .tsv, .tmx, .po, .xlf or .jsonl."
+        ),
     ],
     per_token: Annotated[
         bool,
@@ -54,7 +58,7 @@ def score(
     _require_effect(given.overrides)
     with show_events(as_json=json, has_progress=False) as listener:
         paths, decoding = [Path(name) for name in given.others], Decoding.asked(encoding, on_bad_utf8)
-        pairs = read_pairs(paths, decoding, listener=listener)
+        pairs = read_pairs(paths, decoding, languages=languages_for(model, paths), listener=listener)
         translator = open_translator(model, given.overrides, companions=companions or ())
         tell_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     number = 0
@@ -82,21 +86,41 @@ def _require_effect(overrides: Sequence[str]) -> None:
 
 
 def read_pairs(
-    paths: Sequence[Path], decoding: Decoding = Decoding(), *, listener: Listener = ignore
+    paths: Sequence[Path],
+    decoding: Decoding = Decoding(),
+    *,
+    languages: Languages = (None, None),
+    listener: Listener = ignore,
 ) -> list[tuple[str, str]]:
-    """The pairs of two files, or of a TSV file."""
-    from seqloom.text.formats.tsv import split_rows
+    """The pairs of two files, or of one that holds both sides."""
+
+    def warn(message: str) -> None:
+        notice(listener, message)
 
     if len(paths) == 1:
-        if ".tsv" not in paths[0].suffixes:
-            raise UsageError(f"{paths[0]} is one file; give SOURCE and TARGET, or a file that ends in .tsv")
-        read = read_text(paths[0], decoding, warn=lambda message: notice(listener, message))
-        return list(split_rows(read.lines, paths[0], skipped=read.skipped))
+        if not holds_both_sides(paths[0]):
+            raise UsageError(
+                f"{paths[0]} is one file of text; give SOURCE and TARGET, or one file of both (.tsv, .tmx, .po, .xlf, "
+                ".jsonl)"
+            )
+        sources, targets = read_sides(paths[0], decoding, languages=languages, warn=warn)
+        return list(zip(sources.lines, targets.lines, strict=True))
     if len(paths) != 2:
-        raise UsageError(f"give SOURCE and TARGET, or one .tsv; {len(paths)} files were named")
-    source, target = (read_text(path, decoding, warn=lambda message: notice(listener, message)).lines for path in paths)
+        raise UsageError(f"give SOURCE and TARGET, or one file of both (.tsv, .tmx …); {len(paths)} files were named")
+    source = read_side(paths[0], decoding, side="source", languages=languages, warn=warn).lines
+    target = read_side(paths[1], decoding, side="target", languages=languages, warn=warn).lines
     require_same_count((paths[0], paths[1]), source, target)
     return list(zip(source, target, strict=True))
+
+
+def languages_for(model: Path | None, paths: Sequence[Path | None]) -> Languages:
+    """The languages of a model, where files are read that may hold several."""
+    if model is None or not any(path is not None and format_of(path) for path in paths):
+        return None, None
+    from seqloom.recipes.search_settings import resolved
+
+    data = resolved(model, ()).data
+    return data.source, data.target
 
 
 def require_same_count(paths: tuple[Path, Path], one: Sequence[str], other: Sequence[str]) -> None:

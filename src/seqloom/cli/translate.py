@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from seqloom.cli.translate_wishes import Asked, read_asked
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import open_output
+from seqloom.text.formats.catalogues import is_tsv
 from seqloom.text.formats.pharaoh import format_links
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ Words = Annotated[
     typer.Argument(
         metavar="FILE search.beam=8",
         help="Text, a sentence per line; standard input without it. Or a catalogue, whose untranslated entries are "
-        "filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. May be compressed (.gz, .xz, .zst). Settings of the search.",
+        "filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. May be compressed "
+        "(.gz, .xz, .zst). Settings of the search.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
@@ -294,7 +296,7 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
     done, has_warned, tally, hearing = 0, False, Tally(), Hearing(translator.source_language)
     with open_input(path) as source:
         blocks = read_blocks(source, name, decoding=job.decoding, warn=lambda message: notice(listener, message))
-        for block in blocks:
+        for block in _first_columns(blocks, path, listener=listener):
             first = done + 1
             if tally.look_at(block, first, translator.tokenizers.source) and not has_warned:
                 notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
@@ -325,6 +327,20 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
         listener(Event("progress", {"what": TRANSLATING, "done": done, "all": total}))
     for message in tally.messages(name):
         notice(listener, message)
+
+
+def _first_columns(blocks: Iterator[list[str]], path: Path | None, *, listener: Listener) -> Iterator[list[str]]:
+    """Of a table, the sources, which are in its first column; of other text, the lines."""
+    if path is None or not is_tsv(path):
+        yield from blocks
+        return
+    has_told = False
+    for block in blocks:
+        rows = [line.split("\t") for line in block]
+        if not has_told and len(rows[0]) > 1:
+            notice(listener, f"{path}: the first of {len(rows[0])} columns is translated; the others are not read")
+            has_told = True
+        yield [row[0] for row in rows]
 
 
 def _require_room(nbest: int | None, model: Path, *, overrides: Sequence[str], engine: str) -> None:

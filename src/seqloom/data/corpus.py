@@ -5,7 +5,7 @@ import re
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -22,7 +22,14 @@ from seqloom.core.files import LineReader
 from seqloom.core.globs import matching_files
 from seqloom.core.seeds import seed_for
 from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
-from seqloom.text.formats.catalogues import Languages, PairReader, format_of, languages_of
+from seqloom.text.formats.catalogues import (
+    Languages,
+    PairReader,
+    format_of,
+    holds_both_sides,
+    languages_of,
+    skipped_notice,
+)
 from seqloom.text.formats.tmx import is_language
 from seqloom.text.languages import LANGUAGES
 
@@ -156,7 +163,7 @@ def open_corpus(
 def parts_of(paths: Sequence[Path]) -> list[Part]:
     """The files that belong together among those of a corpus: one with both sides, or two; none is opened."""
     paths = _expanded(paths)
-    tables = [path for path in paths if _is_table(path)]
+    tables = [path for path in paths if holds_both_sides(path)]
     if paths and len(tables) == len(paths):
         return [(path,) for path in paths]
     if tables:
@@ -175,7 +182,7 @@ def parts_of(paths: Sequence[Path]) -> list[Part]:
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:
     lists = [matching_files(path) for path in paths]
-    if len(lists) % 2 or all(len(each) == 1 for each in lists) or all(_is_table(path) for path in paths):
+    if len(lists) % 2 or all(len(each) == 1 for each in lists) or all(holds_both_sides(path) for path in paths):
         return list(chain.from_iterable(lists))
     for at in range(0, len(lists), 2):
         if len(lists[at]) != len(lists[at + 1]):
@@ -185,10 +192,6 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
             )
     pairs = (zip(one, other, strict=True) for one, other in zip(lists[::2], lists[1::2], strict=True))
     return [path for some in pairs for pair in some for path in pair]
-
-
-def _is_table(path: Path) -> bool:
-    return bare_name(path).endswith(".tsv") or format_of(path) is not None
 
 
 def languages_from(paths: Sequence[Path]) -> tuple[str, str] | None:
@@ -267,7 +270,8 @@ class ParallelCorpus:
         self.parts = tuple(part for part in self.parts if part[0] not in empty)
         self._counts = [check.lines for check in checks]
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
-        self.notices = (*_skipped(empty, len(parts)), *(notice for check in checks for notice in check.notices))
+        skipped = skipped_notice([f"{path}: {reason}" for path, reason in empty.items()], len(parts))
+        self.notices = (*skipped, *(notice for check in checks for notice in check.notices))
 
     def __len__(self) -> int:
         """The number of lines."""
@@ -316,14 +320,6 @@ class ParallelCorpus:
     def fingerprint(self) -> str:
         """A hash of the text of both sides: the same whether it is compressed or not, in pairs or tables."""
         return self._digest
-
-
-def _skipped(empty: Mapping[Path, str], files: int) -> Iterator[str]:
-    """A sentence on the catalogues without a pair, if there are any among others."""
-    if empty:
-        shown = "; ".join(f"{path}: {reason}" for path, reason in islice(empty.items(), 3))
-        more = f"; and {len(empty) - 3:,} more" if len(empty) > 3 else ""
-        yield f"{len(empty):,} of {files:,} files skipped, which have nothing to learn from: {shown}{more}"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 from seqloom.core.decoding import OnBad
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.files import LineReader
+from seqloom.core.files import LineReader, read_lines
 from seqloom.core.globs import matching_files
-from seqloom.text.formats.catalogues import format_of
-from seqloom.text.formats.sides import SideReader
+from seqloom.text.formats.catalogues import format_of, is_tsv, skipped_notice
+from seqloom.text.formats.sides import NoTextInLanguageError, SideReader
 from seqloom.text.normalise import is_blank
 
 Unit = Literal["line", "paragraph"]
@@ -45,6 +45,28 @@ class _Check:
     notices: tuple[str, ...]
 
 
+def require_text_files(paths: Sequence[Path]) -> None:
+    """Refuse tables of pairs, which no language names a column of."""
+    for path in paths:
+        if is_tsv(path):
+            raise UsageError(
+                f"{path} is a table of pairs, for models that translate; give a text file here: cut -f 2 {path} > FILE"
+            )
+
+
+def read_one_language(
+    path: Path, *, encoding: str | None = None, language: str | None = None, setting: str = "data.target"
+) -> Iterator[str]:
+    """The lines of a text file, or the texts of a translators' file in a language; tables of pairs are refused.
+
+    `setting` is what names the language, for messages.
+    """
+    require_text_files([path])
+    if format_of(path) is None:
+        return read_lines(path, encoding)
+    return iter(SideReader(path, language=language, encoding=encoding or "utf-8", setting=setting))
+
+
 class TextCorpus:
     """The lines of text files, one file after the other. Each iteration starts again at the first.
 
@@ -72,21 +94,30 @@ class TextCorpus:
         if not paths:
             raise UsageError("a text file is needed, and none was given")
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
+        require_text_files(self.paths)
         self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
         checks: list[_Check] = []
+        kept: list[Path] = []
+        empty: list[str] = []
         problems: list[Problem] = []
         more = 0
         for path in self.paths:
             try:
                 checks.append(_check(path, self._reader(path), self._unit(path)))
+                kept.append(path)
+            except NoTextInLanguageError as error:
+                empty.append(str(error))
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
-        if problems:
+        if problems or not kept:
+            problems += map(Problem, empty)
             raise DataError(problems=problems, more=more)
+        skipped = skipped_notice(empty, len(self.paths))
+        self.paths = tuple(kept)
         self._checks = checks
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
-        self.notices = tuple(notice for check in checks for notice in check.notices)
+        self.notices = (*skipped, *(notice for check in checks for notice in check.notices))
 
     def __len__(self) -> int:
         """The number of lines, or of paragraphs."""
@@ -156,8 +187,7 @@ def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _Check:
         has_text = has_text or not is_blank(text)
     if pieces == 0 and isinstance(reader, SideReader):
         asked = f" in {reader.language}" if reader.language else ""
-        message = f"no text{asked} among {reader.left_out:,} segments, expected at least one"
-        raise DataError(problems=[Problem(message, str(path))])
+        raise NoTextInLanguageError(f"{path}: no text{asked} among {reader.left_out:,} segments, expected at least one")
     if pieces == 0:
         what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])

@@ -21,7 +21,7 @@ from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.archives import is_archive
 from seqloom.core.decoding import OnBad
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.core.events import Event, Listener, ignore
+from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus, open_corpus
@@ -87,10 +87,15 @@ def fit_lexicon(
     require_finished(model)
     folder = find_model(model)
     read_card(folder)
-    require_translator(folder, read_settings(folder))
+    settings = read_settings(folder)
+    require_translator(folder, settings)
     tokenizers = Tokenizers.load(folder / "text")
     if train:
-        bitext = _encoded(open_corpus(train, encoding=encoding, on_bad=on_bad), tokenizers, listener)
+        languages = settings.data.source, settings.data.target
+        corpus = open_corpus(train, encoding=encoding, languages=languages, on_bad=on_bad)
+        for sentence in corpus.notices:
+            notice(listener, sentence)
+        bitext = _encoded(corpus, tokenizers, listener)
     else:
         bitext = _stored(folder, tokenizers)
     config = config or Model1Config()

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.files import read_lines, require_file
+from seqloom.core.files import require_file
 from seqloom.core.symbols import BEGIN, END
+from seqloom.data.text import read_one_language
 from seqloom.inspection.findings import Finding
 from seqloom.inspection.partition import gradient_cosines, importance_variance, log_partition
 from seqloom.inspection.partition_picture import (
@@ -92,7 +93,7 @@ def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str | Non
     require_file(file)
     found: list[list[int]] = []
     tokens = 0
-    for line in read_lines(file, encoding):
+    for line in read_one_language(file, encoding=encoding, language=loaded.config.data.target):
         if not is_blank(line):
             found.append(list(loaded.tokenizers.target.encode(line)))
             tokens += len(found[-1]) + 1

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqloom.core.compressed import bare_name
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
@@ -101,9 +100,6 @@ class OfPlainText:
 def open_corpus(data: DataConfig, names: tuple[str, ...]) -> TextCorpus:
     """The text of some files."""
     paths = [Path(name) for name in names]
-    tables = [path for path in paths if bare_name(path).endswith(".tsv")]
-    if tables:
-        raise UsageError(f"{tables[0]} is a table of pairs, for models that translate; give a text file here")
     corpus = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
     corpus.require_text()
     return corpus

@@ -13,7 +13,8 @@ from pydantic import Field
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, ignore
-from seqloom.core.files import read_lines, require_file
+from seqloom.core.files import require_file
+from seqloom.data.text import read_one_language
 from seqloom.inspection.text_statistics import TextStatistics, describe_text
 from seqloom.inspection.zipf_picture import draw_zipf
 from seqloom.text.marks import JOINER, split_words
@@ -42,6 +43,8 @@ class ZipfConfig(Config):
     """How many of the most frequent n-grams are told."""
     encoding: str = "utf-8"
     """The encoding of the files."""
+    language: str | None = None
+    """Of translators' files (.tmx, .po, .xlf, .jsonl), the language whose texts are counted."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def look_at_counts(
     ids, lengths = array("q"), array("q")
     for number, path in enumerate(paths, start=1):
         # Another encoding is a setting here, not the flag that messages would offer.
-        for line in read_lines(path, None if chosen.encoding == "utf-8" else chosen.encoding):
+        encoding = None if chosen.encoding == "utf-8" else chosen.encoding
+        for line in read_one_language(path, encoding=encoding, language=chosen.language, setting="language"):
             tokens = cut(line)
             ids.extend(known.setdefault(token, len(known)) for token in tokens)
             lengths.append(len(tokens))

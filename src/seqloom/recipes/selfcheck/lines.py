@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.core.compressed import bare_name
 from seqloom.core.errors import DataError, SeqloomError
 from seqloom.core.files import read_lines
 from seqloom.core.globs import matching_files
@@ -19,9 +18,10 @@ from seqloom.core.seeds import seed_for
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import open_corpus
 from seqloom.data.store import Store
+from seqloom.data.text import read_one_language
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.selfcheck.findings import counted
-from seqloom.text.formats.catalogues import format_of
+from seqloom.text.formats.catalogues import holds_both_sides
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer
 
@@ -74,9 +74,9 @@ class Lines:
         return " ".join(sentences)
 
 
-def given_lines(path: Path, *, count: int, seed: int) -> Lines:
-    """Some lines of a file."""
-    texts = list(islice(read_lines(path), MOST))
+def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> Lines:
+    """Some lines of a file: of one that holds both sides, those that the model reads."""
+    texts = list(islice(_read_side([path], config, encoding="utf-8"), MOST))
     if not texts:
         raise DataError(f"{path} is empty; expected at least one line to check with")
     return _drawn(texts, str(path), count=count, seed=seed)
@@ -104,7 +104,9 @@ def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenize
     names = config.data.dev if name == "dev" else config.data.train
     paths = [file for each in names for file in matching_files(Path(each))]
     if paths and all(path.is_file() for path in paths):
-        return _visible(_source_side(paths, config), f"the {name} text of the run, {paths[0]}")
+        return _visible(
+            _read_side(paths, config, encoding=config.data.encoding), f"the {name} text of the run, {paths[0]}"
+        )
     stored = run / "data" / name
     if config.task.kind == "translation":
         store = Store.open(stored)
@@ -117,12 +119,14 @@ def _visible(texts: Iterator[str], origin: str) -> Lines:
     return Lines(tuple(islice((text for text in texts if not is_blank(text)), MOST)), origin)
 
 
-def _source_side(paths: Sequence[Path], config: RunConfig) -> Iterator[str]:
-    first = paths[0]
-    is_table = bare_name(first).endswith(".tsv") or format_of(first) is not None
-    if config.task.kind == "translation" and is_table:
-        return (line.source for line in open_corpus(paths, encoding=config.data.encoding))
-    return read_lines(first, config.data.encoding)
+def _read_side(paths: Sequence[Path], config: RunConfig, *, encoding: str) -> Iterator[str]:
+    """The source side of a translator's text, or the text of a language model."""
+    if config.task.kind != "translation":
+        return read_one_language(paths[0], encoding=encoding, language=config.data.target)
+    if holds_both_sides(paths[0]):
+        languages = config.data.source, config.data.target
+        return (line.source for line in open_corpus(paths, encoding=encoding, languages=languages))
+    return read_lines(paths[0], encoding)
 
 
 def _drawn(texts: Sequence[str], origin: str, *, count: int, seed: int) -> Lines:

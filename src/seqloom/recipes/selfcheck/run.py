@@ -164,7 +164,7 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
     tokenizer = loaded.tokenizers.source
     if lines is not None:
-        given = given_lines(lines, count=count, seed=seed)
+        given = given_lines(lines, loaded.config, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
     if use_of(loaded.config) == "translator":

@@ -1,6 +1,6 @@
 """Translators' files by the endings of their names, to be filled or to learn from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,9 @@ _ENDINGS: dict[str, Format] = {
     ".xlf": "xliff",
     ".xliff": "xliff",
 }
+SHOWN = 3
+"""Files that are named where several are skipped."""
+
 BREAKS = str.maketrans("\t\n\v\f\r", "     ")
 """Line ends and tabs inside a segment, which are spaces to a model."""
 
@@ -33,6 +36,16 @@ BREAKS = str.maketrans("\t\n\v\f\r", "     ")
 def format_of(path: Path) -> Format | None:
     """The format of a file by its name, which may also say that it is compressed; None for plain text and the like."""
     return _ENDINGS.get(Path(bare_name(path)).suffix.lower())
+
+
+def is_tsv(path: Path) -> bool:
+    """Whether a file is a table by its name, `.tsv` or `.tsv.gz`: source, tab, target."""
+    return bare_name(path).lower().endswith(".tsv")
+
+
+def holds_both_sides(path: Path) -> bool:
+    """Whether a file holds sources and targets by its name: a table, or a translators' file."""
+    return is_tsv(path) or format_of(path) is not None
 
 
 def open_catalogue(path: Path, *, languages: Languages = (None, None)) -> Catalogue:
@@ -130,3 +143,12 @@ class PairReader:
 def dependent_notice(path: Path, count: int) -> str:
     """That messages of a compiled catalogue were not read."""
     return f"{path}: {count:,} messages that depend on the system (%<PRIu64>) left out; the .po has them"
+
+
+def skipped_notice(reasons: Sequence[str], files: int) -> list[str]:
+    """A sentence on those of several files that were skipped, if any; each reason begins with the file."""
+    if not reasons:
+        return []
+    more = f"; and {len(reasons) - SHOWN:,} more" if len(reasons) > SHOWN else ""
+    shown = "; ".join(reasons[:SHOWN])
+    return [f"{len(reasons):,} of {files:,} files skipped, which have nothing to learn from: {shown}{more}"]

@@ -18,6 +18,10 @@ from seqloom.text.formats.mo import MoCatalogue
 Side = Literal["source", "target"]
 
 
+class NoTextInLanguageError(DataError):
+    """A translators' file without a text in the language asked for: among several, it is skipped."""
+
+
 class SideReader:
     """The texts of one side of a file: each iteration starts again, and renews the counts.
 
@@ -34,9 +38,13 @@ class SideReader:
     dependent: int
     """Messages of a compiled catalogue that depend on the system, which are not read."""
 
-    def __init__(self, path: Path, *, language: str | None = None, encoding: str = "utf-8") -> None:
+    def __init__(
+        self, path: Path, *, language: str | None = None, encoding: str = "utf-8", setting: str = "data.target"
+    ) -> None:
         require_file(path)
         self.path, self.language, self.encoding = path, language, encoding
+        self.setting = setting
+        """What names the language, for messages."""
         self.lines = self.left_out = self.broken = self.dependent = 0
         self._side: Side = "target"
         if format_of(path) != "jsonl":
@@ -78,7 +86,7 @@ class SideReader:
             if len(named) > 1:
                 raise DataError(
                     f"{self.path} holds texts in {', '.join(named[:-1])} and {named[-1]}; say which of them to read: "
-                    f"data.target={named[-1]}"
+                    f"{self.setting}={named[-1]}"
                 )
             self.language = named[0] if named else None
         if format_of(self.path) == "tmx" or self.language is None:
@@ -86,7 +94,7 @@ class SideReader:
         if target and tmx.is_language(target, self.language):
             return "target"
         if source and not tmx.is_language(source, self.language):
-            raise DataError(f"{self.path} holds no text in {self.language}: it says {' and '.join(named)}")
+            raise NoTextInLanguageError(f"{self.path} holds no text in {self.language}: it says {' and '.join(named)}")
         # A catalogue of gettext does not say what its sources are; its translations are in another language.
         return "source" if named else "target"
 

@@ -1,0 +1,116 @@
+"""Files that hold both sides: every command that reads text reads the side of them that it needs."""
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cli.calling import call
+from cli.conftest import Tiny
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def tsv(pairs: Pairs) -> str:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
+def tmx(pairs: Pairs) -> str:
+    units = ""
+    for pair in pairs:
+        variants = (
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in zip(("en", "de"), pair, strict=True)
+        )
+        units += f"<tu>{''.join(variants)}</tu>"
+    return f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>'
+
+
+def po(pairs: Pairs) -> str:
+    entries = "".join(f'\nmsgid "{source}"\nmsgstr "{target}"\n' for source, target in pairs)
+    return f'msgid ""\nmsgstr "Language: de\\n"\n{entries}'
+
+
+def xlf(pairs: Pairs) -> str:
+    units = "".join(
+        f'<trans-unit id="{at}"><source>{source}</source><target>{target}</target></trans-unit>'
+        for at, (source, target) in enumerate(pairs)
+    )
+    head = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">'
+    file = '<file original="a" source-language="en" target-language="de" datatype="x">'
+    return f"{head}{file}<body>{units}</body></file></xliff>"
+
+
+def jsonl(pairs: Pairs) -> str:
+    return "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+
+
+FORMS: dict[str, Callable[[Pairs], str]] = {"tsv": tsv, "tmx": tmx, "po": po, "xlf": xlf, "jsonl": jsonl, "tsv.gz": tsv}
+
+
+@pytest.fixture
+def pairs(tiny: Tiny) -> Pairs:
+    sides = (path.read_text(encoding="utf-8").splitlines() for path in tiny.dev)
+    return list(zip(*sides, strict=True))
+
+
+def written(folder: Path, name: str, form: str, pairs: Pairs) -> Path:
+    path, data = folder / f"{name}.{form}", FORMS[form](pairs).encode()
+    path.write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_evaluate_and_score_read_them_as_two_files(tiny: Tiny, tmp_path: Path, pairs: Pairs, form: str) -> None:
+    path = written(tmp_path, "test", form, pairs)
+    plain = call("evaluate", tiny.run, "--source", tiny.dev[0], "--reference", tiny.dev[1])
+    assert plain.code == 0, plain.err
+    alone = call("evaluate", tiny.run, "--source", path)
+    assert alone.code == 0, alone.err
+    assert alone.out == plain.out
+    assert call("evaluate", tiny.run, "--source", tiny.dev[0], "--reference", path).out == plain.out
+    assert call("evaluate", tiny.run, "--source", path, "--reference", tiny.dev[1]).out == plain.out
+    scored = call("score", tiny.run, path)
+    assert scored.code == 0, scored.err
+    assert scored.out == call("score", tiny.run, *tiny.dev).out
+    same = call("evaluate", "--hypothesis", path, "--reference", tiny.dev[1])
+    assert " 100.00 " in same.out
+
+
+@pytest.mark.parametrize("form", ["tsv", "tsv.gz"])
+def test_translate_takes_the_first_column_of_a_table(tiny: Tiny, tmp_path: Path, pairs: Pairs, form: str) -> None:
+    path = written(tmp_path, "test", form, pairs)
+    found = call("translate", tiny.run, path)
+    assert found.code == 0, found.err
+    assert found.out == call("translate", tiny.run, tiny.dev[0]).out
+    assert f"{path}: the first of 2 columns is translated" in found.err
+
+
+def test_text_of_one_language_is_not_read_from_a_table(tiny: Tiny, tmp_path: Path, pairs: Pairs) -> None:
+    table = written(tmp_path, "test", "tsv", pairs)
+    run = tmp_path / "counts"
+    trained = call("train", "model.kind=ngram", "--train", tiny.dev[1], "--dev", tiny.dev[1], "--out", run)
+    assert trained.code == 0, trained.err
+    for words in (
+        ["perplexity", run, table],
+        ["look", "zipf", table],
+        ["selfcheck", run, "--lines", table],
+        ["train", "model.kind=ngram", "--train", table, "--out", tmp_path / "other"],
+    ):
+        called = call(*words)
+        assert (called.code, called.err) == (
+            2,
+            f"error: {table} is a table of pairs, for models that translate; give a text file here: cut -f 2 {table} > "
+            "FILE\n",
+        ), words
+
+
+def test_zipf_counts_one_language_of_a_memory(tiny: Tiny, tmp_path: Path, pairs: Pairs) -> None:
+    memory = written(tmp_path, "test", "tmx", pairs)
+    (plain,) = call("look", "zipf", tiny.dev[1], "minimum_count=1", "--json").records
+    (found,) = call("look", "zipf", memory, "language=de", "minimum_count=1", "--json").records
+    assert found["text"] == plain["text"]
+    asked = call("look", "zipf", memory)
+    assert asked.code == 3
+    assert "say which of them to read: language=de" in asked.err
