@@ -78,6 +78,24 @@ def test_evaluate_and_score_read_them_as_two_files(tiny: Tiny, tmp_path: Path, p
     assert " 100.00 " in same.out
 
 
+@pytest.mark.parametrize("form", ["tsv", "tmx"])
+def test_looking_at_a_model_reads_them_as_two_files(tiny: Tiny, tmp_path: Path, pairs: Pairs, form: str) -> None:
+    path = written(tmp_path, "test", form, pairs)
+    for words in (
+        ["look", "heads", tiny.run],
+        ["look", "gradients", tiny.run, "--out", tmp_path / "a.png", "--source"],
+    ):
+        files = [tiny.dev[0], *(["--reference"] if "--source" in words else []), tiny.dev[1]]
+        called = call(*words, path, "--json")
+        assert called.code == 0, called.err
+        assert called.records == call(*words, *files, "--json").records
+    for side, plain in zip(("source", "target"), tiny.dev, strict=True):
+        (found,), (wanted,) = (
+            call("info", tiny.run, "--text", each, "--side", side, "--json").records for each in (path, plain)
+        )
+        assert found["text"] == wanted["text"]
+
+
 @pytest.mark.parametrize("form", ["tsv", "tsv.gz"])
 def test_translate_takes_the_first_column_of_a_table(tiny: Tiny, tmp_path: Path, pairs: Pairs, form: str) -> None:
     path = written(tmp_path, "test", form, pairs)

@@ -49,7 +49,7 @@ def info(
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    cut = None if text is None else _cut(folder, text, side or "source")
+    cut = None if text is None else _cut(folder, config, text, side or "source")
     if json:
         record = {
             "path": by_origin(str(folder)),
@@ -64,13 +64,19 @@ def info(
             print("\n".join(_describe_cut(cut, str(text))))
 
 
-def _cut(folder: Path, text: Path, side: str) -> "RoundTrip":
-    from seqloom.cli.lines import Decoding, read_text
+def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", "target"]) -> "RoundTrip":
+    from seqloom.cli.lines import Decoding, read_side
+    from seqloom.data.text import read_one_language
+    from seqloom.recipes.load import use_of
     from seqloom.text.tokenizer import Tokenizers
 
     tokenizers = Tokenizers.load(folder / "text")
     tokenizer = tokenizers.source if side == "source" else tokenizers.target
-    return tokenizer.round_trip_report(read_text(text, Decoding(), warn=lambda _message: None).lines)
+    if use_of(config) != "translator":
+        return tokenizer.round_trip_report(list(read_one_language(text, language=config.data.target)))
+    languages = config.data.source, config.data.target
+    read = read_side(text, Decoding(), side=side, languages=languages, warn=lambda _message: None)
+    return tokenizer.round_trip_report(read.lines)
 
 
 def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:

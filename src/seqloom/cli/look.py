@@ -166,14 +166,14 @@ def heads(
     The model reads given translations. Each head links a target word to the source word it looks at most; F1 says how
     well its links agree with those of IBM model 1, or with given ones.
     """
-    from seqloom.cli.score import read_pairs
+    from seqloom.cli.score import languages_for, read_pairs
     from seqloom.recipes.alignments import best_head
     from seqloom.recipes.load import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold
     from seqloom.text.normalise import is_blank
 
     with show_events(as_json=json) as listener:
-        pairs = read_pairs(files, listener=listener)
+        pairs = read_pairs(files, languages=languages_for(model, files), listener=listener)
         gold = None if links is None else [each.sure for each in read_gold(links, len(pairs)).links]
         kept = [at for at, pair in enumerate(pairs) if not any(map(is_blank, pair))][:lines]
         loaded = load(model)
