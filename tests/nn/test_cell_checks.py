@@ -1,5 +1,7 @@
 """What does not fit a cell is refused in a sentence, before a kernel reads past its end; autocast changes no result."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -183,3 +185,49 @@ def test_frozen_weights_cost_no_product(monkeypatch: pytest.MonkeyPatch) -> None
         products.clear()
         cell.run(inputs.requires_grad_(), cell.begin(torch.zeros(ROWS, WIDTH)))[0].sum().backward()
         assert len(products) == count
+
+
+PROGRAM = """
+import numpy as np, torch
+from seqloom.core.errors import ConfigError
+from seqloom.nn.alias import AliasSampler
+from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.cell_kinds import cell_maker
+from seqloom.nn.cells import ElmanCell, GRUCell, PeepholeCell
+from seqloom.nn.embeddings import Symbols, tied_tables
+from seqloom.nn.objectives import Nce, NegativeSampling, SampledSoftmax
+from seqloom.nn.positions import SinusoidalPositions
+from seqloom.nn.recurrent import Stack, input_widths, summarise
+
+noise = AliasSampler(np.full(6, 1 / 6))
+cases = [
+    ("correction", lambda each: SampledSoftmax(noise, 3, correction=each)),
+    ("log_z", lambda each: Nce(noise, 3, log_z=each)),
+    ("sharing", lambda each: Nce(noise, 3, sharing=each)),
+    ("sharing", lambda each: NegativeSampling(noise, 3, sharing=each)),
+    ("tying", lambda each: tied_tables(Symbols(6, 6, is_shared=True), 4, each)),
+    ("activation", lambda each: FeedForward(4, 4, activation=each)),
+    ("activation", lambda each: ElmanCell(4, 4, activation=each)),
+    ("peephole", lambda each: PeepholeCell(4, 4, peephole=each)),
+    ("norm", lambda each: Residual(4, norm=each, dropout_rate=0.0)),
+    ("dropout_kind", lambda each: Stack([GRUCell(4, 4)], dropout_rate=0.0, dropout_kind=each)),
+    ("skip", lambda each: Stack([GRUCell(4, 4)], dropout_rate=0.0, skip=each)),
+    ("skip", lambda each: input_widths(4, 4, layers=2, skip=each)),
+    ("summary", lambda each: summarise(torch.zeros(2, 3, 4), torch.tensor([3, 1]), summary=each, directions=1)),
+    ("combine", lambda each: SinusoidalPositions(4, combine=each)),
+    ("kind", cell_maker),
+    ("start", lambda each: GRUCell(4, 4, start=each)),
+]
+for name, make in cases:
+    try:
+        make("never")
+        print(name, "was taken")
+    except ConfigError as error:
+        assert f"{name}='never' is not known; " in str(error), error
+"""
+
+
+def test_an_unknown_value_of_an_option_is_refused() -> None:
+    # In a process of its own: the type check of the test run would refuse the values before the constructors do.
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)

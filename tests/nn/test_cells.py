@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, check_known
 from seqloom.nn.cells import (
     Cell,
     CellState,
@@ -16,7 +16,6 @@ from seqloom.nn.cells import (
     GRUCell,
     LSTMCell,
     PeepholeCell,
-    check_known,
     unroll,
 )
 from seqloom.nn.init import spectral_radius

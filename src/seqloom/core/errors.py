@@ -38,6 +38,12 @@ class ConfigError(UsageError):
     """A setting that is unknown, of the wrong type, or out of range."""
 
 
+def check_known(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise a ConfigError for a value that an argument does not have: no type checker may have seen the call."""
+    if value not in known:
+        raise ConfigError(f"{name}={value!r} is not known; {', '.join(known[:-1])} or {known[-1]} are")
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing wrong with a data file: where, and what."""

@@ -1,12 +1,13 @@
 """The blocks that a Transformer repeats: feed-forward layers and residual connections with their norm."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.core.errors import check_known
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import xavier_uniform
 
@@ -19,6 +20,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, inner: int, *, activation: Activation, dropout_rate: float = 0.0) -> None:
         super().__init__()
+        check_known("activation", activation, get_args(Activation))
         self.inner = nn.Linear(width, inner)
         self.outer = nn.Linear(inner, width)
         self.activation = activation
@@ -44,6 +46,7 @@ class Residual(nn.Module):
 
     def __init__(self, width: int, *, norm: NormPlace, dropout_rate: float) -> None:
         super().__init__()
+        check_known("norm", norm, get_args(NormPlace))
         self.norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout_rate)
         self.place = norm

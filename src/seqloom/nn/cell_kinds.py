@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
+from seqloom.core.errors import check_known
 from seqloom.nn.cells import (
     Activation,
     Cell,
@@ -38,6 +39,7 @@ def cell_maker(
     An option that a kind does not have is not looked at: `activation` is for the rnn, `forget_bias` for the lstm, the
     peephole and the coupled cell, `peephole` for the peephole cell, `reset` and `update` for the gru.
     """
+    check_known("kind", kind, get_args(CellKind))
     match kind:
         case "rnn":
             return partial(ElmanCell, activation=activation, norm=norm, start=start, spectral_radius=spectral_radius)

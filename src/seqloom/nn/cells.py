@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, check_known
 from seqloom.nn.bptt import run_by_hand
 from seqloom.nn.cell_base import Cell, CellState, NormedLinear, check_lengths, check_run, of_rows, unroll
 from seqloom.nn.init import Start, state_matrices, xavier_uniform
@@ -478,12 +478,6 @@ def _begin(cell: ElmanCell | LSTMCell | PeepholeCell | CoupledCell | GRUCell, st
     for linear in (cell.from_input, cell.from_state):
         if linear.bias is not None:
             nn.init.zeros_(linear.bias)
-
-
-def check_known(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse an option that no type checker has seen."""
-    if value not in known:
-        raise ConfigError(f"{name}={value!r} is not known; {', '.join(known[:-1])} or {known[-1]} are")
 
 
 def _weights(from_input: nn.Linear, from_state: nn.Linear) -> list[Tensor]:

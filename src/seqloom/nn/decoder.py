@@ -10,12 +10,13 @@ symbol. Where nothing is fed back, training runs over the whole target at once, 
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqloom.core.errors import check_known
 from seqloom.nn.attention import Attention, Memory, Owners, owners_of
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.init import xavier_uniform
@@ -105,6 +106,7 @@ class Decoder(nn.Module):
         dropout_kind: DropoutKind,
     ) -> None:
         super().__init__()
+        check_known("query", query, get_args(Query))
         self.embedding = embedding
         self.stack = require_causal(stack, model="a decoder")
         self.attention = attention

@@ -1,14 +1,14 @@
 """Embeddings: a row of numbers per symbol."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, check_known
 from seqloom.core.symbols import PAD
 
 Tying = Literal["all", "output", "none"]
@@ -61,6 +61,7 @@ class Tables:
 
 def tied_tables(symbols: Symbols, width: int, tying: Tying) -> Tables:
     """The tables of an encoder-decoder, tied as asked."""
+    check_known("tying", tying, get_args(Tying))
     if tying == "all" and not symbols.is_shared:
         raise ConfigError(
             "model.tying is 'all', but the two sides have vocabularies of their own; "

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, check_known
 
 Start = Literal["orthogonal", "spectral", "xavier"]
 """How the square matrices through which a state passes begin: see `state_matrices`."""
@@ -62,8 +62,7 @@ def state_matrices(
     spectral      normal numbers, the largest eigenvalue of modulus `radius`
     xavier        Glorot's uniform bounds, whatever radius they give
     """
-    if start not in ("orthogonal", "spectral", "xavier"):
-        raise ConfigError(f"start={start!r} is not known; orthogonal, spectral or xavier are")
+    check_known("start", start, get_args(Start))
     if not (math.isfinite(radius) and radius >= 0):
         raise ConfigError(f"spectral_radius={radius} is not possible; it is a size, 0 or more (1 keeps the gradient)")
     if start == "xavier":

@@ -15,19 +15,20 @@ the rows of the labels and of the drawn symbols and no others.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.core.errors import ConfigError, ModelError
+from seqloom.core.errors import ConfigError, ModelError, check_known
 from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.alias import AliasSampler
 from seqloom.nn.outputs import Output
 
 Correction = Literal["sampled", "all"]
+LogZ = Literal["fixed", "learned"]
 Sharing = Literal["batch", "token"]
 
 
@@ -102,6 +103,7 @@ class SampledSoftmax:
 
     def __post_init__(self) -> None:
         _require_samples(self.samples)
+        check_known("correction", self.correction, get_args(Correction))
 
     def prepare(self, output: Output | AdaptiveOutput) -> None:
         """Let a fresh output begin as the noise, see `begin_as_noise`."""
@@ -158,12 +160,14 @@ class Nce:
 
     noise: AliasSampler
     samples: int
-    log_z: Literal["fixed", "learned"] = "fixed"
+    log_z: LogZ = "fixed"
     sharing: Sharing = "batch"
     touches_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require_samples(self.samples)
+        check_known("log_z", self.log_z, get_args(LogZ))
+        check_known("sharing", self.sharing, get_args(Sharing))
 
     def prepare(self, output: Output | AdaptiveOutput) -> None:
         """Let a fresh output begin as the noise, see `begin_as_noise`."""
@@ -207,6 +211,7 @@ class NegativeSampling:
 
     def __post_init__(self) -> None:
         _require_samples(self.samples)
+        check_known("sharing", self.sharing, get_args(Sharing))
 
     def prepare(self, output: Output | AdaptiveOutput) -> None:
         """Nothing: its scores have no scale that a beginning could be right for."""

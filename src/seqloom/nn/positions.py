@@ -1,12 +1,14 @@
 """Positions: how a model that sees a set learns that it is a sequence."""
 
 import math
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from seqloom.core.errors import check_known
 
 Combination = Literal["add", "concat"]
 
@@ -48,6 +50,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, width: int, *, combine: Combination = "add", prepared: int = 256) -> None:
         super().__init__()
+        check_known("combine", combine, get_args(Combination))
         self.combine = combine
         self.joined = nn.Linear(2 * width, width, bias=False) if combine == "concat" else None
         self.register_buffer("table", sinusoids(prepared, width), persistent=False)

@@ -7,14 +7,14 @@ output may be anything finite. Lengths are handed down all the same: cells whose
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, check_known
 from seqloom.nn.bptt import FULL, Truncation, run_by_hand
 from seqloom.nn.cell_base import Cell, CellState, check_lengths
 from seqloom.nn.masks import length_mask
@@ -192,6 +192,7 @@ def input_widths(
 
     In a dense stack each layer reads the input and what all layers below it leave.
     """
+    check_known("skip", skip, get_args(Skip))
     joined = directions * width
     if skip == "dense":
         return tuple(input_width + layer * joined for layer in range(layers))
@@ -220,6 +221,7 @@ def summarise(
     mean   Σ_t h_t / n
     max    max_t h_t, number by number
     """
+    check_known("summary", summary, get_args(Summary))
     if summary in ("last", "join"):
         return ends(outputs, lengths, directions=directions)
     counted = lengths.clamp(min=1)

@@ -12,12 +12,13 @@ hidden states; all others always have. Dropout acts on what a layer reads and ne
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqloom.core.errors import check_known
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import xavier_uniform
 
@@ -40,6 +41,7 @@ class SequenceDropout(nn.Module):
 
     def __init__(self, rate: float, *, kind: DropoutKind) -> None:
         super().__init__()
+        check_known("dropout_kind", kind, get_args(DropoutKind))
         self.kind = kind
         self.dropout = Dropout(rate)
 
@@ -126,6 +128,7 @@ class Climb(nn.Module):
     ) -> None:
         super().__init__()
         self.width = width
+        check_known("skip", skip, get_args(Skip))
         self.skip = skip
         bypasses = [_bypass(skip, input_width if layer == 0 else width, width) for layer in range(layers)]
         self.bypasses = cast("Sequence[Bypass]", nn.ModuleList(bypasses))
