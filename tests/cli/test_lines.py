@@ -65,7 +65,7 @@ def test_settings_are_told_from_files() -> None:
 
 def test_files_may_be_named_with_commas_unless_a_name_has_one(tmp_path: Path) -> None:
     odd = tmp_path / "a,b.tsv"
-    odd.touch()
+    odd.write_text("a\tb\n", encoding="utf-8")
     assert file_names([str(odd)]) == [str(odd)]
     assert file_names(["a.de,a.en", "b.de", "b.en"]) == ["a.de", "a.en", "b.de", "b.en"]
     assert file_names(None) == []

@@ -4,7 +4,9 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -44,6 +46,64 @@ print("heavy:", [name for name in {HEAVY!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("heavy: []\n")
+
+
+def test_an_empty_file_is_refused_before_anything_slow(tmp_path: Path) -> None:
+    (tmp_path / "full.en").write_text("Yes.\n", encoding="utf-8")
+    for name in ("empty.tmx", "empty.po", "empty.tsv", "empty.de", "empty.xlf"):
+        (tmp_path / name).write_bytes(b"")
+    lines = [
+        *(["train", "--train", name] for name in ("empty.tmx", "empty.po", "empty.tsv", "full.en,empty.de")),
+        ["train", "--train", "full.en,full.en", "--dev", "empty.tsv"],
+        *(["translate", "run", name] for name in ("empty.tmx", "empty.xlf")),
+        ["align", "--train", "full.en,empty.de"],
+        ["doctor", "empty.tmx"],
+    ]
+    code = f"""
+import sys
+from seqloom.cli.main import execute
+for words in {lines}:
+    print(execute(words), "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == ["3 False"] * len(lines)
+    errors = done.stderr.splitlines()
+    assert len(errors) == len(lines)
+    assert all(": empty, expected at least one " in error for error in errors)
+
+
+def test_an_option_that_takes_one_value_is_refused_if_it_comes_twice() -> None:
+    for path, command in _commands(typer.main.get_command(main.app)):
+        for option in command.params:
+            if option.param_type_name != "option" or option.multiple or option.is_flag:
+                continue
+            called = call(*path, option.opts[0], "1", f"{option.opts[0]}=2")
+            assert (called.code, called.out) == (2, "")
+            assert f"{option.opts[0]} takes one value, but is given 2 times" in called.err
+    for words in (["--help", "--out", "a", "--out", "b"], ["--", "--out", "a", "--out", "b"]):
+        assert "takes one value" not in call("translate", *words).err
+    assert "--binary/--text takes one value" in call("vectors", "export", "a", "b", "--binary", "--text").err
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, each in command.commands.items():
+        yield from _commands(each, (*path, name)) if hasattr(each, "commands") else [((*path, name), each)]
+
+
+def test_standard_output_is_no_place_for_folders_pages_and_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tried = 0
+    for path, command in _commands(typer.main.get_command(main.app)):
+        names = [each.opts[0] for each in command.params if each.name in ("out", "html")]
+        for name in names if path not in (("translate",), ("align",)) else ():
+            called = call(*path, *([name, "-"] if name.startswith("--") else ["model", "-"]))
+            assert (called.code, called.out) == (2, "")
+            assert "cannot be standard output (-) here" in called.err
+            tried += 1
+    assert tried > 10
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_without_a_command_lists_all_of_them() -> None:

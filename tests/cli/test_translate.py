@@ -313,6 +313,12 @@ def test_alignments_have_a_line_for_each_line_and_stand_in_the_records(tiny: Tin
     best = called.records[0]["translations"][0]
     assert best["source_words"] == ["The", "dog", "sleeps", "."]
     assert lines[0] == " ".join(f"{source}-{target}" for source, target in best["alignment"])
+    # To standard output, where translations go elsewhere.
+    called = call("translate", tiny.run, "--align", "-", "--out", links, stdin=b"The dog sleeps.\n\nYes.\n")
+    assert called.lines == lines[:-1]
+    called = call("translate", tiny.run, "--align", "-", stdin=b"Yes.\n")
+    assert (called.code, called.out) == (2, "")
+    assert "--align - writes links to standard output, where the translations go" in called.err
     assert {target for _, target in best["alignment"]} == set(range(len(best["target_words"])))
     assert "".join(best["target_words"]) == best["text"].replace(" ", "")
 

@@ -78,6 +78,8 @@ def test_what_was_filled_is_marked_for_review_on_request(tiny: Tiny, tmp_path: P
     for old, new in zip(before.segments, after.segments, strict=True):
         assert new.state == ("fuzzy" if old.state == "untranslated" and new.target else old.state)
     assert called.records[0]["review"] is True
+    assert called.records[0]["marked"] == called.records[0]["filled"]
+    assert "marked fuzzy" not in called.err  # all of them are, not the few that the model was unsure of
     assert any("segments translated and marked for review" in each["message"] for each in called.messages)
     mark = {"page.xlf": 'state="needs-review-translation"', "page2.xliff": 'state="initial"'}.get(name)
     assert mark is None or out.read_text(encoding="utf-8").count(mark) == called.records[0]["filled"]

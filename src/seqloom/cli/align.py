@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from seqloom.cli.arguments import file_names, require_new_file, sort_words
+from seqloom.cli.arguments import STANDARD_OUTPUT, file_names, require_new_file, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import examples, json_line
@@ -81,6 +81,7 @@ def align(
 
     Positions are counted from 0, the source comes first. N pairs in, N lines out; a blank line stays blank.
     """
+    out = None if out == STANDARD_OUTPUT else out
     given = sort_words(words)
     if given.others:
         raise UsageError(f"{given.others[0]!r} is no setting path=value; name text files with --train")

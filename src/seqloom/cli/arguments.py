@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import require_folders_above, require_writable
+from seqloom.text.formats.catalogues import format_of
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
+STANDARD_OUTPUT = Path("-")
+"""What an option that names a file to write may say instead; `main` refuses it where it makes no sense."""
 _CONFIG_ENDINGS = (".yaml", ".yml")
 
 
@@ -71,13 +74,23 @@ def refuse_expanded(words: Sequence[str] | None, *, option: str) -> None:
 
 
 def file_names(values: Sequence[str] | None) -> list[str]:
-    """Files that were given one by one or with commas between them."""
+    """Files that were given one by one or with commas between them; empty ones are refused before anything slow."""
     names: list[str] = []
     for value in values or ():
         # A name may have a comma in it; the file itself settles the question.
         is_one = "," not in value or Path(value).exists()
         names += [value] if is_one else [name for name in value.split(",") if name]
+    require_content(names)
     return names
+
+
+def require_content(names: Sequence[str | Path]) -> None:
+    """Refuse files of no bytes, whatever their format; files that are not there are left to those who read them."""
+    empty = [name for name in names if is_file(name) and Path(name).stat().st_size == 0]
+    if empty:
+        kinds = {name: "line" if format_of(Path(name)) is None else "segment" for name in empty}
+        problems = [Problem(f"empty, expected at least one {kind}", str(name)) for name, kind in kinds.items()]
+        raise DataError(problems=problems)
 
 
 def require_readable_names(names: Sequence[str | Path | None]) -> None:

@@ -72,6 +72,10 @@ app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)
 
 _UNSET = "(is a variable of the shell not set?)"
 _EXPLAINS = frozenset({"-h", "--help", "--version"})
+_OUTPUTS = frozenset({"out", "html", "align", "folder"})
+"""Parameters that name what a command writes."""
+_STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out")})
+"""Those of them for which - is standard output."""
 
 
 def _show_version(is_asked: bool) -> bool:
@@ -150,6 +154,7 @@ def _invoke(words: list[str]) -> int:
     # Not through the library's own main function, which has its own ideas of interrupts and closed pipes.
     command = typer.main.get_command(app)
     _refuse_empty(command, words)
+    _refuse_misused(command, words)
     try:
         with command.make_context("seqloom", words) as context:
             command.invoke(context)
@@ -158,6 +163,31 @@ def _invoke(words: list[str]) -> int:
         return finished.exit_code
     sys.stdout.flush()
     return 0
+
+
+def _refuse_misused(command: Any, words: Sequence[str]) -> None:
+    """Refuse an option that takes one value and is given again, and - for a file that cannot be standard output."""
+    at = 0
+    while at < len(words) and (inner := getattr(command, "commands", {}).get(words[at])) is not None:
+        command, at = inner, at + 1
+    try:
+        values, _, given = command.make_parser(typer.Context(command)).parse_args(list(words[at:]))
+    except Exception:  # its classes are not public; the real parse tells what is wrong
+        return
+    if any(each.name == "help" for each in given):
+        return
+    for each in given:
+        if each.param_type_name != "option" or each.multiple:
+            continue
+        # A flag that is given again says the same again, unless it has an opposite.
+        if given.count(each) > 1 and (not each.is_flag or each.secondary_opts):
+            name = "/".join([*each.opts, *each.secondary_opts])
+            raise UsageError(f"{name} takes one value, but is given {given.count(each)} times; give it once")
+    for each in command.params:
+        is_file_only = each.name in _OUTPUTS and (command.name, each.name) not in _STREAMED
+        if is_file_only and values.get(each.name) == "-":
+            name = each.opts[0] if each.param_type_name == "option" else each.metavar
+            raise UsageError(f"{name} cannot be standard output (-) here; name a file or folder")
 
 
 def _require_here() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
+from seqloom.cli.arguments import STANDARD_OUTPUT, require_new_file, require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks
 from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, opened_for_lines
@@ -126,7 +126,8 @@ Align = Annotated[
         "--align",
         metavar="FILE",
         help="Write which words go together, as [bold]0-0 1-2[/bold]: source word first, counted from 0, by where the "
-        "model looked. With --json, words and links are also in the records.",
+        "model looked; - for standard output, if --out names a file. With --json, words and links are also in the "
+        "records.",
     ),
 ]
 Dictionary = Annotated[
@@ -215,6 +216,9 @@ def translate(
     """
     given = sort_words(words)
     path = _text_file(given.others)
+    out = None if out == STANDARD_OUTPUT else out
+    if align == STANDARD_OUTPUT and out is None:
+        raise UsageError("--align - writes links to standard output, where the translations go; name a file with --out")
     wanted = CatalogueJob(path, out, in_place, target, fuzzy, review, json, engine)
     lines_only: dict[str, object] = {"--encoding": encoding, "--on-bad-utf8": on_bad_utf8}
     lines_only |= {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
@@ -238,7 +242,8 @@ def translate(
     overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
     write = _format(json=json, nbest=nbest, scores=scores)
     # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
-    has_progress = path is not None and (out is not None or not sys.stdout.isatty())
+    is_shown = sys.stdout.isatty() and (out is None or align == STANDARD_OUTPUT)
+    has_progress = path is not None and not is_shown
     with show_events(as_json=json, has_progress=has_progress) as listener:
         total = None if catalogue else _check_file(path, decoding)
         asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
@@ -386,7 +391,7 @@ def _require_places(path: Path | None, out: Path | None, align: Path | None, *, 
     """Refuse an output that would take the place of something that is read, or of the other one."""
     inputs = [each for each in (path, *others) if each is not None]
     require_new_file(out, inputs=inputs)
-    require_new_file(align, inputs=inputs, flag="--align")
+    require_new_file(None if align == STANDARD_OUTPUT else align, inputs=inputs, flag="--align")
     if out is not None and align is not None and out.resolve() == align.resolve():
         raise UsageError(f"--out and --align both name {out}; give each its own file")
     _refuse_same_stdout(path, out)
@@ -402,4 +407,4 @@ def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:
 
 def _opened(out: Path | None) -> AbstractContextManager[Output]:
     """Standard output, or a file that appears under its name when it is whole."""
-    return nullcontext(sys.stdout) if out is None else open_output(out)
+    return nullcontext(sys.stdout) if out in (None, STANDARD_OUTPUT) else open_output(out)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqloom.cli.arguments import require_content
 from seqloom.cli.output import json_line, require_open
 from seqloom.cli.translate_notices import TRANSLATING, Tally
 from seqloom.cli.translate_wishes import Asked
@@ -58,6 +59,8 @@ def catalogue_job(job: CatalogueJob, model: Path, *, others: Sequence[str]) -> C
         raise UsageError(f"--target {job.target[:60]!r} is no code of a language, such as de, pt-BR or sr_RS@latin")
     if job.for_review and format_of(job.path) == "mo":
         raise UsageError(f"{job.path}: a compiled catalogue has no marks for --review; fill the .po that it is made of")
+    if format_of(job.path) not in ("po", "jsonl"):  # these have no frame, so that an empty one is a whole one
+        require_content([job.path])
     if job.is_in_place and job.out is not None:
         raise UsageError("--in-place and --out both say where the catalogue goes; leave one out")
     if job.is_in_place and is_compressed(job.path):
@@ -164,7 +167,12 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
     tally.look_at_places([(line.place, line.text) for line in filled.lines], translator.tokenizers.source)
     said = [_summary(job, filled)]
     if filled.fuzzy:
-        kept = "left out, as a compiled catalogue holds none" if format_of(job.path) == "mo" else "marked fuzzy"
+        if format_of(job.path) == "mo":
+            kept = "left out, as a compiled catalogue holds none"
+        elif job.for_review:  # all are marked, so that the mark does not show which ones these are
+            kept = "to be looked at first"
+        else:
+            kept = "marked fuzzy"
         why = "their placeholders were put in by guess, or they were cut short"
         said.append(f"{filled.fuzzy:,} of them {kept}: {why}")
     why = "the model said nothing, or placeholders could not be kept apart from words"
@@ -174,7 +182,8 @@ def _tell(job: CatalogueJob, filled: "Filled", translator: "Translates", listene
         notice(listener, message)
     if job.as_json:
         counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
-        marks = {"fuzzy": filled.fuzzy, "review": job.for_review, "left": filled.left}
+        marked = len(filled.fillings) if job.for_review else 0 if format_of(job.path) == "mo" else filled.fuzzy
+        marks = {"fuzzy": filled.fuzzy, "review": job.for_review, "marked": marked, "left": filled.left}
         print(json_line({"catalogue": job.place, **counts, **marks, "alone": asdict(filled.rest)}))
 
 
