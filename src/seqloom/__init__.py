@@ -19,11 +19,21 @@ if TYPE_CHECKING:
     from seqloom.core.errors import SeqloomError
     from seqloom.recipes.language_model import LanguageModel
     from seqloom.recipes.load import load_any as load
-    from seqloom.recipes.train import train
+    from seqloom.recipes.train import resume, train
     from seqloom.recipes.translate import Translator
     from seqloom.search.settings import SearchConfig
 
-__all__ = ["LanguageModel", "SearchConfig", "SeqloomError", "Translator", "WordVectors", "__version__", "load", "train"]
+__all__ = [
+    "LanguageModel",
+    "SearchConfig",
+    "SeqloomError",
+    "Translator",
+    "WordVectors",
+    "__version__",
+    "load",
+    "resume",
+    "train",
+]
 
 
 def __dir__() -> list[str]:
@@ -36,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.recipes.load import load_any
 
         return load_any
+    if name == "resume":
+        from seqloom.recipes.train import resume
+
+        return resume
     if name == "train":
         from seqloom.recipes.train import train
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+import seqloom
+from cli.calling import call
 from recipes.conftest import TINY, write_corpus
 from seqloom.core.errors import ConfigError, DataError, ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, read_events
@@ -19,7 +22,7 @@ from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import add_file, load, read_card, require_device
+from seqloom.recipes.load import add_file, load, read_card, read_settings, require_device
 from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
 from seqloom.recipes.train import Trained, average, resume, train
 from seqloom.recipes.translate import Translator
@@ -261,16 +264,57 @@ def test_more_steps_keep_what_was_chosen_for_fewer_and_say_so(tmp_path: Path, co
 class Outside:
     """A model that the house does not know: the recurrent one, by another name."""
 
+    size: int = 8
+    places: tuple[Path, ...] = (Path("some") / "where",)
+    """A value that JSON does not have."""
+
     def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
-        return Seq2SeqConfig(width=8, embedding_width=8, encoder_layers=1, decoder_layers=1).build(symbols, seed=seed)
+        sizes = {"width": self.size, "embedding_width": self.size, "encoder_layers": 1, "decoder_layers": 1}
+        return Seq2SeqConfig(**sizes).build(symbols, seed=seed)  # type: ignore[arg-type]
 
 
 def test_a_model_from_outside_joins_without_touching_the_house(tmp_path: Path, corpus: Corpus) -> None:
     trained = train(None, TINY, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=Outside())
     assert trained is not None
-    with pytest.raises(ModelError, match=r"holds a model from outside, Outside\(\).*Only Python"):
+    words = rf"{re.escape(__name__)}\.Outside\(places=\['some/where'\], size=8\)"
+    with pytest.raises(ModelError, match=rf"holds a model from outside, {words}.*seqloom\.load\(.*, model="):
         load(trained.model)
     assert len(Translator.load(trained.model, model=Outside()).translate(["Hello."])) == 1
+    with pytest.raises(ModelError, match=rf"do not fit this model.*trained with {words}"):
+        load(trained.model, model=Outside(size=16))
+
+
+def test_a_model_from_outside_is_recorded_and_resumed_as_what_it_is(tmp_path: Path, corpus: Corpus) -> None:
+    run, record = tmp_path / "run", {"builder": f"{__name__}.Outside", "settings": {"size": 8, "places": []}}
+    events: list[Event] = []
+    train(None, TINY, out=run, train=corpus[0], dev=corpus[1], model=Outside(places=()), listener=events.append)
+    told = "\n".join(str(reason) for event in events if event.kind == "sizing" for reason in event["reasons"])
+    assert "Transformer" not in told
+    kept = read_settings(run / "model").model.model_dump()
+    assert kept == {"kind": "outside", **record}
+    assert read_card(run / "model").trained_on["outside_model"] == record
+    shown = call("info", run).out
+    assert f"{__name__}.Outside" in shown
+    assert "size 8" in shown
+    assert "heads" not in shown.split("Search")[0]
+    with pytest.raises(ModelError, match=rf"seqloom\.resume\('{run}', model={re.escape(__name__)}\.Outside\(places"):
+        resume(run, ["training.steps=8"])
+    with pytest.raises(UsageError, match=r"model\.settings\.size is 8 in .* and cannot become 9"):
+        resume(run, ["training.steps=8"], model=Outside(size=9, places=()))
+    more = seqloom.resume(run, ["training.steps=8"], model=Outside(places=()))
+    assert more is not None
+    assert more.outcome.step == 8
+    assert average([run / "checkpoints/step-6", run / "checkpoints/step-8"], tmp_path / "mean").is_dir()
+    with pytest.raises(UsageError, match=r"model\.kind=outside .*seqloom\.train\(…, model=…\)"):
+        train(None, ["model.kind=outside", "model.builder=a.b"], out=tmp_path / "no", train=corpus[0])
+
+
+def test_settings_of_our_own_given_as_a_model_are_recorded_as_such(tmp_path: Path, corpus: Corpus) -> None:
+    settings = [each for each in TINY if not each.startswith("model.")]
+    ours = Seq2SeqConfig(width=8, embedding_width=8, encoder_layers=1, decoder_layers=1)
+    trained = train(None, settings, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=ours)
+    assert trained is not None
+    assert load(trained.model).config.model == ours
 
 
 def test_average_of_two_checkpoints_is_their_mean(tiny: Trained, tmp_path: Path) -> None:
@@ -310,7 +354,7 @@ def test_a_card_of_a_newer_format_is_refused_as_a_manifest_is(tiny: Trained, tmp
     shutil.copytree(tiny.model, folder)
     card = json.loads((folder / "model.json").read_text())
     add_file(folder, "model.json", write=lambda path: path.write_text(json.dumps({**card, "format": 99})) and None)
-    with pytest.raises(ModelError, match=rf"{folder / 'model.json'} has format 99, and this Seqloom .* reads up to 1"):
+    with pytest.raises(ModelError, match=rf"{folder / 'model.json'} has format 99, and this Seqloom .* reads up to \d"):
         load(folder)
 
 

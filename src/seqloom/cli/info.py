@@ -99,10 +99,13 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         languages = f"{card.source or '?'} → {card.target or '?'}"
     else:
         languages = f"{use} of {card.target}" if card.target else use
+    kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
+    if config.model.kind == "outside":
+        kind, sizes = f"from outside, {config.model.builder}", config.model.settings
     rows = [
         ("Model", by_origin(str(folder))),
-        ("Kind", f"{config.model.kind}, {card.parameters:,} parameters, {languages}"),
-        ("Sizes", _settings(_of_effect(config.model.model_dump(mode="json")))),
+        ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
+        ("Sizes", _settings(_of_effect(sizes))),
         *([("N-grams", _ngrams(folder))] if config.model.kind == "ngram" else []),
         ("Text", f"{_pieces(folder)}; {_settings(config.text.model_dump(mode='json'))}"),
         *(("Data", row) for row in _data(dict(card.trained_on))),

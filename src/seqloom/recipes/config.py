@@ -1,21 +1,26 @@
 """The settings of a run, the one list of models, and what each of them is trained for."""
 
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
+from torch import nn
 
 from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
 from seqloom.core.decoding import OnBad
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import ModelError, UsageError
 from seqloom.data.text import Unit
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.embeddings import Symbols
 from seqloom.nn.heads import HeadPolicy
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
@@ -33,14 +38,73 @@ class FittingConfig(Config):
     """Names this task in a config file."""
 
 
+class OutsideConfig(Config):
+    """A model that is not part of Seqloom: the record of what `seqloom.train(…, model=…)` was given."""
+
+    kind: Literal["outside"] = "outside"
+    """A model that only Python can build."""
+    builder: str
+    """Import path of the class whose `build` made it."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The settings of that class, as plain values."""
+
+    @staticmethod
+    def of(model: object) -> "OutsideConfig":
+        """The record of settings that build a model."""
+        return OutsideConfig(builder=_import_path(type(model)), settings=_plain_fields(model))
+
+    def in_words(self) -> str:
+        """As it is written in Python."""
+        return f"{self.builder}({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:  # noqa: ARG002
+        """Nothing is imported by name: the model is built by the settings themselves."""
+        raise ModelError(f"only {self.in_words()} can build this model; give it to Python as model=…")
+
+
+def _import_path(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _plain_fields(model: object) -> dict[str, Any]:
+    """The fields of a settings object as values that JSON has."""
+    if isinstance(model, BaseModel):
+        names = list(type(model).model_fields)
+    elif is_dataclass(model):
+        names = [field.name for field in fields(model)]
+    else:
+        names = [name for name in getattr(model, "__dict__", {}) if not name.startswith("_")]
+    return {name: _plain(getattr(model, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; of anything else, what tells it from others in every process."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(part) for part in value]
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        return {"class": _import_path(type(value)), **_plain_fields(value)}
+    return _import_path(value if hasattr(value, "__qualname__") else type(value))
+
+
 ModelConfig = Annotated[
-    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig | Word2VecConfig,
+    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig | Word2VecConfig | OutsideConfig,
     Field(discriminator="kind"),
 ]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
 
 FittedModel = NGramConfig | Word2VecConfig
 """Those among them that have a loop of their own; all others are built for the trainer."""
+
+TrainedModel = TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig
+"""Those that are built for the trainer."""
 
 AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
 
@@ -69,7 +133,7 @@ def _kind_of(task: type[AnyTask]) -> str:
 def _task_of(earlier: dict[str, Any]) -> AnyTask:
     """The task of the model among the fields that were read before."""
     model = earlier.get("model")
-    return TranslationConfig() if model is None else TASKS[model.kind]()
+    return TranslationConfig() if model is None else TASKS.get(model.kind, TranslationConfig)()
 
 
 class DataConfig(Config):
@@ -178,7 +242,9 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":
-        wanted = _kind_of(TASKS[self.model.kind])
+        if self.model.kind == "outside" and self.task.kind != "fitting":
+            return self  # what it was built for is checked when it is built
+        wanted = _kind_of(TASKS.get(self.model.kind, TranslationConfig))
         if self.task.kind != wanted:
             kinds = [kind for kind, task in TASKS.items() if _kind_of(task) == self.task.kind]
             raise ValueError(

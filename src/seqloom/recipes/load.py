@@ -49,7 +49,7 @@ from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import Int8Weight, keep_scales, kept_scales
 from seqloom.recipes.bounded import build_within, read_weights, shapes_of
 from seqloom.recipes.card_values import fault_of_card
-from seqloom.recipes.config import FittedModel, RunConfig
+from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
@@ -295,19 +295,23 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     config = read_settings(folder, [] if device is None else [f"device={device}"])
     if isinstance(config.model, FittedModel):
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
-    outside = card.trained_on.get("outside_model")
+    # Earlier versions recorded a model from outside by its repr alone.
+    outside = (
+        config.model.in_words() if isinstance(config.model, OutsideConfig) else card.trained_on.get("outside_model")
+    )
     if outside and model is None:
         raise ModelError(
             f"{folder} holds a model from outside, {outside}. Only Python can use it, with the settings it was "
-            "trained from: seqloom.load(folder, model=…)"
+            f"trained from: seqloom.load({str(folder)!r}, model={outside})"
         )
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
     settings, weights = config.model if model is None else model, folder / "model.safetensors"
     built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
     found, scales = unrounded(read_weights(weights), origin=weights)
+    way_out = {"way_out": f"They were trained with {outside}; give these settings as model="} if outside else {}
     with torch.no_grad():
-        load_weights(built, found, origin=str(folder))
+        load_weights(built, found, origin=str(folder), **way_out)
     keep_scales(built, scales)
     built.to(place).eval()
     return LoadedModel(folder, config, tokenizers, built, card, place)
@@ -530,10 +534,13 @@ def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequ
     loss = trained_on.get("dev_loss")
     where = f"step {trained_on['steps']:,} of {trained_on['unfinished']['steps']:,}"
     which = f"{'best' if is_best else 'newest'} checkpoint, {where}{f' (dev loss {loss:.4f})' if loss else ''}"
-    holder = holder_of(run)
+    holder, model = holder_of(run), read_settings(folder).model
+    how = f"seqloom train --resume {run}"
+    if isinstance(model, OutsideConfig):
+        how = f"seqloom.resume({str(run)!r}, model={model.in_words()})"
     skipped = f" Not used: {'; '.join(damages)}." if damages else ""
     if holder is None:
-        message = f"{run} has not finished: using its {which}.{skipped} Finish it with: seqloom train --resume {run}"
+        message = f"{run} has not finished: using its {which}.{skipped} Finish it with: {how}"
     else:
         message = (
             f"{run} is still training ({holder}): using its {which}.{skipped} Its model will be in {run / 'model'}"

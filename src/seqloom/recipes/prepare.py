@@ -30,9 +30,9 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.core.places import require_run
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
-from seqloom.recipes.config import FittedModel, RunConfig
+from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
 from seqloom.recipes.fitting import FittingWork
-from seqloom.recipes.load import find_model, read_settings, require_device
+from seqloom.recipes.load import BuildsModel, find_model, read_settings, require_device
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import Split, TranslationWork
 from seqloom.recipes.work import Text, Work
@@ -57,7 +57,7 @@ OWN_FILES = re.compile(
 FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
 """Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
 
-FREE = ("data.workers", "data.train", "data.dev")
+FREE = ("data.workers", "data.train", "data.dev", "model.builder")
 """Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
@@ -71,9 +71,18 @@ def work_for(config: RunConfig, *, split: Split = "sources") -> TranslationWork 
 
 
 def choose_config(
-    file: Path | None, overrides: Sequence[str], *, train: Sequence[str], dev: Sequence[str], listener: Listener
+    file: Path | None,
+    overrides: Sequence[str],
+    *,
+    train: Sequence[str],
+    dev: Sequence[str],
+    model: BuildsModel | None = None,
+    listener: Listener,
 ) -> RunConfig:
-    """The settings of a new run: chosen for its data, then the file, then the overrides."""
+    """The settings of a new run: chosen for its data, then the file, then the overrides.
+
+    `model` are the settings of a model that take the place of its section, or are recorded there.
+    """
     named: dict[str, Any] = {}
     if train:
         named["train"] = list(train)
@@ -81,13 +90,21 @@ def choose_config(
         named["dev"] = list(dev)
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
     unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
+    if isinstance(model, TrainedModel):
+        unasked["model"] = model.model_dump(mode="json")
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
     if first.training.start_from is not None:
         # The kind of model is that of the other, and with it the line of work.
-        unasked["model"] = _config_of(first.training.start_from).model.model_dump(mode="json")
+        start = _config_of(first.training.start_from)
+        unasked |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
         first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    if isinstance(first.model, OutsideConfig) and model is None:
+        raise UsageError(
+            f"model.kind=outside is a model that only Python can build ({first.model.in_words()}); train it with: "
+            "seqloom.train(…, model=…)"
+        )
     work: Work[Any, Any] = work_for(first)
     presets = {**work.presets, **_given_text(first)}
     first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
@@ -117,6 +134,10 @@ def choose_config(
     config = resolve(
         RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides, *of_folders]
     )
+    if model is not None:
+        config = with_model(config, model)
+        if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
+            notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     return config
@@ -241,6 +262,12 @@ def require_no_shortlist(config: RunConfig) -> None:
             f"search.shortlist={config.search.shortlist} needs a lexicon, which `seqloom shortlist` adds to a finished "
             "model; leave it out of training, and set it when the model translates"
         )
+
+
+def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
+    """The same settings with those of a model in their place: our own as they are, others as a record of them."""
+    section = model if isinstance(model, TrainedModel) else OutsideConfig.of(model)
+    return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 
 def _config_of(model: str) -> RunConfig:

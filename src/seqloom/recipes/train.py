@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import ConfigError, SeqloomError, SeqloomWarning, TrainingError, UsageError
+from seqloom.core.errors import ConfigError, ModelError, SeqloomError, SeqloomWarning, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.inspection.plots import plot_learning_curve
 from seqloom.metrics.translation import Score
-from seqloom.recipes.config import FittedModel, RunConfig
+from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
 from seqloom.recipes.fitting import FittingWork, fit
 from seqloom.recipes.journal import Journal
 from seqloom.recipes.load import (
@@ -32,8 +32,8 @@ from seqloom.recipes.load import (
     Use,
     build_model,
     find_model,
-    load,
     read_card,
+    read_settings,
     require_builder,
     require_device,
     require_exact_weights,
@@ -51,11 +51,13 @@ from seqloom.recipes.prepare import (
     require_no_shortlist,
     require_same_meaning,
     thread_settings,
+    with_model,
     work_for,
 )
 from seqloom.recipes.sizing import passes_text
 from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
 from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.averaging import average_weights, final_weights
 from seqloom.training.checkpoint import final_folders, verify_checkpoint
 from seqloom.training.distributed import World, join
@@ -99,7 +101,8 @@ def train(
 
     What `config` (a YAML file) and `overrides` ("model.width=128") leave open is chosen from the size of the data.
     `strict_save` ends the run when a checkpoint cannot be written. Under torchrun, ranks other than the first return
-    None, and a run that torchrun starts again after a failure goes on.
+    None, and a run that torchrun starts again after a failure goes on. `model` are the settings of a model: anything
+    with `build(symbols, seed=…)`; the run records their import path and values.
     """
     run = as_path(out, "out")
     file = None if config is None else as_path(config, "config")
@@ -112,13 +115,18 @@ def train(
         return resume(run, strict_save=strict_save, model=model, listener=listener)
     if _is_first():
         require_new(run)
-    chosen = choose_config(file, overrides, train=train, dev=dev, listener=listener)
+    chosen = choose_config(file, overrides, train=train, dev=dev, model=model, listener=listener)
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
         _report_threads(chosen, listener=listener)
         world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
         flags = _Flags(strict_save=strict_save)
-        return _go(run, chosen, world=world, listener=listener, outside=model, flags=flags)
+        return _go(run, chosen, world=world, listener=listener, outside=_outside(chosen, model), flags=flags)
+
+
+def _outside(config: RunConfig, model: BuildsModel | None) -> BuildsModel | None:
+    """The settings that build the model, where those of the run only record them."""
+    return model if isinstance(config.model, OutsideConfig) else None
 
 
 def resume(
@@ -135,14 +143,27 @@ def resume(
     """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so.
 
     `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to go
-    back over a damaged checkpoint, `strict_save` ends the run when one cannot be written.
+    back over a damaged checkpoint, `strict_save` ends the run when one cannot be written. `model` are the settings of a
+    model that was given to `train`.
     """
     run = as_path(run, "run")
     overrides = as_names(overrides if overrides is not None else (), "overrides", example='["training.steps=2000"]')
     require_callable(listener, "listener")
     require_builder(model)
     before, record = open_run(run)
+    if isinstance(before.model, OutsideConfig) and model is None:
+        words = before.model.in_words()
+        raise ModelError(
+            f"{run} trains a model from outside, {words}, which only Python can build; resume it with: "
+            f"seqloom.resume({str(run)!r}, model={words})"
+        )
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
+    if model is not None:
+        if not isinstance(before.model, OutsideConfig) and not isinstance(model, TrainedModel):
+            raise UsageError(
+                f"{run} trains a model of kind {before.model.kind}, not one from outside; leave out model="
+            )
+        config = with_model(config, model)
     require_no_shortlist(config)
     require_same_meaning(record, before, config, run=run)
     report_warmup(config, listener=listener)
@@ -162,7 +183,7 @@ def resume(
         flags = _Flags(
             resume=True, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
         )
-        return _go(run, config, world=world, listener=listener, outside=model, flags=flags)
+        return _go(run, config, world=world, listener=listener, outside=_outside(config, model), flags=flags)
 
 
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
@@ -180,7 +201,7 @@ def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> N
         )
     if given.schedule == "cosine":
         sentence += (
-            f". The cosine schedule now ends at step {given.steps}: the steps so far had other learning rates than in a "
+            f". The cosine schedule now ends at step {given.steps}: the steps so far had other rates than in a "
             f"new run of {given.steps} steps"
         )
     notice(listener, sentence)
@@ -237,15 +258,15 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
             home = find_model(places[0].parent.parent)
     if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FittedModel):
         raise UsageError(f"{home} was fitted to its text as a whole; its numbers have no mean that would be a model")
-    loaded = load(home)
+    of_home, config = read_card(home), read_settings(home)
     card = Card(
-        source=loaded.card.source,
-        target=loaded.card.target,
-        parameters=loaded.card.parameters,
-        trained_on={**loaded.card.trained_on, "averaged": [str(folder) for folder in folders]},
+        source=of_home.source,
+        target=of_home.target,
+        parameters=of_home.parameters,
+        trained_on={**of_home.trained_on, "averaged": [str(folder) for folder in folders]},
     )
     weights = average_weights(places)
-    save_model(out, loaded.config, tokenizers=loaded.tokenizers, weights=weights, card=card)
+    save_model(out, config, tokenizers=Tokenizers.load(home / "text"), weights=weights, card=card)
     return out
 
 
@@ -337,7 +358,7 @@ def _go(
     weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
     trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
     if outside is not None:
-        trained_on["outside_model"] = repr(outside)
+        trained_on["outside_model"] = config.model.model_dump(mode="json", include={"builder", "settings"})
     divergence = _divergence(config, ready, outcome=outcome, loss=what["dev_loss"], outside=outside)
     if not math.isfinite(what["dev_loss"]):
         del what["dev_loss"]
@@ -432,7 +453,8 @@ def _set_up(
     journal = Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore
     everyone = tell_all(journal, listener)
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
-    everyone(Event("model", {"kind": config.model.kind, **sizes, "run": str(run)}))
+    kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
+    everyone(Event("model", {"kind": kind, **sizes, "run": str(run)}))
     task = work.task(config, prepared, device=world.device, listener=everyone)
     if not resume:
         steps, per_step = config.training.steps, config.training.batches_per_step
