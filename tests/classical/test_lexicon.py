@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from seqloom.classical.alignment import Bitext, Model1Config, WordAligner, fit_aligner
-from seqloom.classical.lexicon import Lexicon, Shortlist, best_words
+from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import RESERVED, UNKNOWN
 
@@ -89,16 +89,6 @@ def test_a_shortlist_is_the_union_of_translations_frequent_and_reserved_symbols(
     assert {8, 10} <= set(found.tolist())
     assert shortlist.symbols(np.array(sentence[::-1])).tolist() == found.tolist()
     assert Shortlist.of(lexicon, translations=0, frequent=0).symbols(sentence).tolist() == [0, 1, 2, 3]
-
-
-def test_words_are_replaced_by_their_best_translation_if_it_is_good_enough(lexicon: Lexicon) -> None:
-    source, target = ([*RESERVED, *(f"{side}{number}" for number in range(4, 40))] for side in "xy")
-    found = best_words(lexicon, source, target)
-    assert found["x7"] == "y8"
-    assert "<unk>" not in found
-    assert best_words(lexicon, source, target, least=1.1) == {}
-    with pytest.raises(UsageError, match="but 6 target words were given"):
-        best_words(lexicon, source, target[:6])
 
 
 def test_settings_that_keep_nothing_are_refused(lexicon: Lexicon, aligner: WordAligner) -> None:

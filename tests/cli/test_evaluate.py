@@ -54,6 +54,12 @@ def test_two_systems_are_compared_line_by_line(reference: Path, worse: Path) -> 
     called = call(*words)
     assert f"{reference} minus {worse}" in called.out
     assert "p = " in called.out
+    (swapped,) = call(*words, "--json", "--significance", "randomisation").records
+    assert swapped["comparisons"][0]["difference"] == comparison["difference"]
+    assert "|ar:10000|seed:1" in swapped["comparisons"][0]["signature"]
+    assert "(approximate randomisation; " in call(*words, "--significance", "randomisation").out
+    alone = call("evaluate", "--hypothesis", worse, "--reference", reference, "--significance", "bootstrap")
+    assert (alone.code, "compares two systems; add --against or --hypothesis2" in alone.err) == (2, True)
 
 
 def test_a_model_compared_with_itself_does_not_differ(tiny: Tiny) -> None:

@@ -11,7 +11,6 @@ from seqloom.inspection.lags import (
     directions,
     fit_slope,
     gradient_by_lag,
-    half_life,
     lag_below,
     weight_gradient_by_step,
 )
@@ -62,11 +61,11 @@ def test_a_slope_of_nothing_is_refused() -> None:
         fit_slope([1.0, 0.0, 0.0])
 
 
-def test_half_life_lies_between_the_steps() -> None:
-    assert half_life([0.8**lag for lag in range(30)]) == pytest.approx(math.log(0.5) / math.log(0.8))
+def test_the_lag_below_a_share_lies_between_the_steps() -> None:
+    assert lag_below([0.8**lag for lag in range(30)], 0.5) == pytest.approx(math.log(0.5) / math.log(0.8))
     assert lag_below([0.8**lag for lag in range(30)], 0.01) == pytest.approx(math.log(0.01) / math.log(0.8))
-    assert half_life([1.0, 0.9, 0.8]) is None
-    assert half_life([1.0, 0.6, 0.0]) == 2
+    assert lag_below([1.0, 0.9, 0.8], 0.5) is None
+    assert lag_below([1.0, 0.6, 0.0], 0.5) == 2
 
 
 def test_directions_have_length_one_and_come_from_the_seed() -> None:

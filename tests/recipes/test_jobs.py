@@ -10,7 +10,7 @@ import pytest
 
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.recipes import jobs
-from seqloom.recipes.jobs import Workers, shares, translate_in_processes
+from seqloom.recipes.jobs import Workers, shares
 from seqloom.recipes.train import Trained
 from seqloom.recipes.translate import open_translator
 
@@ -21,7 +21,8 @@ def test_two_processes_give_what_one_gives_also_by_chance(tiny: Trained) -> None
     overrides = ["search.method=sample", "search.nbest=2", "search.beam=2"]
     alone = open_translator(tiny.run, overrides).search(LINES * 30)
     told: list[int] = []
-    together = translate_in_processes(tiny.run, overrides, LINES * 30, jobs=2, progress=told.append)
+    with Workers(tiny.run, overrides, jobs=2) as workers:
+        together = workers.search(LINES * 30, progress=told.append)
     assert [[each.text for each in found] for found in together] == [[each.text for each in found] for found in alone]
     assert sum(told) == 180
     assert len({found[0].text for found in alone}) > 3  # or their order would not be tested
@@ -39,10 +40,12 @@ def test_lines_are_dealt_by_length_and_none_is_lost() -> None:
 
 @pytest.mark.slow
 def test_errors_come_through_and_no_process_stays(tiny: Trained, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"search\.shortlist needs a lexicon"):
-        translate_in_processes(tiny.run, ["search.shortlist=5"], LINES, jobs=1)
-    with pytest.raises(UsageError, match="there is no such model directory"):
-        translate_in_processes(tmp_path / "none", [], ["a"], jobs=1)
+    for folder, overrides, message in (
+        (tiny.run, ["search.shortlist=5"], r"search\.shortlist needs a lexicon"),
+        (tmp_path / "none", [], "there is no such model directory"),
+    ):
+        with pytest.raises(UsageError, match=message), Workers(folder, overrides, jobs=1) as workers:
+            workers.search(LINES)
     with pytest.raises(UsageError, match="0 processes translate nothing"):
         Workers(tiny.run, jobs=0)
     assert not multiprocessing.active_children()

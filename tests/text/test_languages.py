@@ -14,22 +14,22 @@ def test_the_table_has_unique_two_letter_codes_and_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "is_right_to_left", "is_unspaced"),
+    ("code", "name", "is_unspaced"),
     [
-        ("de", "German", False, False),
-        ("zh", "Chinese", False, True),
-        ("ja", "Japanese", False, True),
-        ("th", "Thai", False, True),
-        ("ko", "Korean", False, False),
-        ("vi", "Vietnamese", False, False),
-        ("ar", "Arabic", True, False),
-        ("he", "Hebrew", True, False),
-        ("ur", "Urdu", True, False),
+        ("de", "German", False),
+        ("zh", "Chinese", True),
+        ("ja", "Japanese", True),
+        ("th", "Thai", True),
+        ("ko", "Korean", False),
+        ("vi", "Vietnamese", False),
+        ("ar", "Arabic", False),
+        ("he", "Hebrew", False),
+        ("ur", "Urdu", False),
     ],
 )
-def test_known_languages(code: str, name: str, is_right_to_left: bool, is_unspaced: bool) -> None:
+def test_known_languages(code: str, name: str, is_unspaced: bool) -> None:
     language = find_language(code)
-    assert (language.name, language.is_right_to_left, language.is_unspaced) == (name, is_right_to_left, is_unspaced)
+    assert (language.name, language.is_unspaced) == (name, is_unspaced)
 
 
 def test_regions_scripts_and_other_codes_are_understood() -> None:

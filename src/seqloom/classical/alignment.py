@@ -84,11 +84,6 @@ class Bitext:
         """One more than the highest target id."""
         return int(self.targets.max(initial=-1)) + 1
 
-    @property
-    def source_symbols(self) -> int:
-        """One more than the highest source id."""
-        return int(self.sources.max(initial=-1)) + 1
-
     def turned(self) -> "Bitext":
         """The other direction."""
         return Bitext(self.targets, self.target_starts, self.sources, self.source_starts)

@@ -142,26 +142,6 @@ class Shortlist:
         return np.unique(np.concatenate(parts))
 
 
-def best_words(
-    lexicon: Lexicon, source_words: Sequence[str], target_words: Sequence[str], *, least: float = 0.1
-) -> dict[str, str]:
-    """The best translation of each word that has one with a score of `least` or more.
-
-    `source_words` and `target_words` are the words of all ids, the reserved ones first.
-    """
-    translations = {}
-    for number, word in enumerate(source_words):
-        for target, score in lexicon.best(number, count=1):
-            if target >= len(target_words):
-                raise UsageError(
-                    f"the lexicon has target id {target}, but {len(target_words):,} target words were given; "
-                    "use the vocabularies that it was made with"
-                )
-            if score >= least:
-                translations[word] = target_words[target]
-    return translations
-
-
 def _turned(
     backward: TranslationTable, words: Int64[np.ndarray, " entries"], targets: Int32[np.ndarray, " entries"]
 ) -> Float64[np.ndarray, " entries"]:

@@ -20,6 +20,7 @@ from seqloom.text.formats.catalogues import Languages, holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.metrics.significance import Comparison
+    from seqloom.recipes.evaluate import Test
     from seqloom.recipes.translate import Translator
 
 EXAMPLES = examples(
@@ -94,6 +95,14 @@ Lowercase = Annotated[
         show_default=False,
     ),
 ]
+Significance = Annotated[
+    Literal["bootstrap", "randomisation"] | None,
+    typer.Option(
+        "--significance",
+        help="The test between two systems: paired bootstrap (if left out), which draws lines, or approximate "
+        "randomisation, which swaps their outputs line by line and has no interval.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
 
 
@@ -109,6 +118,7 @@ def evaluate(
     hypothesis2: SecondHypothesis = None,
     target_language: TargetLanguage = None,
     lowercase: Lowercase = None,
+    significance: Significance = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
@@ -119,7 +129,7 @@ def evaluate(
     .po, .xlf, .jsonl), --source reads the sources, all others the targets; --source alone is enough then. Short
     references are also scored by exact match.
 
-    With two systems, a paired bootstrap test says how likely such a difference is by chance alone.
+    With two systems, a test (--significance) says how likely such a difference is by chance alone.
     """
     given = sort_words(words)
     require_search_settings(given.overrides)
@@ -135,6 +145,8 @@ def evaluate(
         )
     fusion = LanguageModelFusion.of(fuse, fuse_weight)
     _check_combination(model, source=source, hypothesis=hypothesis, others=[against, fuse, out, hypothesis2])
+    if significance is not None and against is None and hypothesis2 is None:
+        raise UsageError(f"--significance {significance} compares two systems; add --against or --hypothesis2")
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
     if given.overrides and model is None:
         raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
@@ -160,7 +172,8 @@ def evaluate(
     language = target_language or systems[-1].language or _language_of(reference)
     skipped = references.skipped.union(*(read.skipped for read in others))
     kept = [replace(system, lines=_without(system.lines, skipped)) for system in systems]
-    _report(kept, _without(references.lines, skipped), language=language, lowercase=ignores_case, as_json=json)
+    flags: dict[str, Any] = {"language": language, "lowercase": ignores_case}
+    _report(kept, _without(references.lines, skipped), test=significance or "bootstrap", flags=flags, as_json=json)
 
 
 def _check_combination(
@@ -285,15 +298,14 @@ def _language_of(reference: Path) -> str | None:
 
 
 def _report(
-    systems: Sequence[System], references: list[str], *, language: str | None, lowercase: bool, as_json: bool
+    systems: Sequence[System], references: list[str], *, test: "Test", flags: dict[str, Any], as_json: bool
 ) -> None:
     from seqloom.recipes import evaluate as recipe
 
-    flags: dict[str, Any] = {"language": language, "lowercase": lowercase}
     scores = [recipe.evaluate(system.lines, references, **flags) for system in systems]
     compared: tuple[Comparison, ...] = ()
     if len(systems) == 2:
-        compared = recipe.compare(systems[0].lines, systems[1].lines, references, **flags)
+        compared = recipe.compare(systems[0].lines, systems[1].lines, references, test=test, **flags)
     if as_json:
         records = [{"name": system.name, "scores": list(rows)} for system, rows in zip(systems, scores, strict=True)]
         comparisons = [{**vars(each), "difference": each.difference} for each in compared]
@@ -303,7 +315,8 @@ def _report(
     for system, rows in zip(systems, scores, strict=True):
         print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
     if compared:
-        print(f"{systems[1].name} minus {systems[0].name} (paired bootstrap; TER: lower is better)")
+        how = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
+        print(f"{systems[1].name} minus {systems[0].name} ({how}; TER: lower is better)")
         cells = [
             (
                 each.name,

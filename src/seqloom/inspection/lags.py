@@ -91,8 +91,3 @@ def lag_below(norms: Sequence[float], share: float) -> float | None:
             before = norms[lag - 1]
             return lag - 1 + math.log(before / limit) / math.log(before / norm) if norm > 0 else float(lag)
     return None
-
-
-def half_life(norms: Sequence[float]) -> float | None:
-    """After how many steps half of the gradient is left; None if more than half is left at the largest lag."""
-    return lag_below(norms, 0.5)

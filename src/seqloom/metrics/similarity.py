@@ -8,7 +8,7 @@ Pairs with a word that has no vector are left out and counted; upper and lower c
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,13 +87,13 @@ def score_similarity(pairs: Iterable[JudgedPair], similarity: Callable[[str, str
                 f"the {what} of all {len(found)} pairs are {values[0]:g}; a correlation needs values that differ"
             )
     return SimilarityScore(
-        correlation(ranks(ours), ranks(theirs)), correlation(ours, theirs), pairs=len(found), left_out=left_out
+        rank_correlation(ours, theirs), correlation(ours, theirs), pairs=len(found), left_out=left_out
     )
 
 
-def rank_correlation(ours: Sequence[float], theirs: Sequence[float]) -> float:
+def rank_correlation(ours: Float64[np.ndarray, " values"], theirs: Float64[np.ndarray, " values"]) -> float:
     """Spearman's ρ of values that belong together pair by pair."""
-    return correlation(ranks(np.asarray(ours, np.float64)), ranks(np.asarray(theirs, np.float64)))
+    return correlation(ranks(ours), ranks(theirs))
 
 
 def ranks(values: Float64[np.ndarray, " values"]) -> Float64[np.ndarray, " values"]:

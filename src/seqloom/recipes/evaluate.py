@@ -1,9 +1,13 @@
 """Evaluate: how good translations are, how sure that is, and whether one system beats another."""
 
 from collections.abc import Sequence
+from typing import Literal
 
-from seqloom.metrics.significance import Comparison, paired_bootstrap
+from seqloom.metrics.significance import Comparison, approximate_randomisation, paired_bootstrap
 from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+
+Test = Literal["bootstrap", "randomisation"]
+"""Paired bootstrap, or approximate randomisation."""
 
 
 def evaluate(
@@ -28,11 +32,16 @@ def compare(
     *,
     language: str | None,
     lowercase: bool = False,
+    test: Test = "bootstrap",
     resamples: int = 1000,
+    trials: int = 10_000,
     seed: int = 1,
 ) -> tuple[Comparison, ...]:
-    """The paired bootstrap test between two systems on the same references, for each metric."""
-    return tuple(
-        paired_bootstrap(metric, references, baseline=baseline, system=system, seed=seed, resamples=resamples)
-        for metric in metrics_for(language, lowercase=lowercase, references=references)
-    )
+    """A test between two systems on the same references, for each metric: the bootstrap has also an interval."""
+    metrics = metrics_for(language, lowercase=lowercase, references=references)
+    systems = {"baseline": baseline, "system": system}
+    if test == "randomisation":
+        return tuple(
+            approximate_randomisation(metric, references, **systems, seed=seed, trials=trials) for metric in metrics
+        )
+    return tuple(paired_bootstrap(metric, references, **systems, seed=seed, resamples=resamples) for metric in metrics)

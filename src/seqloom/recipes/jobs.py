@@ -45,20 +45,6 @@ def search_lines(translator: Translator, lines: list[str], first: int) -> Found:
     return translator.search(lines, first=first)
 
 
-def translate_in_processes(
-    folder: Path,
-    overrides: Sequence[str],
-    lines: Sequence[str],
-    *,
-    jobs: int,
-    search: Search = search_lines,
-    progress: Callable[[int], None] = lambda _lines: None,
-) -> Found:
-    """What one process would find for these lines, in their order. For several blocks of lines, keep the `Workers`."""
-    with Workers(folder, overrides, jobs=jobs, search=search) as workers:
-        return workers.search(lines, progress=progress)
-
-
 class Workers:
     """Processes that translate. They end with the block that they are used in, also where it ends by an error."""
 

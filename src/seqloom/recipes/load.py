@@ -31,7 +31,6 @@ from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, SeqloomWarning, UsageError
-from seqloom.core.events import Listener
 from seqloom.core.files import (
     check_manifest,
     directory_manifest,
@@ -51,7 +50,6 @@ from seqloom.recipes.bounded import build_within, read_weights, shapes_of
 from seqloom.recipes.card_values import fault_of_card
 from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig
 from seqloom.search.settings import OutputLimit, SearchConfig
-from seqloom.text.encoded import EncodedText
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.checkpoint import (
     NewerFormatError,
@@ -186,20 +184,6 @@ def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
                 f"{caller}.load(folder) does both"
             )
     return further
-
-
-class FitsModel(Protocol):
-    """The settings of a model with a loop of its own."""
-
-    kind: str
-
-    def fit(self, text: EncodedText, *, seed: int, listener: Listener) -> Fitted:
-        """Learn from a text."""
-        ...
-
-    def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> Fitted:
-        """The model that gave these arrays, which may be mapped from a file."""
-        ...
 
 
 class BuildsModel(Protocol):

@@ -100,11 +100,6 @@ class Ledger:
         return torch.stack(rows) if rows else None
 
 
-def symbols_of(trail: Trail | None) -> tuple[int, ...]:
-    """All symbols of the way."""
-    return tuple(link.symbol for link in _links(trail))
-
-
 def _links(trail: Trail | None) -> list[Trail]:
     links: list[Trail] = []
     while trail is not None:

@@ -1,4 +1,4 @@
-"""Languages by their ISO 639-1 codes: name, script, direction, and whether spaces part words."""
+"""Languages by their ISO 639-1 codes: name, script, and whether spaces part words."""
 
 import difflib
 import re
@@ -21,17 +21,11 @@ class Language:
     """The usual script, by its ISO 15924 code."""
 
     @property
-    def is_right_to_left(self) -> bool:
-        """Whether lines run from right to left."""
-        return self.script in _RIGHT_TO_LEFT
-
-    @property
     def is_unspaced(self) -> bool:
         """Whether words are written without spaces between them."""
         return self.script in _UNSPACED
 
 
-_RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 _UNSPACED = frozenset({"Hans", "Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"})
 
 _BY_SCRIPT = {

@@ -71,11 +71,6 @@ _clause_ends = re.compile(f"[{_spaced}]+{_closed}(?=\\s)|[{''.join(_unspaced)}]+
 _gap = re.compile(r"\s+")
 
 
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, none of them blank, without the spaces between them; nothing else is lost."""
-    return list(pieces(text, sentence_borders(text)))
-
-
 def pieces(text: str, borders: Iterable[int]) -> Iterator[str]:
     """A text cut at these places, without the spaces around them, and without what is blank."""
     for begin, end in pairwise([0, *borders, len(text)]):

@@ -139,11 +139,6 @@ class Tokenizer:
         """The piece of each id, the reserved ones first."""
         return self._kind.pieces
 
-    @property
-    def is_lossless(self) -> bool:
-        """Whether every text comes back in its normal form, whatever its characters. See also `round_trip_report`."""
-        return self.config.byte_fallback
-
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BEGIN and END."""
         ids: list[int] = self._kind.segment([self.normaliser(as_text(line, "line"))]).ids.tolist()

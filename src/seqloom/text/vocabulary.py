@@ -103,10 +103,6 @@ class Vocabulary:
         known = self._ids
         return [known.get(token, UNKNOWN) for token in tokens]
 
-    def count_unknown(self, tokens: Iterable[str]) -> int:
-        """How many of these tokens the vocabulary does not have."""
-        return sum(token not in self._ids for token in tokens)
-
     def to_text(self) -> str:
         """The file of this vocabulary: a line per id with token, tab and count; `<unk>` has the count of the lost."""
         reserved = [f"{token}\t{self.unknown if number == UNKNOWN else 0}" for number, token in enumerate(RESERVED)]

@@ -15,9 +15,6 @@ from seqloom.training.progress import Progress, Share
 from seqloom.training.sparse import gradient_values
 from seqloom.training.task import Batch, Task
 
-TIMING_KEYS = frozenset({"seconds", "tokens_per_second", "eta"})
-"""Values of events that depend on the clock. Without them, two runs with one seed emit the same events."""
-
 _SHOWN = 3
 _LAYERS_SHOWN = 12
 

@@ -19,7 +19,6 @@ AVOIR = ("ai", "as", "a", "avons", "avez", "ont")
 ETRE = ("suis", "es", "est", "sommes", "êtes", "sont")
 ETAIT = ("étais", "étais", "était", "étions", "étiez", "étaient")
 SERA = ("serai", "seras", "sera", "serons", "serez", "seront")
-AVAIT = ("avais", "avais", "avait", "avions", "aviez", "avaient")
 # Masculine, feminine, plural.
 ARTICLES = {
     Determiner.THE: ("le", "la", "les"),

@@ -92,11 +92,6 @@ def main_script(scripts: Counter[str], words: Sequence[str]) -> str:
     return name if 2 * count > counts.total() else ""
 
 
-def shorten(text: str, longest: int = 160) -> str:
-    """A text that fits on a line of a report."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 def trigrams(text: str) -> set[str]:
     """All runs of three characters."""
     return {text[at : at + 3] for at in range(len(text) - 2)}
