@@ -86,7 +86,7 @@ def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequen
     ]
     both = sum(one and other for one, other in zip(*is_known, strict=True))
     full = sum(bool(one) and bool(other) for one, other in zip(sources, targets, strict=True))
-    return both >= FEWEST and both >= FEWEST_KNOWN * full
+    return bool(both >= FEWEST and both >= FEWEST_KNOWN * full)
 
 
 def learn_lexicon(
