@@ -13,6 +13,8 @@ import numpy as np
 
 import seqloom
 from seqloom import LanguageModel, SearchConfig, SeqloomError, Translator, WordVectors
+from seqloom.recipes.wishes import Wish
+from seqloom.text.glossary import Glossary
 from system.small_models import write_small_model, write_small_ngram
 
 NEVER_RIGHT: tuple[Any, ...] = (None, 3, b"x", {"a": 1}, [3], object(), "", "\0", "/no/such/place")
@@ -49,6 +51,10 @@ def calls(folder: Path) -> dict[str, tuple[Callable[[Any], object], tuple[Any, .
         "search dictionary": (lambda value: translator.search(["a"], dictionary=value), (3, "x", ["a"])),
         "search first": (lambda value: translator.search(["a"], first=value), (None, "x", -1)),
         "search progress": (lambda value: translator.search(["a"], progress=value), (None, 3)),
+        "Wish prefix": (lambda value: Wish(prefix=value), (None, 3, b"x", ("a",))),
+        "Wish phrases": (lambda value: Wish(phrases=value), (None, 3, "dog", b"x", (3,))),
+        "Wish stops": (lambda value: Wish(stops=value), (None, 3, ".", (None,))),
+        "Glossary": (Glossary, (None, 3, "dog", {"dog": "Hund"}, ("ab",), (("dog",),), (("dog", 3),), (("dog", ""),))),
         "watch": (translator.watch, (None, 3, b"x", ["a"], "")),
         "score": (lambda value: translator.score(value, ["a"]), (None, 3, b"x", "a", [None], [])),
         "unknown_rate": (translator.unknown_rate, (None, 3, b"x", "a", [3])),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
+from seqloom.core.arguments import as_text, require_instance
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.search.constraints import All, Constraint, OneOf, Phrases, Prefix, StopText
@@ -26,6 +27,14 @@ class Wish:
     stops: tuple[str, ...] = ()
     """Strings after which it stops, as they are or as the model writes them (in small letters, say); what was found is
     part of the translation."""
+
+    def __post_init__(self) -> None:
+        as_text(self.prefix, "prefix")
+        for name in ("phrases", "forbidden", "stops"):
+            given = getattr(self, name)
+            require_instance(given, name, (tuple, list), what="a tuple of text, such as ('guten Morgen',)")
+            for each in given:
+                as_text(each, f"each of {name}")
 
     def __bool__(self) -> bool:
         return bool(self.prefix or self.phrases or self.forbidden or self.stops)

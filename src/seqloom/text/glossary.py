@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problems
+from seqloom.core.arguments import as_text, require_instance, shown
+from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import UNKNOWN
 from seqloom.text.borders import sort_of, stands_between_borders
@@ -35,7 +36,12 @@ class Glossary:
     """Whether terms are found in the source however they are capitalised. Translations are taken as they are."""
 
     def __post_init__(self) -> None:
-        for source, target in self.terms:
+        require_instance(self.terms, "terms", (tuple, list), what="a tuple of pairs, such as (('dog', 'Hund'),)")
+        for pair in self.terms:
+            require_instance(pair, "each of terms", (tuple, list), what="a pair of text, such as ('dog', 'Hund')")
+            if len(pair) != 2:
+                raise UsageError(f"each of terms must be a pair of text, such as ('dog', 'Hund'); got {shown(pair)}")
+            source, target = (as_text(term, "a term") for term in pair)
             if not (Normaliser()(source) and Normaliser()(target)):
                 raise DataError(f"a glossary pair has an empty term: {(source, target)}; fill it or leave the pair out")
 
