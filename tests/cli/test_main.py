@@ -72,7 +72,10 @@ for words in {lines}:
     assert all(": empty, expected at least one " in error for error in errors)
 
 
-def test_an_option_that_takes_one_value_is_refused_if_it_comes_twice() -> None:
+def test_an_option_that_takes_one_value_is_refused_if_it_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a command that is not refused would write here
     for path, command in _commands(typer.main.get_command(main.app)):
         for option in command.params:
             if option.param_type_name != "option" or option.multiple or option.is_flag:
