@@ -19,9 +19,12 @@ from seqloom.core.errors import ConfigError, DataError, ModelError, TrainingErro
 from seqloom.core.events import Event, Listener, ignore, read_events
 from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
 from seqloom.data.store import Store
+from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.config import RunConfig
+from seqloom.recipes.bounded import require_memory
+from seqloom.recipes.config import RunConfig, TrainedModel
 from seqloom.recipes.load import add_file, load, read_card, read_settings, require_device
 from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
 from seqloom.recipes.train import Trained, average, resume, train
@@ -258,6 +261,28 @@ def test_more_steps_keep_what_was_chosen_for_fewer_and_say_so(tmp_path: Path, co
     # With another rate, what was learned up to here is of another run.
     with pytest.raises(ConfigError, match=r"cannot go on to the same bits.*training\.learning_rate was .* and is 1\.0"):
         resume(tmp_path / "parts", ["training.steps=9", "training.learning_rate=1"], exact=True)
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_the_text_is_prepared(tmp_path: Path, corpus: Corpus) -> None:
+    events: list[Event] = []
+    large = [each for each in TINY if "width" not in each] + ["model.width=100000"]
+    sentence = r"model\.width=100000 .*needs at least [\d.]+ TB .*has [\d.]+ GB.*The largest model\.width that fits is"
+    with pytest.raises(ConfigError, match=sentence):
+        train(None, large, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)
+    assert not (tmp_path / "run").exists()
+    assert not [event for event in events if event.kind in ("phase", "encoded")]
+
+
+@pytest.mark.parametrize("model", [TransformerConfig(width=4096), Seq2SeqConfig(width=4096), RnnLmConfig(width=4096)])
+def test_the_size_that_is_advised_fits_and_a_tenth_more_does_not(model: TrainedModel) -> None:
+    symbols, memory = Symbols(50, 50, is_shared=True, pieces=tuple("ab" * 25)), 20_000_000
+    with pytest.raises(ConfigError, match=r"model\.width=4096") as caught:
+        require_memory(RunConfig(model=model), symbols, memory=memory)
+    advised = int(re.search(r"that fits is (\d+)", str(caught.value))[1])  # type: ignore[index]
+    require_memory(RunConfig(model=model.model_copy(update={"width": advised})), symbols, memory=memory)
+    more = model.model_copy(update={"width": advised + max(advised // 10 // 8 * 8, 8)})
+    with pytest.raises(ConfigError):
+        require_memory(RunConfig(model=more), symbols, memory=memory)
 
 
 @dataclass(frozen=True)

@@ -202,9 +202,13 @@ def require_builder(model: Any) -> None:
 
 def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
     """A model for these vocabularies, with fresh weights."""
+    return settings.build(symbols_of(tokenizers), seed=seed)
+
+
+def symbols_of(tokenizers: Tokenizers) -> Symbols:
+    """The vocabularies of a model."""
     source, target = tokenizers.source, tokenizers.target
-    symbols = Symbols(source.size, target.size, is_shared=tokenizers.is_shared, pieces=target.vocabulary)
-    return settings.build(symbols, seed=seed)
+    return Symbols(source.size, target.size, is_shared=tokenizers.is_shared, pieces=target.vocabulary)
 
 
 def save_model(

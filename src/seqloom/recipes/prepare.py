@@ -30,9 +30,10 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.core.places import require_run
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
+from seqloom.recipes.bounded import FEWEST, require_memory
 from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
 from seqloom.recipes.fitting import FittingWork
-from seqloom.recipes.load import BuildsModel, find_model, read_settings, require_device
+from seqloom.recipes.load import BuildsModel, find_model, read_settings, require_device, symbols_of
 from seqloom.recipes.modelling import ModellingWork
 from seqloom.recipes.translation import Split, TranslationWork
 from seqloom.recipes.work import Text, Work
@@ -140,6 +141,7 @@ def choose_config(
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
+    require_memory(config, FEWEST)
     return config
 
 
@@ -325,6 +327,7 @@ def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
             _clear(run, listener=listener)
             write_atomically(run / "config.yaml", to_yaml(config, comments=False))
             tokenizers = _tokenizers(work, config, text, listener=listener)
+            require_memory(config, symbols_of(tokenizers))
             tokenizers.save(run / "text")
             work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
             if _stamps(files) != stamps:
