@@ -21,7 +21,8 @@ HEAD = """\
 
 All settings of a run, with their defaults. They come from four places, the later ones winning: the defaults below,
 sizes chosen from the data (`seqloom train` says which, and why), a YAML file, and `path.to.field=value` on the command
-line, where the last value of a setting counts. There is no other source. An unknown key is an error that names the nearest known one.
+line, where the last value of a setting counts. There is no other source. An unknown key is an error that names the
+nearest known one.
 
 A default here is what holds if nothing else says otherwise; `seqloom config` prints the same as a file to start from,
 and every run keeps its complete settings in `config.yaml`.
