@@ -71,6 +71,19 @@ def test_a_failure_while_preparing_leaves_nothing_behind(tmp_path: Path, corpus:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_head_that_the_chosen_model_lacks_is_refused_before_anything_is_written(
+    tiny: Trained, tmp_path: Path, corpus: Corpus
+) -> None:
+    sizes = [setting for setting in TINY if "layers" not in setting]
+    deep = ["model.decoder_layers=5", "search.heads=4/1"]
+    assert choose_config(None, [*sizes, *deep], train=corpus[0], dev=corpus[1], listener=ignore).search.heads == "4/1"
+    with pytest.raises(UsageError, match=r"search.heads=1/0 is not in this model: it has layers 0 to 0"):
+        train(None, [*TINY, "search.heads=1/0"], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError, match=r"search.heads=1/0 is not in this model"):
+        resume(tiny.run, ["training.steps=8", "search.heads=1/0"])
+
+
 def test_no_training_files_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no training files"):
         train(out=tmp_path / "run")

@@ -14,14 +14,13 @@ from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
 from seqloom.core.decoding import OnBad
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import ModelError
 from seqloom.data.text import Unit
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.heads import HeadPolicy
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
 from seqloom.tasks.language_modelling import LanguageModellingConfig
@@ -306,11 +305,6 @@ class RunConfig(Config):
     def _search_fits(self) -> "RunConfig":
         """What the search asks of attention. A run is scored with these settings after its last step."""
         model, search = self.model, self.search
-        if isinstance(model, TransformerConfig):
-            try:
-                HeadPolicy.of(search.heads, layers=model.decoder_layers, heads=model.heads)
-            except UsageError as error:
-                raise ValueError(str(error)) from error
         if isinstance(model, Seq2SeqConfig):
             if search.heads not in ("mean", "max"):
                 raise ValueError(

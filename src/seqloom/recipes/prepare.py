@@ -30,6 +30,8 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.core.places import require_run
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
+from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.heads import HeadPolicy
 from seqloom.recipes.bounded import FEWEST, require_memory
 from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
 from seqloom.recipes.fitting import FittingWork
@@ -139,6 +141,7 @@ def choose_config(
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
+    require_heads(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
@@ -255,6 +258,12 @@ def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
     if first.training.validate_every or "training" not in defaults:
         return defaults
     return {**defaults, "training": {**defaults["training"], "patience": 0}}
+
+
+def require_heads(config: RunConfig) -> None:
+    """Refuse a head that the model will not have, once its sizes are chosen: it is scored after the last step."""
+    if isinstance(config.model, TransformerConfig):
+        HeadPolicy.of(config.search.heads, layers=config.model.decoder_layers, heads=config.model.heads)
 
 
 def require_no_shortlist(config: RunConfig) -> None:

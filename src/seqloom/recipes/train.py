@@ -47,6 +47,7 @@ from seqloom.recipes.prepare import (
     open_run,
     prepare_again,
     report_warmup,
+    require_heads,
     require_new,
     require_no_shortlist,
     require_same_meaning,
@@ -165,6 +166,7 @@ def resume(
             )
         config = with_model(config, model)
     require_no_shortlist(config)
+    require_heads(config)
     require_same_meaning(record, before, config, run=run)
     report_warmup(config, listener=listener)
     _report_steps(before, config, listener=listener)
