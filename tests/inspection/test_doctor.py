@@ -23,12 +23,12 @@ from seqloom.inspection.doctor.alignment_runs import SWITCH, find_runs
 from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
 from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters
 from seqloom.inspection.doctor.copies import is_copy
-from seqloom.inspection.doctor.duplicates import is_repeated
+from seqloom.inspection.doctor.duplicates import examine_duplicates, is_repeated
 from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.inspection.doctor.function_words import contradicts, recognise
 from seqloom.inspection.doctor.headers import examine_headers, is_header
 from seqloom.inspection.doctor.language import Languages, Verdicts, decide
-from seqloom.inspection.doctor.leakage import examine_leakage
+from seqloom.inspection.doctor.leakage import examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.inspection.doctor.lengths import examine_ratios
 from seqloom.inspection.doctor.mojibake import mend_mojibake
 from seqloom.inspection.doctor.reading import survey_lines
@@ -36,6 +36,7 @@ from seqloom.inspection.doctor.script import examine_scripts, main_scripts
 from seqloom.inspection.doctor.survey import Survey
 from seqloom.inspection.doctor.texts import LONGEST, key_of, scripts_of, words_of
 from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
+from seqloom.inspection.doctor.wording import Odds, Wording
 from seqloom.inspection.doctor_page import visible
 from seqloom.inspection.doctor_pictures import draw_evidence, draw_lengths, draw_ratios
 
@@ -112,6 +113,16 @@ def test_scripts_by_their_names() -> None:
         ("two", "2", 0),
         ("(left open", "(zu)", Odd.BRACKETS),
         ('he said "so', 'er sagte "so"', Odd.BRACKETS),
+        ("a <b>big</b> dog", "ein <b>großer</b> Hund", Odd.TAG),
+        ("if a < b and b > c", "wenn a < b und b > c", 0),
+        ("x", "f?r das M?dchen", Odd.QUESTION),
+        ("x", "?ber den Fu? und", Odd.QUESTION),
+        ("Really? Yes! What?Now?", "see /watch?v=a", 0),
+        ("see https://x.org", "siehe dort", Odd.ADDRESS),
+        ("see www.x.org", "siehe www.x.de", 0),
+        ("fine 😀", "gut", Odd.EMOJI),
+        ("fine", "gut (Anm. d. Red.)", Odd.NOTE),
+        ("fine (I think)", "gut （denke ich）", 0),
     ],
 )
 def test_odd_characters(source: str, target: str, odd: int) -> None:
@@ -368,7 +379,7 @@ def odds(*pairs: tuple[float, float]) -> Verdicts:
     fit = np.zeros_like(source)
     survey = survey_lines([Line(at, 0, "ein Satz " * 5 + "!" * at, "a sentence " * 4) for at in range(1, len(fit) + 1)])
     languages = Languages(source, target, fit, fit)
-    return decide(languages, survey, languages)
+    return decide(languages, survey, languages, is_third=np.zeros(len(survey), bool))
 
 
 @pytest.mark.parametrize(
@@ -489,6 +500,56 @@ def test_all_usual_scripts_are_named() -> None:
     assert fault.sentence.endswith("usual are kana or han letters in the source and latin letters in the target")
 
 
+def test_lines_in_a_third_language_and_without_their_accents_are_known_by_their_words() -> None:
+    german = ["Der Junge mit dem Mädchen läuft über die Brücke und ist nicht müde"] * 20 + ["Die Fahrt ist nicht schön"]
+    english = ["The boy with the girl is running over a bridge and a man is not tired"] * 20 + ["A trip is not nice"]
+    words = [Counter(word for line in side for word in words_of(line)) for side in (german, english)]
+    own = Wording.of(words[0], words[1])
+    assert [own.look(line) for line in german] == [0] * 21
+    assert [Wording.of(words[1], words[0]).look(line) for line in english] == [0] * 21
+    assert own.look("Le garçon est sur le pont avec une fille") == Odds.THIRD_LANGUAGE
+    assert own.look("The boy is on the bridge with a girl") == 0, "the language of the other side is told elsewhere"
+    for line in ("Der Junge mit dem Madchen ist schon da", "Der Junge auf der Brcke ist da"):
+        assert own.look(line) == Odds.LOST_ACCENTS
+    assert own.look("Das Mädchen auf der Brucke") == 0, "a slip is no lost encoding"
+
+
+def test_repeats_with_other_numbers_are_told_by_themselves() -> None:
+    texts = [
+        "the train of 10 leaves now",
+        "the train of 10 leaves now!",
+        "the train of 1,200 leaves now",
+        "train 5",
+        "train 6",
+    ]
+    lines = [Line(at, 0, text, f"{text} auf Deutsch") for at, text in enumerate(texts, start=1)]
+    found = {fault.kind: fault.lines.tolist() for fault in examine_duplicates(survey_lines(lines))}
+    assert found == {"near-duplicates": [2], "templates": [3]}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_near"),
+    [
+        ("the old man reads a book in the garden", "der Mann liest ein Buch im großen Garten", True),
+        ("the man reads a book in garden", "der Mann liest ein Buch im großen Garten", True),
+        ("the man reads a letter in the garden", "der Mann liest ein Buch im großen Garten", True),
+        ("the man reads a letter in the garden", "der Mann liest einen Brief im großen Garten", False),
+        ("the old man reads a book in the new garden", "der Mann liest ein Buch im großen Garten", False),
+        ("the old man reads a book in the garden", "ein ganz anderer Satz mit vielen anderen Worten", False),
+    ],
+)
+def test_a_leak_with_a_word_added_is_a_leak(source: str, target: str, is_near: bool) -> None:
+    test = [
+        Line(1, 0, "a short one", "kurz"),
+        Line(2, 0, "The man reads a book in the garden.", "Der Mann liest ein Buch im großen Garten."),
+    ]
+    train = [Line(1, 0, "no such line at all in this text", "keine solche Zeile"), Line(2, 0, source, target)]
+    found = find_near_leaks(train, {"test": test}, total=2, progress=lambda _: None)
+    assert found.train.tolist() == found.others["test"].tolist() == [False, is_near]
+    surveys = survey_lines(train), survey_lines(test, split="test")
+    assert [fault.lines.tolist() for fault in examine_near_leakage(found, *surveys)] == [[2]] * is_near
+
+
 def test_a_name_in_other_letters_is_no_wrong_script() -> None:
     usual = [("我喜欢这本书。", "I like this book."), ("今天天气很好。", "The weather is fine.")] * 4
     pairs = [
@@ -562,7 +623,7 @@ def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.Mo
         if isinstance(value, np.ndarray)
     ]
     assert all(len(column) == len(lines) for column in columns)
-    assert sum(column.nbytes for column in columns) == 48 * len(lines)
+    assert sum(column.nbytes for column in columns) == 56 * len(lines)
     learned = sample.learn(survey, tell=lambda _what: None)
     assert learned.is_sampled.sum() == 50
     assert np.diff(np.flatnonzero(learned.is_sampled)).tolist() == [20] * 49

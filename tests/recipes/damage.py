@@ -2,7 +2,9 @@
 
 import gzip
 import random
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,3 +72,77 @@ def read_pairs(source: Path, target: Path) -> Pairs:
     """The pairs of two compressed files."""
     sides = [gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")[:-1] for path in (source, target)]
     return list(zip(*sides, strict=True))
+
+
+# --- faults of single texts ------------------------------------------------------------------------------------------
+
+Change = Callable[[str, str, random.Random], tuple[str, str]]
+
+
+def _in_source(change: Callable[[str, random.Random], str]) -> Change:
+    return lambda source, target, numbers: (change(source, numbers), target)
+
+
+def _in_target(change: Callable[[str, random.Random], str]) -> Change:
+    return lambda source, target, numbers: (source, change(target, numbers))
+
+
+def _tagged(text: str, numbers: random.Random) -> str:
+    words = text.split(" ")
+    at = numbers.randrange(len(words))
+    words[at] = numbers.choice(["<b>{}</b>", "<br/>{}", '<a href="/page">{}</a>', "<P>{}"]).format(words[at])
+    return " ".join(words)
+
+
+def _bare(text: str) -> str:
+    return "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
+
+
+def _cut(text: str) -> str:
+    words = text.split(" ")
+    return " ".join(words[: len(words) // 2])
+
+
+CHANGES: dict[str, tuple[str, Change]] = {
+    "tags": ("markup", _in_target(_tagged)),
+    "accents lost": ("accents", _in_target(lambda text, _: _bare(text).replace("ß", "ss"))),
+    "accents left out": ("accents", _in_target(lambda text, _: "".join(filter(str.isascii, text)))),
+    "question marks": ("accents", _in_target(lambda text, _: re.sub("[^\x00-\x7f]", "?", text))),
+    "cut targets": ("cut", _in_target(lambda text, _: _cut(text))),
+    "cut sources": ("cut", _in_source(lambda text, _: _cut(text))),
+    "addresses": ("one-sided", _in_target(lambda text, _: f"{text} https://example.org/bild")),
+    "emoji": ("one-sided", _in_source(lambda text, _: f"{text} 😀")),
+    "notes": ("one-sided", _in_target(lambda text, _: f"{text} (Anmerkung der Redaktion)")),
+}
+"""What is planted, with the kind of the fault and how a pair is changed."""
+
+
+def plant(pairs: Pairs, changes: Mapping[str, Change], *, count: int, seed: int) -> Planted:
+    """Change some lines in each of these ways, if that makes a difference."""
+    numbers = random.Random(seed)
+    found, free = Planted(list(pairs)), list(range(1, len(pairs) - 1))
+    numbers.shuffle(free)
+    for name, change in changes.items():
+        found.lines[name] = set()
+        while len(found.lines[name]) < count:
+            at = free.pop()
+            changed = change(*pairs[at], numbers)
+            if changed != pairs[at]:
+                found.pairs[at] = changed
+                found.lines[name].add(at + 1)
+    return found
+
+
+def move_borders(pairs: Pairs, firsts: Sequence[int]) -> set[int]:
+    """Move a third of a target into the next line or the one before; gives the numbers of both lines."""
+    for turn, at in enumerate(firsts):
+        (source, one), (following, other) = pairs[at], pairs[at + 1]
+        words, more = one.split(" "), other.split(" ")
+        if turn % 2:
+            count = max(2, len(words) // 3)
+            words, more = words[:-count], words[-count:] + more
+        else:
+            count = max(2, len(more) // 3)
+            words, more = words + more[:count], more[count:]
+        pairs[at], pairs[at + 1] = (source, " ".join(words)), (following, " ".join(more))
+    return {number for at in firsts for number in (at + 1, at + 2)}

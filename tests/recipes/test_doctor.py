@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recipes.damage import Pairs, Planted, damage, read_pairs, write_pairs
+from recipes.damage import CHANGES, Pairs, Planted, damage, move_borders, plant, read_pairs, write_pairs
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 from seqloom.data.corpus import open_corpus
@@ -23,6 +23,13 @@ from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, left_over, re
 LANGUAGES = ("en", "de")
 LARGEST_FALSE_ALARM = 0.01
 """The share of a sound text's lines that one examination may name."""
+
+
+MULTI30K_FALSE_ALARM = 0.002
+"""The same of Multi30k."""
+
+RECALL = {"markup": 1.0, "accents": 0.7, "cut": 0.85, "one-sided": 1.0}
+"""The share of planted lines that is found at least; nobody can miss the accent of a word that comes once."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +282,40 @@ def test_the_log_gives_the_fault_of_the_report(tmp_path: Path) -> None:
     ]
 
 
+def test_cut_sides_and_moved_borders_are_found(tmp_path: Path) -> None:
+    """And nothing of the kind where nothing was planted."""
+    sound = [pair for pair in phrases("train", 1500, 1) if min(len(side.split()) for side in pair) >= 5][:900]
+    before = diagnose(write_pairs(sound, tmp_path, "sound", LANGUAGES))
+    planted = plant(sound, {name: CHANGES[name][1] for name in ("cut targets", "cut sources")}, count=20, seed=1)
+    free = [at for at in range(1, len(sound) - 3, 3) if not {at, at + 1, at + 2} & set.union(*planted.lines.values())]
+    planted.lines["boundaries"] = move_borders(planted.pairs, free[:40:2])
+    case = Case(sound, planted, [], diagnose(write_pairs(planted.pairs, tmp_path, "train", LANGUAGES)))
+    wanted = {
+        "cut": planted.lines["cut targets"] | planted.lines["cut sources"],
+        "boundaries": planted.lines["boundaries"],
+    }
+    for kind, lines in wanted.items():
+        false = [fault for fault in before.faults if fault.kind == kind]
+        assert sum(len(fault.lines) for fault in false) <= 0.002 * len(sound), kind
+        assert len(lines & case.lines(kind)) >= 0.6 * len(lines), kind
+        assert len(case.lines(kind) - lines) <= 0.3 * len(lines), kind
+
+
+def test_tags_are_removed_and_what_is_lost_is_dropped(tmp_path: Path) -> None:
+    pairs = phrases("train", 60, 1)
+    pairs[3] = (f"<p>{pairs[3][0]}</p>", f"<i>{pairs[3][1]}</i><br>Neu &amp; mehr")
+    pairs[5] = (pairs[5][0], f"{pairs[5][1]} f?r")
+    pairs[7] = (f"{pairs[7][0]} 😀", pairs[7][1])
+    found = diagnose(write_pairs(pairs, tmp_path, "train", LANGUAGES))
+    mended = repair(found, choose_repairs("markup,accents,one-sided"), tmp_path / "mended")
+    assert mended.reasons == {"markup": 1, "accents": 1, "one-sided": 1}
+    clean = [(line.source, line.target) for line in open_corpus(mended.files)]
+    original = phrases("train", 60, 1)
+    assert clean[3] == (original[3][0], f"{original[3][1]} Neu &amp; mehr"), "entities are another repair"
+    assert len(clean) == 58
+    assert {"markup", "accents", "one-sided", "cut", "boundaries", "templates", "near-leakage"}.isdisjoint(SAFE)
+
+
 def test_names_of_columns_are_told_and_dropped(tmp_path: Path) -> None:
     table = tmp_path / "train.tsv"
     rows = [("Deutsch", "Englisch"), *phrases("train", 30, 1)]
@@ -371,6 +412,34 @@ def test_the_text_itself_is_never_written(damaged: Case) -> None:
 # --- real data -------------------------------------------------------------------------------------------------------
 
 
+def _find_what_is_planted(pairs: Pairs, leaked: Pairs, files: dict[str, list[Path]], folder: Path) -> None:
+    """Each kind of damage to single texts, moved borders, lines in a third language, leaks with a word added."""
+    french = read_pairs(files["train"][0], files["train"][0].with_name("train.fr.gz"))
+    changes = {name: change for name, (_, change) in CHANGES.items()}
+    planted = plant(pairs, changes, count=150, seed=1)
+    free = iter(
+        [at for at in range(1, len(pairs) - 3, 3) if not {at, at + 1, at + 2} & set.union(*planted.lines.values())]
+    )
+    borders = move_borders(planted.pairs, [next(free) for _ in range(150)])
+    third = {next(free) + 1 for _ in range(150)}
+    for number in third:
+        planted.pairs[number - 1] = french[number - 1]
+    long_enough = [number for number, pair in enumerate(leaked, start=1) if len(pair[0].split()) > 7][:100]
+    for number in long_enough:
+        planted.pairs[next(free)] = (f"Now {leaked[number - 1][0]}", leaked[number - 1][1])
+    found = diagnose(write_pairs(planted.pairs, folder, "planted", LANGUAGES), test=files["test"])
+    case = Case(pairs, planted, [], found)
+    for name, (kind, _) in CHANGES.items():
+        wanted = planted.lines[name]
+        assert len(wanted & case.lines(kind)) >= RECALL[kind] * len(wanted), name
+    for kind, wanted, split in (
+        ("boundaries", borders, "train"),
+        ("foreign", third, "train"),
+        ("near-leakage", set(long_enough), "test"),
+    ):
+        assert len(wanted & case.lines(kind, split)) >= 0.75 * len(wanted), kind
+
+
 @pytest.mark.slow
 def test_multi30k_sound_and_damaged(real_data: Path, tmp_path: Path) -> None:
     folder = real_data / "multi30k"
@@ -384,7 +453,7 @@ def test_multi30k_sound_and_damaged(real_data: Path, tmp_path: Path) -> None:
         for split in clean.splits
         if split.name == fault.split
     }
-    assert max(shares.values()) < LARGEST_FALSE_ALARM, json.dumps({str(key): share for key, share in shares.items()})
+    assert max(shares.values()) <= MULTI30K_FALSE_ALARM, json.dumps({str(key): share for key, share in shares.items()})
 
     pairs, leaked = read_pairs(*files["train"]), read_pairs(*files["test"])
     planted = damage(pairs, leaked, seed=1, shifted=300, swapped=200, copies=200, others=100)
@@ -399,5 +468,6 @@ def test_multi30k_sound_and_damaged(real_data: Path, tmp_path: Path) -> None:
     assert [run.shift for run in fault.runs] == [planted.shift]
     assert np.array_equal(fault.lines, sorted(planted.lines["misaligned"] | planted.lines["lost"]))
 
+    _find_what_is_planted(pairs, leaked, files, tmp_path)
     turned = write_pairs([(target, source) for source, target in pairs[:5000]], tmp_path, "turned", LANGUAGES)
     assert diagnose(turned).faults[0].title == "Swapped files"

@@ -19,14 +19,16 @@ from seqloom.inspection.doctor.duplicates import examine_duplicates
 from seqloom.inspection.doctor.faults import Fault
 from seqloom.inspection.doctor.headers import examine_headers
 from seqloom.inspection.doctor.language import examine_languages, examine_names
-from seqloom.inspection.doctor.leakage import examine_leakage
+from seqloom.inspection.doctor.leakage import NearLeaks, examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.inspection.doctor.lengths import examine_blanks, examine_long, examine_ratios
 from seqloom.inspection.doctor.models import Sample
 from seqloom.inspection.doctor.reading import survey_lines
 from seqloom.inspection.doctor.script import examine_scripts
+from seqloom.inspection.doctor.segments import examine_segments
 from seqloom.inspection.doctor.splits import Split, look_again
 from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, examine_unknown, forecast_side
 from seqloom.inspection.doctor.verdict import Verdict, in_order, judge
+from seqloom.inspection.doctor.wording import examine_accents
 from seqloom.inspection.doctor_page import Report, Shown, doctor_page
 from seqloom.recipes.sizing import Sizing, choose_sizes, facts_of
 from seqloom.text.formats.catalogues import Languages
@@ -72,6 +74,8 @@ class Diagnosis:
     sizing: Sizing
     examples: Mapping[tuple[str, int], Line]
     """The text of some lines of each fault, by split and number."""
+    near_leaks: NearLeaks
+    """Lines of other splits that the training text has but for a word."""
 
     @property
     def train(self) -> Split:
@@ -115,13 +119,26 @@ def diagnose(
         for sentence in corpus.notices:
             notice(listener, sentence)
     splits, sample = _look(corpora, listener)
+    near_leaks = _look_for_near_leaks(corpora, listener)
     forecasts = _forecasts(splits, sample)
     declared = [_declared(paths, languages) for _, paths in named]
     faults = [fault for split, said in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], said)]
+    for split in splits[1:]:
+        faults += examine_near_leakage(near_leaks, splits[0].survey, split.survey)
     faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
     ordered = in_order(faults)
     sizing = choose_sizes(facts_of(corpora["train"], declared[0] or (None, None)))
-    return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, _examples(ordered, corpora))
+    examples = _examples(ordered, corpora)
+    return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, examples, near_leaks)
+
+
+def _look_for_near_leaks(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> NearLeaks:
+    train = corpora["train"]
+    others = {name: corpus for name, corpus in corpora.items() if name != "train"}
+    if not others:
+        return NearLeaks.none(len(train))
+    tell = _teller(listener, f"looking for lines of {' and '.join(others)} in train", len(train))
+    return find_near_leaks(train, others, total=len(train), progress=tell)
 
 
 def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | None:
@@ -188,11 +205,13 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
     yield from examine_headers(survey)
     yield from examine_blanks(survey)
     yield from examine_ratios(survey, reference, runs=split.runs)
+    yield from examine_segments(survey, split.segments, runs=split.runs)
     yield from examine_long(survey)
     yield from examine_duplicates(survey)
     if split is not train:
         yield from examine_leakage(reference, survey)
     yield from examine_characters(survey)
+    yield from examine_accents(survey, split.wording, split.usual_wording)
 
 
 def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:

@@ -19,7 +19,7 @@ from seqloom.core.places import require_new
 from seqloom.data.blocks import Line
 from seqloom.data.corpus import ParallelCorpus, Part, parts_of
 from seqloom.inspection.doctor.alignment import FARTHEST
-from seqloom.inspection.doctor.characters import mend_characters
+from seqloom.inspection.doctor.characters import mend_characters, strip_tags
 from seqloom.inspection.doctor.faults import Fault
 from seqloom.inspection.doctor.leakage import leaked_into
 from seqloom.recipes.doctor import Diagnosis
@@ -37,6 +37,12 @@ DROPPED = {
     "unrelated": "nothing to do with its partner",
     "ratios": "one side much longer than the other",
     "long": "very long",
+    "near-leakage": "stands in another split too but for a word",
+    "templates": "stood in the text before with other numbers",
+    "accents": "letters lost to another encoding",
+    "cut": "one side ends too early",
+    "boundaries": "a part of its translation is in the next line or the one before",
+    "one-sided": "an address, emoji or note on one side only",
 }
 """Kinds of faults whose lines are dropped, in the order in which a reason is looked for."""
 
@@ -44,6 +50,7 @@ MENDED = {
     "garbled": "a double encoding, or control characters",
     "invisible": "characters that cannot be seen",
     "spelling": "an HTML entity, or accents apart from their letters",
+    "markup": "HTML tags",
 }
 """Kinds whose characters are mended in place."""
 
@@ -55,7 +62,8 @@ REASONS = {
 }
 
 REPAIRS: tuple[str, ...] = (*DROPPED, *MENDED, "swapped", "misaligned")
-SAFE: tuple[str, ...] = ("header", "empty", "leakage", "copies", "script", "duplicates", *MENDED)
+SAFE: tuple[str, ...] = ("header", "empty", "leakage", "copies", "script", "duplicates")
+SAFE += ("garbled", "invisible", "spelling")
 """What can hardly do harm: it takes out what teaches nothing good, and leaves judgements of meaning to people."""
 
 LOST = "no translation of it was found near"
@@ -175,7 +183,7 @@ def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:
 
     def repair_of(fault: Fault) -> str | None:
         # Lines of dev and test are told of those, but taken out of the training text.
-        is_within_reach = fault.split == "train" or fault.kind == "leakage"
+        is_within_reach = fault.split == "train" or fault.kind in ("leakage", "near-leakage")
         return fault.kind if is_within_reach and fault.kind in REPAIRS else None
 
     return tuple(
@@ -236,8 +244,8 @@ class Plan:
 
     dropped: Mapping[int, str]
     swapped: frozenset[int]
-    mended: Mapping[int, str]
-    """Lines whose characters are mended, with the kind of their first fault."""
+    mended: Mapping[int, tuple[str, ...]]
+    """Lines whose characters are mended, with the kinds of their faults."""
     partners: Mapping[int, int]
     """The lines in which the translations of shifted lines stand."""
 
@@ -260,14 +268,20 @@ class Plan:
         if number in self.swapped:
             pair, what, kind = (pair[1], pair[0]), "turned round", "swapped"
         if number in self.mended:
-            clean = mend_characters(pair[0]), mend_characters(pair[1])
+            clean = self._clean(number, pair[0]), self._clean(number, pair[1])
             if clean != pair:
                 pair, what, kind = (
                     clean,
                     "; ".join(filter(None, [what, "characters mended"])),
-                    kind or self.mended[number],
+                    kind or self.mended[number][0],
                 )
         return line, pair, what, kind
+
+    def _clean(self, number: int, text: str) -> str:
+        """A text without what is odd in it, by the faults of its line."""
+        kinds = self.mended[number]
+        text = strip_tags(text) if "markup" in kinds else text
+        return mend_characters(text) if kinds != ("markup",) else text
 
 
 def around(lines: Iterable[Line]) -> "Iterator[tuple[Line, Callable[[int], Line | None]]]":
@@ -296,6 +310,8 @@ def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
     if "leakage" in by_kind:
         is_leaked = leaked_into(diagnosis.train.survey, [split.survey for split in diagnosis.splits[1:]])
         by_kind["leakage"] = set((np.flatnonzero(is_leaked) + 1).tolist())
+    if "near-leakage" in by_kind:
+        by_kind["near-leakage"] = set((np.flatnonzero(diagnosis.near_leaks.train) + 1).tolist())
     partners = _find_partners(diagnosis) if "misaligned" in by_kind else {}
     dropped: dict[int, str] = {}
     for kind in DROPPED:
@@ -304,10 +320,10 @@ def make_plan(diagnosis: Diagnosis, kinds: Sequence[str]) -> Plan:
     for number in by_kind.get("misaligned", set()) | set(partners.values()):
         if number not in partners:  # its translation is lost, or has found its own line
             dropped.setdefault(number, "misaligned")
-    mended: dict[int, str] = {}
+    mended: dict[int, tuple[str, ...]] = {}
     for kind in MENDED:
         for number in by_kind.get(kind, ()):
-            mended.setdefault(number, kind)
+            mended[number] = (*mended.get(number, ()), kind)
     return Plan(dropped, frozenset(by_kind.get("swapped", ())), mended, partners)
 
 

@@ -79,14 +79,12 @@ def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
 
 def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> bool:
     """Whether words can be learned: most pairs need words on both sides that come again; a dictionary has none."""
-    ids = [_vocabulary(side)[0] for side in (sources, targets)]
-    is_known = [
-        [any(word in known for word in line) for line in side]
-        for side, known in zip((sources, targets), ids, strict=True)
-    ]
-    both = sum(one and other for one, other in zip(*is_known, strict=True))
-    full = sum(bool(one) and bool(other) for one, other in zip(sources, targets, strict=True))
-    return bool(both >= FEWEST and both >= FEWEST_KNOWN * full)
+    source_ids, target_ids = _vocabulary(sources)[0], _vocabulary(targets)[0]
+    full = known = 0
+    for source, target in zip(sources, targets, strict=True):
+        full += bool(source) and bool(target)
+        known += any(word in source_ids for word in source) and any(word in target_ids for word in target)
+    return known >= FEWEST and known >= FEWEST_KNOWN * full
 
 
 def learn_lexicon(
@@ -155,6 +153,37 @@ class WordLines:
         )  # fmt: skip
         scores: Float32[np.ndarray, " wanted"] = found.mean(axis=0).astype(np.float32)
         return scores
+
+    def explain(
+        self,
+        lines: Int64[np.ndarray, " wanted"],
+        partners: Int64[np.ndarray, " wanted"],
+        *,
+        part: int,
+        parts: int,
+        is_source: bool,
+    ) -> Float[np.ndarray, " wanted"]:
+        """How well the words of a part of each line are explained by a partner of the other side.
+
+        A line is cut into so many parts of about the same length, of which `part` is looked at.
+        """
+        lexicon, text = self._lexicon, self._bitext
+        sides = (text.sources, text.source_starts), (text.targets, text.target_starts)
+        (words, starts), (others, other_starts) = sides if is_source else sides[::-1]
+        tables, shares = (
+            (lexicon.backward, lexicon.source_shares) if is_source else (lexicon.forward, lexicon.target_shares)
+        )
+        counts = np.diff(starts)
+        borders = np.empty(2 * len(counts) + 1, starts.dtype)
+        borders[0:-1:2] = starts[:-1] + counts * part // parts
+        borders[1::2] = starts[:-1] + -(-counts * (part + 1) // parts)
+        borders[-1] = starts[-1]
+        found = np.empty(len(lines))
+        score_pairs(
+            partners, 2 * lines, self._folds[lines], others, other_starts, words, borders,
+            _plain(tables), shares, BACKGROUND, found,
+        )  # fmt: skip
+        return found
 
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -26,6 +26,11 @@ class Odd(IntFlag):
     MIXED = 512
     NUMBERS = 1024
     BRACKETS = 2048
+    TAG = 4096
+    QUESTION = 8192
+    ADDRESS = 16384
+    EMOJI = 32768
+    NOTE = 65536
 
 
 NAMES = {
@@ -41,6 +46,11 @@ NAMES = {
     Odd.MIXED: "scripts mixed inside a word",
     Odd.NUMBERS: "other numbers",
     Odd.BRACKETS: "brackets or quotes left open",
+    Odd.TAG: "HTML tag",
+    Odd.QUESTION: "question mark inside a word",
+    Odd.ADDRESS: "web address",
+    Odd.EMOJI: "emoji",
+    Odd.NOTE: "note in brackets",
 }
 
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -55,6 +65,21 @@ _BIDI, _OVERRIDE = re.compile("[\u202a-\u202e\u2066-\u2069]"), re.compile("[\u20
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _SPACES = re.compile("[\u2000-\u200a\u205f\u1680\t]|\u3000(?=[\x20-\x7f])")
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|blockquote|br|center|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|ol|p|pre|q|small|span|strong|"
+    r"sub|sup|table|tbody|td|th|thead|tr|tt|u|ul)(?:\s[^<>]*)?/?>|<!--.*?-->",
+    re.IGNORECASE,
+)
+_BREAKS = re.compile(r"</?(?:br|p|div|li|td|tr|th|hr|h[1-6])\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://\w|\bwww\.\w")
+_EMOJIS = re.compile("[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]")
+_NOTE = re.compile(
+    r"[(\[（［](?=[^()\[\]（）［］]*[^\W\d_]{2})[^()\[\]（）［］]+[)\]）］]"
+    r"|\bN\.? ?d\.? ?T\b|\bT/?N:|\bAnm\. ?d|translator['’]s note"
+)
+_QUESTION = re.compile(
+    r"(?:\S*[^\W\d_]|(?<!\S))\?(?P<after>[^\W\d_])\S*|[^\W\d_]\? (?=[^\W\d_])(?P<next>.)|[^\W\d_]\?[,.;]"
+)
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 _OPENING, _CLOSING = "([{", ")]}"
 _LONGEST_WORD = 64
@@ -69,11 +94,36 @@ def look_at_characters(source: str, target: str) -> int:
             found |= _look_at_one(text)
         if "&" in text and _ENTITY.search(text):
             found |= Odd.ENTITY
+        if "<" in text and _TAG.search(text):
+            found |= Odd.TAG
+        if "?" in text and has_question_inside(text):
+            found |= Odd.QUESTION
     if _differ_in_numbers(source, target):
         found |= Odd.NUMBERS
     if is_left_open(source) != is_left_open(target):
         found |= Odd.BRACKETS
+    if bool(_ADDRESS.search(source)) != bool(_ADDRESS.search(target)):
+        found |= Odd.ADDRESS
+    if _has_note(source, target) or _has_note(target, source):
+        found |= Odd.NOTE
+    if not (source.isascii() and target.isascii()) and bool(_EMOJIS.search(source)) != bool(_EMOJIS.search(target)):
+        found |= Odd.EMOJI
     return int(found)
+
+
+def _has_note(text: str, other: str) -> bool:
+    """Whether a text has a note in brackets and the other one has no bracket at all."""
+    return bool(_NOTE.search(text)) and not any(map(other.__contains__, "([（［"))
+
+
+def has_question_inside(text: str) -> bool:
+    """Whether a question mark is where a letter was: `f?r`, `?ber`, `gro? und`; not so in addresses."""
+    return any(
+        (match["after"] or match["next"] or "x").islower()
+        and not set(match[0]) & set("/=&@")
+        and match[0].count("?") <= len(match[0]) / 2
+        for match in _QUESTION.finditer(text)
+    )
 
 
 def _look_at_one(text: str) -> int:
@@ -98,6 +148,11 @@ def _look_at_one(text: str) -> int:
     if _has_mixed_word(text):
         found |= Odd.MIXED
     return found
+
+
+def strip_tags(text: str) -> str:
+    """The text without HTML tags; where one parted two words, a space does."""
+    return re.sub(" {2,}", " ", _TAG.sub(lambda match: " " if _BREAKS.match(match[0]) else "", text)).strip(" ")
 
 
 def _bidi(text: str) -> re.Pattern[str]:
@@ -191,6 +246,20 @@ _GROUPS: tuple[tuple[Kind, int, str, str, float], ...] = (
         "Brackets or quotes left open on one side",
         "often a sentence that was cut in two on one side only",
         0.05,
+    ),
+    (
+        "markup",
+        Odd.TAG,
+        "HTML tags in the text",
+        "--fix markup removes them; leave them if translations are to carry them too",
+        0.005,
+    ),
+    (
+        "one-sided",
+        Odd.ADDRESS | Odd.EMOJI | Odd.NOTE,
+        "Addresses, emoji or notes on one side only",
+        "a model learns to invent or to lose them; --fix one-sided drops the pairs",
+        0.01,
     ),
 )
 

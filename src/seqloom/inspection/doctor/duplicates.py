@@ -10,11 +10,17 @@ MANY = 5
 """Different translations from which on a source is told."""
 
 
+FEWEST_WORDS = 4
+"""Shorter pairs with another number are no form: `Chapter 3`."""
+
+
 def examine_duplicates(survey: Survey) -> list[Fault]:
     """Pairs seen before, and sources with many translations. Blank pairs are none."""
     is_full = survey.blank == 0
     is_again = is_repeated(survey.exact) & is_full
     is_near = is_repeated(survey.pairs) & is_full & ~is_again
+    is_template = is_repeated(survey.shapes) & (survey.shapes != 0) & is_full & ~is_again & ~is_near
+    is_template &= survey.source.words >= FEWEST_WORDS
     total, faults = len(survey), []
     if is_again.any():
         lines = numbers_where(is_again)
@@ -39,6 +45,19 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
                 f"{touched(len(lines), total, 'pair')} stood in the text before but for "
                 "capitals, spaces or punctuation",
                 "--fix near-duplicates keeps the first",
+                survey.split,
+                lines,
+            )
+        )
+    if is_template.any():
+        lines = numbers_where(is_template)
+        faults.append(
+            Fault(
+                "templates",
+                grade(len(lines), total, mend=0.05),
+                "Pairs that differ in numbers only",
+                f"{touched(len(lines), total, 'pair')} stood in the text before with other numbers",
+                "a form that was filled in many times; --fix templates keeps the first",
                 survey.split,
                 lines,
             )

@@ -88,8 +88,13 @@ class Verdicts:
     """Whether the two languages can be told apart at all."""
 
 
-def decide(languages: Languages, survey: Survey, reference: Languages) -> Verdicts:
-    """What can be said of each line. Copies are left to the examination of copies, except that they are not strange."""
+def decide(
+    languages: Languages, survey: Survey, reference: Languages, *, is_third: Bool[np.ndarray, " lines"]
+) -> Verdicts:
+    """What can be said of each line. Copies are left to the examination of copies, except that they are not strange.
+
+    `is_third` marks lines whose small words are those of a third language.
+    """
     usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
     are_apart = min(usual_odds) >= APART
     swapped, other = np.zeros(len(survey), bool), np.zeros(len(survey), bool)
@@ -97,14 +102,14 @@ def decide(languages: Languages, survey: Survey, reference: Languages) -> Verdic
     if are_apart:
         swapped, other = _find_swapped(languages, survey, usual_odds)
         swapped, other = swapped & is_full, other & is_full & ~swapped
-    strange = np.zeros(len(survey), bool)
+    strange = is_third
     for fit, known, side in (
         (languages.source_fit, reference.source_fit, survey.source),
         (languages.target_fit, reference.target_fit, survey.target),
     ):
         usual = _middle(known)
         spread = 1.4826 * _middle(np.abs(known - usual))
-        strange |= (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
+        strange = strange | (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
     return Verdicts(swapped, other, strange & is_full & ~swapped & ~other, are_apart)
 
 

@@ -1,5 +1,6 @@
 """The first reading of a parallel text, pair by pair."""
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from seqloom.text.normalise import is_blank
 TOLD_EVERY = 2_000
 """Lines between two reports of progress."""
 
+_DIGITS = re.compile(r"\d+(?: \d+)*")
 Progress = Callable[[int], None]
 Keep = Callable[[Line, list[str], list[str]], None]
 
@@ -67,7 +69,7 @@ def survey_lines(
 ) -> Survey:
     """Read a text once. `keep` is handed each line with its words."""
     source, target = _SideColumns(), _SideColumns()
-    exact, odd, copies, blank = array("Q"), array("i"), array("B"), array("B")
+    exact, shapes, odd, copies, blank = array("Q"), array("Q"), array("i"), array("B"), array("B")
     numbers = {"": 0}
     headers, file = list[int](), -1
     for line in lines:
@@ -78,6 +80,7 @@ def survey_lines(
         source.add(line.source, words[0], numbers)
         target.add(line.target, words[1], numbers)
         exact.append(key_of(f"{line.source}\t{line.target}"))
+        shapes.append(_shape(*words))
         odd.append(look_at_characters(line.source, line.target))
         copies.append(is_copy(line.source, line.target, words=words))
         blank.append(_blank(line.source, words[0]) + 2 * _blank(line.target, words[1]))
@@ -91,12 +94,19 @@ def survey_lines(
         source.finished(),
         target.finished(),
         exact=_column(exact, np.uint64),
+        shapes=_column(shapes, np.uint64),
         odd=_column(odd, np.int32),
         copies=_column(copies, np.uint8),
         blank=_column(blank, np.uint8),
         script_names=tuple(numbers),
         headers=tuple(headers),
     )
+
+
+def _shape(source: list[str], target: list[str]) -> int:
+    text = f"{' '.join(source)}\t{' '.join(target)}"
+    shape = _DIGITS.sub("0", text)
+    return key_of(shape) if _DIGITS.search(text) else 0
 
 
 def _blank(text: str, words: list[str]) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float32, UInt8
 
 from seqloom.data.blocks import Line
 from seqloom.data.corpus import ParallelCorpus
@@ -14,18 +14,18 @@ from seqloom.inspection.doctor.alignment import (
     FARTHEST,
     NOT_LOOKED_AT,
     SHIFTS,
-    Judge,
-    Lexicon,
     WordLines,
     suspicious,
 )
 from seqloom.inspection.doctor.alignment_runs import find_runs
 from seqloom.inspection.doctor.faults import Run
 from seqloom.inspection.doctor.language import Languages, Verdicts, decide
-from seqloom.inspection.doctor.models import PIECE, Models
+from seqloom.inspection.doctor.models import PIECE, Alignment, Models
+from seqloom.inspection.doctor.segments import segments_of
 from seqloom.inspection.doctor.survey import Survey
 from seqloom.inspection.doctor.texts import words_of
 from seqloom.inspection.doctor.unknown import Counts
+from seqloom.inspection.doctor.wording import Odds, Wording
 
 Progress = Callable[[int], None]
 Begin = Callable[[str], Progress]
@@ -42,10 +42,15 @@ class Split:
     counts: tuple[Counts, Counts]
     """Words and characters of the two sides; of the sample, for the training text."""
     languages: Languages
+    wording: UInt8[np.ndarray, " lines"]
+    """What is odd about the words, as bits."""
+    usual_wording: tuple[Wording, Wording]
     verdicts: Verdicts
     evidence: Float32[np.ndarray, " lines"]
     """How much speaks for each pair, in nats; all 0 where there are too few lines to tell."""
     runs: tuple[Run, ...]
+    segments: UInt8[np.ndarray, " lines"]
+    """Sides that were cut and borders that were moved, as bits."""
 
 
 def look_again(
@@ -59,28 +64,44 @@ def look_again(
 ) -> Split:
     """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
     is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
-    languages = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
-    verdicts = decide(languages, survey, reference or languages)
+    languages, wording = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
+    is_third = (wording & Odds.THIRD_LANGUAGE) != 0
+    verdicts = decide(languages, survey, reference or languages, is_third=is_third)
     evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
+    segments = np.zeros(len(corpus), np.uint8)
     if models.alignment is not None:
         aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
-        evidence = aligner.evidence(begin("alignment"))
+        evidence, segments = aligner.evidence(begin("alignment"))
         runs = aligner.runs(evidence)
-    return Split(survey.split, corpus, survey, counts, languages, verdicts, evidence, tuple(runs))
+    return Split(
+        survey.split,
+        corpus,
+        survey,
+        counts,
+        languages,
+        wording,
+        models.wording,
+        verdicts,
+        evidence,
+        tuple(runs),
+        segments,
+    )
 
 
 def judge_languages(
     corpus: ParallelCorpus, models: Models, *, is_learned: Bool[np.ndarray, " lines"], progress: Progress
-) -> Languages:
-    """How much each line looks like its side."""
-    parts, done = [], 0
+) -> tuple[Languages, UInt8[np.ndarray, " lines"]]:
+    """How much each line looks like its side, and what is odd about its words."""
+    parts, wording, done = [], bytearray(), 0
+    source, target = models.wording
     for lines in pieces(corpus):
         learned = is_learned[done : done + len(lines)]
         sources, targets = [line.source for line in lines], [line.target for line in lines]
         parts.append(models.languages.judge(sources, targets, is_learned=learned))
+        wording += bytes(source.look(line.source) | target.look(line.target) for line in lines)
         done += len(lines)
         progress(done)
-    return Languages.joined(parts)
+    return Languages.joined(parts), np.frombuffer(bytes(wording), np.uint8)
 
 
 def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -97,23 +118,31 @@ class Aligner:
         self,
         corpus: ParallelCorpus,
         survey: Survey,
-        alignment: tuple[Lexicon, Judge],
+        alignment: Alignment,
         *,
         is_swapped: Bool[np.ndarray, " lines"],
     ) -> None:
         self._corpus, self._survey, self._is_swapped = corpus, survey, is_swapped
-        self._lexicon, self._judge = alignment
+        self._lexicon, self._judge, self._segment_judge = alignment.lexicon, alignment.judge, alignment.segments
 
-    def evidence(self, progress: Progress) -> Float32[np.ndarray, " lines"]:
-        """L of every pair as it stands."""
+    def evidence(self, progress: Progress) -> tuple[Float32[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]:
+        """L of every pair as it stands, and what is found of its ends and borders."""
         parts, done = [], 0
-        for lines in pieces(self._corpus):
+        segments = np.zeros(len(self._survey), np.uint8)
+        last: list[Line] = []
+        for piece in pieces(self._corpus):
+            # The last line of the piece before, for the border behind it.
+            lines = last + piece
             words = self._words(lines)
-            places = np.arange(len(lines))
+            places = np.arange(len(last), len(lines))
             parts.append(self._weigh(words, lines, places, places))
-            done += len(lines)
+            numbers = np.array([line.number for line in lines])
+            is_next = np.array([one.file == other.file for one, other in pairwise(lines)] + [False])
+            segments[numbers - 1] |= self._segment_judge.look(segments_of(words, lines), is_next=is_next)
+            last = lines[-1:]
+            done += len(piece)
             progress(done)
-        return np.concatenate(parts)
+        return np.concatenate(parts), segments
 
     def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[Run]:
         """The runs of lines that are not aligned."""

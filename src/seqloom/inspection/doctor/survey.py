@@ -30,6 +30,8 @@ class Survey:
     target: Side
     exact: UInt64[np.ndarray, " lines"]
     """Hashes of the pairs as they stand."""
+    shapes: UInt64[np.ndarray, " lines"]
+    """Hashes of the pairs in which all numbers are one number; 0 where there is none."""
     odd: Int[np.ndarray, " lines"]
     """Oddities of characters, as bits."""
     copies: UInt8[np.ndarray, " lines"]
