@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.events import Event, read_events
 from seqloom.data.stream import Stream
-from seqloom.metrics.translation import Score
-from seqloom.recipes import modelling, plain_text
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.load import load, read_card
@@ -175,23 +172,6 @@ def test_a_config_file_wins_over_what_would_be_chosen(text: Path, tmp_path: Path
     config = choose_config(file, [], train=[str(text)], dev=[], listener=lambda _: None)
     assert isinstance(config.task, LanguageModellingConfig)
     assert (config.model.width, config.task.length, config.task.rows) == (24, 7, 2)  # type: ignore[union-attr]
-
-
-def test_a_model_that_is_worse_than_guessing_is_told(tiny: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared, loaded, told = plain_text.open_prepared(tiny.run), load(tiny.model), list[Event]()
-
-    def measured(value: float) -> list[str]:
-        score = Score("perplexity/token", value, "")
-        monkeypatch.setattr(modelling, "measure_perplexity", lambda *_, **__: (score,))
-        told.clear()
-        modelling.ModellingWork().measure(loaded, prepared, listener=told.append)
-        return [str(event["message"]) for event in told]
-
-    size = prepared.tokenizer.size
-    assert measured(size - 1.0) == []
-    (sentence,) = measured(math.inf)
-    assert f"perplexity/token inf is worse than guessing among {size} symbols" in sentence
-    assert "lower training.learning_rate" in sentence
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
