@@ -235,6 +235,9 @@ def _run(words: list[str], text: str, seqloom: Program) -> str:
         case ["seqloom", "train", *rest]:
             return seqloom([*words[1:], *(MORE if "--resume" in rest else _small(rest))], text)
         case ["seqloom", "selfcheck", *rest]:
+            if "--count" in rest:  # an option that takes one value is given once
+                at = rest.index("--count")
+                rest = [*rest[:at], *rest[at + 2 :]]
             return seqloom(["selfcheck", *rest, *FEW], text)
         case ["seqloom", *rest]:
             return seqloom(rest, text)

@@ -17,10 +17,11 @@ from cli.calling import call, into_closed_pipe, start
 from cli.conftest import Tiny, train_words
 from seqloom.cli.console import Surviving
 from seqloom.core import files
+from seqloom.core.arguments import as_lines
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
-from seqloom.recipes.translate import Translator, listed
+from seqloom.recipes.translate import Translator
 from seqloom.search.settings import SearchConfig
 
 
@@ -201,18 +202,18 @@ def test_a_pair_too_long_to_be_scored_is_refused_with_its_line(tiny: Tiny, tmp_p
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (None, "but None was given"),
-        (b"Guten Tag", r"but b'Guten Tag' \(bytes\) was given"),
-        (7, r"but 7 \(int\) was given"),
-        ("Guten Tag", r"one string was given; write \['Guten Tag'\]"),
+        (None, "takes a list of lines; got None"),
+        (b"Guten Tag", r"got b'Guten Tag' \(bytes\)"),
+        (7, r"got 7 \(int\)"),
+        ("Guten Tag", r"got one string, write \['Guten Tag'\]"),
         (["a", None], "line 2 is None"),
         ([b"a"], r"line 1 is b'a' \(bytes\)"),
     ],
 )
 def test_what_is_no_list_of_lines_is_refused_with_its_value(lines: object, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        listed(lines, "translate")
-    assert listed((word for word in ("a", "b")), "translate") == ["a", "b"]
+        as_lines(lines, "translate")
+    assert as_lines((word for word in ("a", "b")), "translate") == ["a", "b"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "ascii", "utf-7"])

@@ -71,6 +71,15 @@ def test_a_finished_demo_shows_its_results_again(finished: tuple[Path, Called]) 
     assert {path: path.stat().st_mtime_ns for path in out.parent.rglob("*")} == written
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt. A test run that was started in the background ignores it otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_demo_interrupted_again_and_again_ends_with_the_same_weights(
     finished: tuple[Path, Called], tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ def test_a_text_that_nothing_is_wrong_with_is_not_commented(bench: Bench) -> Non
     bench.write({"a.en": A, "a.de": B})
     for words in (("translate", "MODEL", "a.en", "search.length_factor=3.0"), ("score", "MODEL", "a.en", "a.de")):
         called = bench.call(*words)
-        said = [line for line in called.err.split("\n") if line and "maximum length" not in line]
+        said = [line for line in called.err.split("\n") if line and "maximum output length" not in line]
         assert (called.code, said) == (0, [])
 
 
