@@ -247,12 +247,10 @@ def _translate(
 
     best = [each[0] for each in translator.search(sources, progress=tell)]
     name = str(model) if fusion is None else f"{model} + {fusion}"
-    if cut := sum(each.hit_limit for each in best):
-        notice(
-            listener,
-            f"{cut:,} of {len(best):,} translations of {name} ended at the maximum output length and may be "
-            "incomplete; increase search.length_factor or search.length_constant",
-        )
+    if any(each.hit_limit for each in best):
+        from seqloom.recipes.translate import limit_message
+
+        notice(listener, f"{name}: {limit_message(best)}")
     return System(name, [one_line(each.text) for each in best], translator.card.target, _why_lowercase(translator))
 
 

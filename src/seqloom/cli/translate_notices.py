@@ -112,11 +112,13 @@ class Tally:
         """A sentence for each thing that was odd in a text of this name."""
         said: list[str] = []
         if self.cut:
+            from seqloom.recipes.translate import limit_advice
+
             several = f"{self.unit}s" if self.unit == "line" else "entries"
             where = f"{several if len(self.cut_lines) > 1 else self.unit} {_listed(self.cut_lines)}"
             said.append(
-                f"{name}: {self.cut:,} of {self.translations:,} translations ended at the maximum output length and "
-                f"may be incomplete ({where}); increase search.length_factor or search.length_constant"
+                f"{name}: {self.cut:,} of {self.translations:,} translations ended at the maximum output length "
+                f"({where}); {limit_advice(self.cut, self.translations)}"
             )
         if self.strange:
             several = {"line": "lines", "entry": "entries"}[self.unit]

@@ -1,19 +1,20 @@
 """Look into a model: pictures of what it does with a sentence."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from seqloom.core.errors import DataError, UsageError
+from seqloom.core.errors import DataError, SeqloomWarning, UsageError
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import END, RESERVED
 from seqloom.inspection.beam_page import beam_page
 from seqloom.inspection.beam_picture import draw_beam
 from seqloom.inspection.beam_tree import BeamTree, lay_out
 from seqloom.inspection.plots import plot_attention
-from seqloom.recipes.translate import Translator
+from seqloom.recipes.translate import Translator, limit_message
 from seqloom.search.settings import SearchConfig
 from seqloom.text.normalise import is_blank
 
@@ -33,6 +34,8 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
     if is_blank(line):
         raise DataError("there is nothing to look at: the sentence is blank")
     best = translator.search([line], attention=True)[0][0]
+    if best.hit_limit:
+        warnings.warn(limit_message([best]), SeqloomWarning, stacklevel=2)
     if len(best.hypotheses) > 1:
         raise DataError(f"the sentence has more than {translator.config.data.longest} pieces; give a shorter one")
     hypothesis = best.hypotheses[0]

@@ -1,5 +1,6 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from seqloom.core.arguments import (
     require_instance,
     shown,
 )
-from seqloom.core.errors import DataError, ModelError, Problem, UsageError
+from seqloom.core.errors import DataError, ModelError, Problem, SeqloomWarning, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
@@ -63,6 +64,10 @@ LONGEST_SCORED = 5_000
 
 LONGEST_SHOWN = 80
 """Characters of a phrase or prefix in a message."""
+
+
+MIN_JUDGED = 5
+"""Translations from which on it can be judged whether the model has learned to end its outputs."""
 
 
 class Watch(Protocol):
@@ -173,8 +178,11 @@ class Translator:
         `changes` are settings of `SearchConfig` for this call, such as `translate(lines, beam=8)`; a mapping as
         `search` does the same. A SearchConfig replaces all settings of the model.
         """
-        settings = search_with(self.config.search, search, changes, method=self.translate)
-        return [found[0].text for found in self.search(lines, search=settings)]
+        settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
+        best = [found[0] for found in self.search(lines, search=settings)]
+        if any(each.hit_limit for each in best):
+            warnings.warn(limit_message(best), SeqloomWarning, stacklevel=2)
+        return [each.text for each in best]
 
     def search(
         self,
@@ -524,6 +532,22 @@ def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> Fu
             f"--train TEXT --out LM data.tokenizers_from={loaded.folder}"
         )
     return FusedLanguageModel(reader.stepper(), weight)
+
+
+def limit_message(translations: Sequence[Translation]) -> str:
+    """What to say if some of these ended at the maximum output length."""
+    cut, total = sum(each.hit_limit for each in translations), len(translations)
+    return f"{cut:,} of {total:,} translations ended at the maximum output length; {limit_advice(cut, total)}"
+
+
+def limit_advice(cut: int, total: int) -> str:
+    """What helps if so many of all translations ended at the maximum output length."""
+    if total >= MIN_JUDGED and cut > total / 2:
+        return "the model has probably not learned to end its outputs: train it for more steps"
+    return (
+        "increase search.length_factor or search.length_constant if they are incomplete, train for more steps if they "
+        "repeat themselves"
+    )
 
 
 def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:

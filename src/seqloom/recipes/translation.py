@@ -26,7 +26,7 @@ from seqloom.recipes.load import LoadedModel
 from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
 from seqloom.recipes.sizing import DataFacts, Sizing, choose_sizes, facts_of, settled
 from seqloom.recipes.storing import clear_stored
-from seqloom.recipes.translate import Translator
+from seqloom.recipes.translate import Translator, limit_message
 from seqloom.recipes.work import Choice
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
@@ -210,8 +210,8 @@ class TranslationWork:
             listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
 
         best = [each[0] for each in Translator(loaded).search(sources, progress=tell)]
-        if cut := sum(each.hit_limit for each in best):
-            notice(listener, f"{cut:,} of {count:,} dev translations ended at the maximum output length")
+        if any(each.hit_limit for each in best):
+            notice(listener, f"dev text: {limit_message(best)}")
         found = [each.text for each in best]
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         references = prepared.references[:count]
