@@ -223,7 +223,7 @@ def test_translations_that_were_cut_are_counted_once_at_the_end(tiny: Tiny) -> N
     assert cut == [True, False, True]
     assert message.startswith("standard input: 2 of 3 translations ended at the maximum output length")
     assert "(lines 1, 3)" in message
-    assert "search.length_factor" in message
+    assert "increase search.length_overrun" in message
     whole = call("translate", tiny.run, "search.beam=1", "search.length_factor=100", "--json", stdin=b"\n")
     assert whole.err == ""
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import SeqloomWarning, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.data.phrasebook import sample_pairs
@@ -63,6 +63,9 @@ def test_a_model_of_characters_writes_targets_much_longer_than_their_sources(tmp
     assert [each.text == target for each, target in zip(found, targets, strict=True)] == [True, True, False, True]
     assert [each.hit_limit for each in found] == [False, False, True, False]
     cut = Translator(forgetful).search(sources, search=SearchConfig(length_overrun=1.0))
+    with pytest.warns(SeqloomWarning, match="1 of 1 translations ended at the maximum output length"):
+        (shortened,) = translator.translate(sources[:1], length_factor=0, length_constant=6)
+    assert shortened == targets[0][:6]  # a maximum that was set is not exceeded
     assert all(best.hit_limit and best.text != target for [best, *_], target in zip(cut, targets, strict=True))
 
 

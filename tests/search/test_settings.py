@@ -23,6 +23,7 @@ from seqloom.search.settings import OutputLimit, SearchConfig
         ({"rerank": "agreement"}, "rerank", "search.nbest"),
         ({"diversity": 0.7}, "diversity", "search.groups"),
         ({"peer_length_penalty": 1.0}, "peer_length_penalty", "search.mode"),
+        ({"mode": "fairseq", "length_overrun": 3.0}, "length_overrun", "search.mode=seqloom"),
         ({"coverage_floor": 0.1}, "coverage_floor", "search.coverage"),
         ({"end_kind": "add"}, "end_kind", "search.end_normalisation"),
     ],
@@ -31,6 +32,7 @@ def test_a_setting_without_effect_says_what_it_needs(given: dict[str, object], n
     assert needed in (SearchConfig.model_validate(given).without_effect(name) or "")
     enough = {"method": "sample", "nbest": 2, **given} if name != "diversity" else {"groups": 2, **given}
     enough = {"mode": "fairseq", **given} if name == "peer_length_penalty" else enough
+    enough = {**given, "mode": "seqloom"} if name == "length_overrun" else enough
     enough = {"coverage": 0.2, "end_normalisation": 1.0, **given} if name in ("coverage_floor", "end_kind") else enough
     assert SearchConfig.model_validate(enough).without_effect(name) is None
     assert SearchConfig().without_effect(name) is None

@@ -47,7 +47,7 @@ def _is_output_limit(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) != {"factor", "constant"}:
         return False
     factor, constant = value["factor"], value["constant"]
-    return _is_number(factor) and 0 <= factor <= 100 and type(constant) is int and 0 <= constant <= 10_000
+    return _is_number(factor) and 0 < factor <= 100 and type(constant) is int and 0 < constant <= 10_000
 
 
 def _is_number(value: Any) -> bool:

@@ -195,11 +195,8 @@ class SearchConfig(Config):
             )
         if self.beam % self.groups:
             raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; {self._fitting()}")
-        if self.length_factor == 0 and not self.length_constant:
-            raise ValueError(
-                f"length_factor 0 and length_constant {self.length_constant or 'unset'} leave no room for any output; "
-                "increase one of them"
-            )
+        if self.length_factor == 0 and self.length_constant == 0:
+            raise ValueError("length_factor 0 and length_constant 0 leave no room for any output; increase one of them")
         return self
 
     def beam_for(self, nbest: int) -> int:
@@ -220,6 +217,8 @@ class SearchConfig(Config):
             return None
         if name in ("temperature", "top_k", "top_p", "min_p") and self.method != "sample":
             return "search.method=sample"
+        if name == "length_overrun" and self.mode != "seqloom":
+            return "search.mode=seqloom, since other systems cut at the maximum length"
         if name == "rerank" and self.nbest == 1:
             return "search.nbest (such as 8), from which it chooses"
         if name == "peer_length_penalty" and self.mode == "seqloom":
