@@ -373,13 +373,17 @@ def test_a_line_does_not_vouch_for_itself() -> None:
     assert starts.tolist() == [0]
 
 
-def odds(*pairs: tuple[float, float]) -> Verdicts:
-    """What is decided of lines with these odds among forty of the usual ones, which are 1."""
+def odds(*pairs: tuple[float, float], words: tuple[bool, bool] = (True, True)) -> Verdicts:
+    """What is decided of lines with these odds among forty of the usual ones, which are 1.
+
+    `words` says whether the sides of all lines have the words of the other side.
+    """
     source, target = (np.array([*side, *[1.0] * 40], np.float32) for side in zip(*pairs, strict=True))
     fit = np.zeros_like(source)
     survey = survey_lines([Line(at, 0, "ein Satz " * 5 + "!" * at, "a sentence " * 4) for at in range(1, len(fit) + 1)])
     languages = Languages(source, target, fit, fit)
-    return decide(languages, survey, languages, is_third=np.zeros(len(survey), bool))
+    has_words = np.full(len(survey), words[0]), np.full(len(survey), words[1])
+    return decide(languages, survey, languages, is_third=np.zeros(len(survey), bool), has_other_words=has_words)
 
 
 @pytest.mark.parametrize(
@@ -401,6 +405,11 @@ def test_a_line_alone_is_swapped_or_of_one_language_if_it_is_clear(
     verdicts = odds(pair)
     assert (verdicts.is_swapped[0], verdicts.is_other[0]) == (is_swapped, is_other)
     assert not (verdicts.is_swapped | verdicts.is_other)[1:].any()
+
+
+@pytest.mark.parametrize("words", [(False, True), (True, False), (False, False)])
+def test_no_line_is_swapped_by_its_characters_alone(words: tuple[bool, bool]) -> None:
+    assert not odds((-1.0, -1.0), words=words).is_swapped.any()
 
 
 def test_among_swapped_pairs_one_with_names_is_swapped_too() -> None:
@@ -508,7 +517,7 @@ def test_lines_in_a_third_language_and_without_their_accents_are_known_by_their_
     assert [own.look(line) for line in german] == [0] * 21
     assert [Wording.of(words[1], words[0]).look(line) for line in english] == [0] * 21
     assert own.look("Le garçon est sur le pont avec une fille") == Odds.THIRD_LANGUAGE
-    assert own.look("The boy is on the bridge with a girl") == 0, "the language of the other side is told elsewhere"
+    assert own.look("The boy is on the bridge with a girl") == Odds.OTHER_SIDE
     for line in ("Der Junge mit dem Madchen ist schon da", "Der Junge auf der Brcke ist da"):
         assert own.look(line) == Odds.LOST_ACCENTS
     assert own.look("Das Mädchen auf der Brucke") == 0, "a slip is no lost encoding"

@@ -102,6 +102,39 @@ def test_single_faults_are_found(damaged: Case, kind: str, missed: float) -> Non
     assert len(found - wanted) <= LARGEST_FALSE_ALARM * len(damaged.pairs)
 
 
+UNLIKE = (
+    ("Wenn x < 3 und y > 5, dann gilt a < b > c.", "If x < 3 and y > 5, then a < b > c."),
+    ("Ã ist ein Buchstabe: SÃO PAULO.", "Ã is a letter: SÃO PAULO."),
+    ("Schreibe &amp;lt; für <.", "Write &amp;lt; for <."),
+    ("List<String> ist ein Typ.", "List<String> is a type."),
+    ("क्‍ष ist ein Zeichen mit Verbinder.", "क्‍ष is a sign with a joiner."),
+    ("Familie 👨‍👩‍👧 hier, été ist Sommer.", "Family 👨‍👩‍👧 here, été is summer."),
+    ("for i in range(9): print(a[i])  # gib jedes aus", "for i in range(9): print(a[i])  # print each"),
+    ("Siehe https://www.example.org/a/b?c=1&d=2 (3,5 MB)", "See https://www.example.org/a/b?c=1&d=2 (3.5 MB)"),
+    ("Wolfgang Amadeus Mozart, KV 525, Wien 1787", "Wolfgang Amadeus Mozart, K. 525, Vienna 1787"),
+    ("Grzegorz Brzęczyszczykiewicz, Łódź, Polen", "Grzegorz Brzęczyszczykiewicz, Łódź, Poland"),
+    ("SELECT name FROM users WHERE id = 7; -- Abfrage", "SELECT name FROM users WHERE id = 7; -- query"),
+    ("7 × 8 = 56, 1 000,5 € · 20 % MwSt.", "7 × 8 = 56, 1,000.5 € · 20% VAT"),
+)
+"""Sound pairs of German and English, unlike any sentence about what people do."""
+
+
+def test_sound_pairs_unlike_the_rest_are_not_swapped_and_single_swaps_are(tmp_path: Path) -> None:
+    pairs = [(german, english) for english, german in phrases("train", 1200, 1)]
+    turned = {number for number in range(50, 1200, 50) if min(len(side.split()) for side in pairs[number - 1]) > 3}
+    pairs = [(b, a) if number in turned else (a, b) for number, (a, b) in enumerate(pairs, 1)]
+    found = diagnose(write_pairs([*pairs, *UNLIKE], tmp_path, "train", ("de", "en")))
+    named = {
+        kind: {int(n) for fault in found.faults if fault.kind == kind for n in fault.lines}
+        for kind in ("swapped", "language")
+    }
+    assert {kind: {number for number in lines if number > 1200} for kind, lines in named.items()} == {
+        "swapped": set(),
+        "language": set(),
+    }
+    assert len(turned - named["swapped"]) <= 0.1 * len(turned) > 1
+
+
 def test_leaked_lines_are_told_of_the_test_set(damaged: Case) -> None:
     leaked = {damaged.planted.pairs[number - 1] for number in damaged.planted.lines["leaked"]}
     test = [line for line in damaged.found.splits[1].corpus if (line.source, line.target) in leaked]

@@ -89,18 +89,25 @@ class Verdicts:
 
 
 def decide(
-    languages: Languages, survey: Survey, reference: Languages, *, is_third: Bool[np.ndarray, " lines"]
+    languages: Languages,
+    survey: Survey,
+    reference: Languages,
+    *,
+    is_third: Bool[np.ndarray, " lines"],
+    has_other_words: tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]],
 ) -> Verdicts:
     """What can be said of each line. Copies are left to the examination of copies, except that they are not strange.
 
-    `is_third` marks lines whose small words are those of a third language.
+    `is_third` marks lines whose small words are those of a third language, `has_other_words` sources with the words of
+    the target side and targets with those of the source side. Characters alone are no evidence: code, formulas and
+    names are unlike both sides, and fit one of them better by chance.
     """
     usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
     are_apart = min(usual_odds) >= APART
     swapped, other = np.zeros(len(survey), bool), np.zeros(len(survey), bool)
     is_full = (survey.blank == 0) & (survey.copies == 0)
     if are_apart:
-        swapped, other = _find_swapped(languages, survey, usual_odds)
+        swapped, other = _find_swapped(languages, survey, usual_odds, has_other_words)
         swapped, other = swapped & is_full, other & is_full & ~swapped
     strange = is_third
     for fit, known, side in (
@@ -114,21 +121,24 @@ def decide(
 
 
 def _find_swapped(
-    languages: Languages, survey: Survey, usual: tuple[float, float]
+    languages: Languages,
+    survey: Survey,
+    usual: tuple[float, float],
+    has_other_words: tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]],
 ) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
     """Lines of which both sides look like the other one; lines of which one side does, and the other like itself."""
     wrong, clearly_wrong, clearly_right = [], [], []
-    for odds, side, middle in zip(
-        (languages.source_odds, languages.target_odds), (survey.source, survey.target), usual, strict=True
-    ):
+    sides = (languages.source_odds, languages.target_odds), (survey.source, survey.target)
+    for odds, side, middle, has_words in zip(*sides, usual, has_other_words, strict=True):
         lengths = np.minimum(side.characters, LONGEST)
         wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL))
-        clearly_wrong.append(wrong[-1] & (odds < -CLEAR * middle))
+        clearly_wrong.append(wrong[-1] & (odds < -CLEAR * middle) & has_words)
         clearly_right.append(odds > CLEAR * middle)
     clearly = clearly_wrong[0] & clearly_wrong[1]
     # Among swapped pairs, one with a name on one side is swapped too: the sum of both decides.
     both = languages.source_odds + languages.target_odds
     perhaps = (wrong[0] & wrong[1]) | ((wrong[0] | wrong[1]) & (both < -3 * MARGIN))
+    perhaps &= has_other_words[0] | has_other_words[1]
     near = np.convolve(clearly.astype(float), np.ones(2 * NEAR + 1))[NEAR : NEAR + len(clearly)]
     swapped = clearly | (perhaps & (near > FEWEST_NEAR - 0.5))
     return swapped, (clearly_wrong[0] & clearly_right[1]) | (clearly_wrong[1] & clearly_right[0])

@@ -64,9 +64,15 @@ def look_again(
 ) -> Split:
     """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
     is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
-    languages, wording = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
-    is_third = (wording & Odds.THIRD_LANGUAGE) != 0
-    verdicts = decide(languages, survey, reference or languages, is_third=is_third)
+    languages, sides = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
+    wording = sides[0] | sides[1]
+    verdicts = decide(
+        languages,
+        survey,
+        reference or languages,
+        is_third=(wording & Odds.THIRD_LANGUAGE) != 0,
+        has_other_words=((sides[0] & Odds.OTHER_SIDE) != 0, (sides[1] & Odds.OTHER_SIDE) != 0),
+    )
     evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
     segments = np.zeros(len(corpus), np.uint8)
     if models.alignment is not None:
@@ -90,18 +96,20 @@ def look_again(
 
 def judge_languages(
     corpus: ParallelCorpus, models: Models, *, is_learned: Bool[np.ndarray, " lines"], progress: Progress
-) -> tuple[Languages, UInt8[np.ndarray, " lines"]]:
-    """How much each line looks like its side, and what is odd about its words."""
-    parts, wording, done = [], bytearray(), 0
+) -> tuple[Languages, tuple[UInt8[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]]:
+    """How much each line looks like its side, and what is odd about the words of its source and of its target."""
+    parts, wording, done = [], (bytearray(), bytearray()), 0
     source, target = models.wording
     for lines in pieces(corpus):
         learned = is_learned[done : done + len(lines)]
         sources, targets = [line.source for line in lines], [line.target for line in lines]
         parts.append(models.languages.judge(sources, targets, is_learned=learned))
-        wording += bytes(source.look(line.source) | target.look(line.target) for line in lines)
+        wording[0].extend(map(source.look, sources))
+        wording[1].extend(map(target.look, targets))
         done += len(lines)
         progress(done)
-    return Languages.joined(parts), np.frombuffer(bytes(wording), np.uint8)
+    odd_sources, odd_targets = (np.frombuffer(bytes(side), np.uint8) for side in wording)
+    return Languages.joined(parts), (odd_sources, odd_targets)
 
 
 def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
