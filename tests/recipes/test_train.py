@@ -61,7 +61,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_or_the_best_one(tiny: Tra
 
 
 def test_an_existing_run_is_refused_with_the_way_on(tiny: Trained, corpus: Corpus) -> None:
-    with pytest.raises(UsageError, match=f"{tiny.run} exists already.*--resume {tiny.run}"):
+    with pytest.raises(UsageError, match=rf"exists already.*--resume {tiny.run}, or seqloom\.resume\('{tiny.run}'\)"):
         train(None, TINY, out=tiny.run, train=corpus[0], dev=corpus[1])
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -14,12 +15,14 @@ import torch
 from safetensors.torch import load_file
 
 from cli.calling import call
+from core.limits import files_up_to
 from recipes.conftest import TINY
-from seqloom.core.errors import ModelError, SeqloomWarning, Stopped, UsageError
+from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError, exit_code_of
 from seqloom.core.events import Event
 from seqloom.recipes.language_model import LanguageModel
 from seqloom.recipes.lexicon import fit_lexicon
 from seqloom.recipes.load import find_model, load, read_card
+from seqloom.recipes.selfcheck.run import selfcheck
 from seqloom.recipes.train import train
 from seqloom.recipes.translate import Translator
 from seqloom.training.checkpoint import checkpoint_folder, prune, read_checkpoint, write_checkpoint
@@ -150,3 +153,38 @@ def test_a_language_model_that_was_stopped_is_used_too(tmp_path: Path, corpus: C
     run = stop_at(2, tmp_path / "run", small, ([corpus[0][0]], [corpus[1][0]]))
     with pytest.warns(SeqloomWarning, match="best checkpoint, step 2 of 4"):
         assert LanguageModel.load(run).perplexity(["The dog sleeps."]).token.value > 1
+
+
+def test_no_room_for_the_temporary_copy_is_a_failure_of_that_folder_and_not_damage(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said = rf"{run}/checkpoints/step-3 .*{tmp_path}/seqloom-.*File too large"
+    with files_up_to(4096), pytest.raises(SeqloomError, match=said) as raised:
+        find_model(run)
+    assert exit_code_of(raised.value) == 1
+    assert "TMPDIR" in str(raised.value)
+
+
+def test_a_stopped_run_is_shown_by_its_name_and_step_and_warned_of_at_the_line_of_the_caller(stopped: Path) -> None:
+    with pytest.warns(SeqloomWarning) as warned:
+        translator = Translator.load(stopped)
+    assert [each.filename for each in warned] == [__file__]
+    assert repr(translator).endswith(f"parameters, {stopped}, step 3 of 6)")
+    with pytest.raises(UsageError, match=r"^search takes a list of lines"):
+        translator.search("abc")
+    with pytest.raises(UsageError, match=r"^translate takes a list of lines"):
+        translator.translate("abc")
+
+
+def test_a_self_check_names_the_run_that_has_not_finished(stopped: Path, tmp_path: Path) -> None:
+    run, reports = tmp_path / "run", []
+    shutil.copytree(stopped, run)
+    with pytest.warns(SeqloomWarning, match="has not finished"):
+        folder = find_model(run)
+    (folder / "model.safetensors").write_bytes(b"")  # with damaged files it ends early
+    with pytest.warns(SeqloomWarning, match="has not finished"):
+        selfcheck(run, decided=reports.append)
+    assert [report.folder for report in reports] == [run]

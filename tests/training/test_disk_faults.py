@@ -150,7 +150,7 @@ def test_a_read_only_folder_is_refused_with_its_name_and_the_reason() -> None:
         code, words = in_child(action)
     assert code == 1
     assert words.startswith(f"UsageError: {folder}/run cannot be written: Permission denied; ")
-    assert words.endswith("Name another --out")
+    assert words.endswith("Name another folder")
 
 
 def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_only() -> None:

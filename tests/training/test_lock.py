@@ -56,7 +56,7 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("lock*"))
 
 
-@pytest.mark.parametrize(("is_begun", "way"), [(True, "Copy the run to a place"), (False, "Name another --out")])
+@pytest.mark.parametrize(("is_begun", "way"), [(True, "Copy the run to a place"), (False, "Name another folder")])
 def test_a_folder_that_cannot_be_written_is_told_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, way: str
 ) -> None:

@@ -7,6 +7,8 @@ A message says what is wrong, shows the value, says where, and offers the way ou
 """
 
 import errno
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +112,15 @@ class ModelError(SeqloomError):
 
 class SeqloomWarning(UserWarning):
     """What a user should know of a result that was asked for without a listener; the command line prints it once."""
+
+
+def warn(message: str) -> None:
+    """Give a SeqloomWarning that points at the line outside this package that called it."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, SeqloomWarning, stacklevel=level)
 
 
 class Stopped(SeqloomError):

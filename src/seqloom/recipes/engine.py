@@ -111,7 +111,7 @@ class EngineTranslator:
             raise UsageError(
                 "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
             )
-        given = as_lines(lines, "translate")
+        given = as_lines(lines, "search")
         source, split = self.tokenizers.source, self.settings.split
         parts = make_parts(given, source, limit=self.longest, split=split, wishes=wishes, first=first)
         if watch is not None and self.settings.split == "long":

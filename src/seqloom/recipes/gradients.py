@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED
+from seqloom.core.unpacked import by_origin
 from seqloom.data import stream
 from seqloom.data.store import HEADER, Store
 from seqloom.inspection.connectivity import (
@@ -163,7 +164,7 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
     source = [loaded.tokenizers.source.piece(id) for id in pairs[shown].source]
     target = [loaded.tokenizers.target.piece(id) for id in pairs[shown].target]
     data: dict[str, Any] = {
-        "model": str(loaded.folder),
+        "model": by_origin(str(loaded.folder)),
         "kind": loaded.config.model.kind,
         "pairs": len(pairs),
         "target": _profile_data(on_target),
@@ -203,7 +204,7 @@ def _fading_of_text(loaded: LoadedModel, lines: Sequence[Pair], maps: Sequence[C
     profile, shown = by_lag(maps), _readable(lines)
     text = [loaded.tokenizers.target.piece(id) for id in lines[shown].target]
     data: dict[str, Any] = {
-        "model": str(loaded.folder),
+        "model": by_origin(str(loaded.folder)),
         "kind": loaded.config.model.kind,
         "lines": len(lines),
         "text": _profile_data(profile),

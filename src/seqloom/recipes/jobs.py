@@ -76,7 +76,7 @@ class Workers:
         self, lines: Sequence[str], *, first: int = 0, progress: Callable[[int], None] = lambda _lines: None
     ) -> Found:
         """The translations of each line, in order, numbered from `first`; `progress` is told how many more are done."""
-        given = as_lines(lines, "translate")
+        given = as_lines(lines, "search")
         found: Found = [[] for _ in given]
         try:
             tasks = {self._send(given, places, first): places for places in shares(given, jobs=self._jobs)}

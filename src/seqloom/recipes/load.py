@@ -13,7 +13,6 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import math
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from seqloom.core.archives import is_archive
 from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
-from seqloom.core.errors import DataError, ModelError, SeqloomError, SeqloomWarning, UsageError
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError, warn
 from seqloom.core.files import (
     check_manifest,
     directory_manifest,
@@ -42,7 +41,7 @@ from seqloom.core.files import (
 )
 from seqloom.core.json_files import read_json
 from seqloom.core.partial import partial_name
-from seqloom.core.unpacked import temporary_folder, unpacked
+from seqloom.core.unpacked import by_origin, temporary_folder, unpacked
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import Int8Weight, keep_scales, kept_scales
@@ -169,7 +168,15 @@ def _summary(loaded: Loaded) -> str:
     card = loaded.card
     kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
     languages = f" {card.source or '?'} → {card.target or '?'}" if use_of(loaded.config) == "translator" else ""
-    return f"{kind}{languages}, {card.parameters:,} parameters, {loaded.folder}"
+    return f"{kind}{languages}, {card.parameters:,} parameters, {_place(loaded)}"
+
+
+def _place(loaded: Loaded) -> str:
+    """Where a model comes from: its folder, or the archive or the run and step that a temporary folder was made of."""
+    place, unfinished = by_origin(str(loaded.folder)), loaded.card.trained_on.get("unfinished")
+    if unfinished and place != str(loaded.folder):
+        place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
+    return place
 
 
 def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
@@ -533,7 +540,7 @@ def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequ
         message = (
             f"{run} is still training ({holder}): using its {which}.{skipped} Its model will be in {run / 'model'}"
         )
-    warnings.warn(message, SeqloomWarning, stacklevel=4)
+    warn(message)
 
 
 def require_finished(model: Path) -> None:

@@ -300,7 +300,8 @@ def require_new(run: Path) -> None:
     """Refuse to begin a run where there is something already, other than what an interrupted preparation has left."""
     if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unbegun(run))):
         raise UsageError(
-            f"{run} exists already; go on with it by: seqloom train --resume {run}, or choose another --out"
+            f"{run} exists already; resume it (seqloom train --resume {run}, or seqloom.resume({str(run)!r})), "
+            "or choose another folder"
         )
 
 
@@ -367,9 +368,10 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
     if not (run / "run.json").is_file():
         if is_unbegun(run):
             raise UsageError(
-                f"{run} was interrupted while it was being prepared; start it again with the same --train … --out {run}"
+                f"{run} was interrupted while it was being prepared; start it again with the same training "
+                "text and folder"
             )
-        raise UsageError(f"{run} is no run that can go on: it has no run.json; start anew with --out")
+        raise UsageError(f"{run} is no run that can go on: it has no run.json; start a new run")
     if not (run / "config.yaml").exists():
         raise UsageError(f"{run / 'config.yaml'} is missing; {_way_to_have(run, 'config.yaml')}")
     config = resolve(RunConfig, file=run / "config.yaml")
@@ -393,11 +395,11 @@ def _way_to_have(run: Path, name: str) -> str:
     """How to get a part of a run back: its model has the same."""
     if (run / "model" / name).exists():
         return f"the model of this run has the same: put a copy of {run / 'model' / name} in its place"
-    return "bring it back from a copy, or start a new run with --out"
+    return "bring it back from a copy, or start a new run in another folder"
 
 
 def _damaged_record(path: Path, reason: str) -> ModelError:
-    return ModelError(f"{path} is damaged ({reason}); bring it back from a copy, or start a new run with --out")
+    return ModelError(f"{path} is damaged ({reason}); bring it back from a copy, or start a new run in another folder")
 
 
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
@@ -421,7 +423,7 @@ def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunC
         if name in given and value != given[name]:
             raise UsageError(
                 f"{name} is {json.dumps(value)} in {run} and cannot become {json.dumps(given[name])} "
-                f"while it goes on; leave it, or start a new run with --out, from this one's model if you like: "
+                f"while it goes on; leave it, or start a new run in another folder, from this one's model if you like: "
                 f"training.start_from={run}"
             )
 
@@ -520,7 +522,7 @@ def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
         raise ModelError(
             f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
             f"with ({', '.join(map(_shortly, begun)) if isinstance(begun, list) else _shortly(begun)}); bring those "
-            "back from a copy, or start a new run with --out"
+            "back from a copy, or start a new run in another folder"
         )
 
 

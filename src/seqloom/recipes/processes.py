@@ -85,7 +85,7 @@ class ProcessTranslator:
 
         Lines are numbered on from `first`, as the translator does it.
         """
-        given = as_lines(lines, "translate")
+        given = as_lines(lines, "search")
         several = set(wishes or [None])
         if len(several) > 1:
             raise UsageError("several processes take the same wish for all lines; translate with one process")

@@ -247,7 +247,7 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     out = as_path(out, "out")
     folders = as_names(folders, "folders", example='["run/checkpoints/step-100", "run/checkpoints/step-200"]')
     if out.exists():
-        raise UsageError(f"{out} exists already; choose another --out")
+        raise UsageError(f"{out} exists already; choose another folder")
     if not folders:
         raise UsageError("name the models to average")
     places = [_weights_folder(Path(folder)) for folder in folders]

@@ -179,7 +179,7 @@ class Translator:
         `search` does the same. A SearchConfig replaces all settings of the model.
         """
         settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
-        best = [found[0] for found in self.search(lines, search=settings)]
+        best = [found[0] for found in self.search(as_lines(lines, "translate"), search=settings)]
         if any(each.hit_limit for each in best):
             warnings.warn(limit_message(best), SeqloomWarning, stacklevel=2)
         return [each.text for each in best]
@@ -212,7 +212,7 @@ class Translator:
         many more lines are done, `watch` of lines that are cut into parts. `changes` are settings of `SearchConfig`.
         """
         settings = self._settings(search, changes, method=self.search)
-        given = as_lines(lines, "translate")
+        given = as_lines(lines, "search")
         first = as_whole_number(first, "first", least=0)
         require_callable(progress, "progress")
         _require_requests(wishes, len(given))

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -277,7 +277,7 @@ def newest_checkpoint(run: Path, *, listener: Listener, strict: bool = False) ->
 def _way_out(run: Path) -> str:
     model = run / "model"
     from_it = f", from its model: training.start_from={model}" if (model / "model.json").is_file() else ""
-    return f"Bring one back from a copy, or start a new run with --out{from_it}"
+    return f"Bring one back from a copy, or start a new run in another folder{from_it}"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -300,11 +300,19 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     """Copy the weights of a checkpoint to `path`; the state of the run at that step.
 
     The run may be training: a ModelError says that the checkpoint was removed meanwhile, or is damaged. The copy is
-    compared with the manifest.
+    compared with the manifest. A copy that cannot be written is a SeqloomError: another checkpoint would not help.
     """
     _, _, files = _read_manifest(folder)
     try:
-        shutil.copyfile(folder / _MODEL, path)
+        with path.open("wb") as copy:
+            copy.writelines(_blocks(folder / _MODEL))
+    except OSError as error:
+        reason = why_unwritten(error, path.parent, need=None)
+        raise SeqloomError(
+            f"no temporary copy of {folder} can be written into {path.parent}: {reason}; make room there, or name "
+            "another folder for temporary files with the environment variable TMPDIR"
+        ) from error
+    try:
         written = (folder / _STATE).read_bytes()
         state = dict(json.loads(written))
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -314,6 +322,16 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     if files.get(_STATE) != {"size": len(written), "sha256": hashlib.sha256(written).hexdigest()}:
         raise ModelError(f"{folder}: {_STATE} is not as it was written")
     return state
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """What a file of a checkpoint holds, piece by piece."""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                yield block
+    except OSError as error:
+        raise ModelError(f"{path.parent} cannot be read: {error}") from error
 
 
 def verify_checkpoint(folder: Path) -> int:

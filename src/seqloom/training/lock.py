@@ -23,7 +23,7 @@ def locked(run: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         is_begun = os.access(run / "run.json", os.F_OK)
-        way = "Copy the run to a place that can be written" if is_begun else "Name another --out"
+        way = "Copy the run to a place that can be written" if is_begun else "Name another folder"
         raise UsageError(f"{run} cannot be written: {reason}; a run keeps all it has there. {way}") from error
     try:
         yield

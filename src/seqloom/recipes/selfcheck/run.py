@@ -17,6 +17,7 @@ import torch
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
+from seqloom.core.unpacked import by_origin
 from seqloom.recipes.load import Loaded, LoadedModel, find_model, load_any, use_of
 from seqloom.recipes.selfcheck.files import check_files
 from seqloom.recipes.selfcheck.findings import Check, Checked, Finding, counted
@@ -36,6 +37,7 @@ class Report:
     """What was found of a model."""
 
     folder: Path
+    """Of the model; an archive, or a run that has not finished, by its own name."""
     model: str
     """What it is, in words."""
     lines: str
@@ -107,9 +109,10 @@ def selfcheck(
     if count < 1:
         raise UsageError(f"count {count} leaves nothing to check with; give 1 or more")
     folder = find_model(model)
+    named = Path(by_origin(str(folder)))
     files = timed(Check("files", PROMISES["files"], lambda: check_files(folder)), is_guarded=False)
     if files.finding.outcome == "broken":
-        report = Report(folder, "a model with damaged files", "nothing", (files,), _versions())
+        report = Report(named, "a model with damaged files", "nothing", (files,), _versions())
         decided(report)
         return report
     # Loops that are compiled are used from the first search on: with them, numbers have other last digits.
@@ -119,7 +122,7 @@ def selfcheck(
         loaded = load_any(folder)
         used, checks = _checks(loaded, model, lines, count=count, seed=seed)
         left = tuple(check.name for check in checks)
-        report = Report(folder, _in_words(loaded), used, (files,), _versions(), left)
+        report = Report(named, _in_words(loaded), used, (files,), _versions(), left)
         decided(report)
         for at, check in enumerate(checks):
             listener(_progress(report, checks))
