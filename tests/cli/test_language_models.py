@@ -165,6 +165,21 @@ def test_models_are_mixed_with_given_or_tuned_weights(models: Models) -> None:
         assert f"{model} (alone {alone['perplexity']['token']['value']:.2f})" in said.lines[-1]
 
 
+def test_a_model_in_place_of_a_text_points_to_with(models: Models) -> None:
+    called = call("perplexity", models.recurrent, models.counted, models.text)
+    assert (called.code, f"write --with {models.counted}" in called.err) == (2, True)
+
+
+def test_settings_of_steps_are_reported_for_fitted_models(models: Models, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("training: {steps: 300}\n", encoding="utf-8")
+    words = [file, "model.kind=ngram", "training.patience=4", *WORDS]
+    called = call("train", *words, "--train", models.text, "--dev", models.dev, "--out", tmp_path / "run")
+    assert called.code == 0
+    assert "no effect: training.steps, training.patience; a model of kind ngram is fitted" in called.err
+    assert "no effect" not in models.said["counted"].err
+
+
 def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
     words = ["generate", models.counted, "--prompt", "The", "--count", "3"]
     one, again = (call(*words, "search.seed=3") for _ in range(2))

@@ -154,6 +154,13 @@ def test_an_unknown_flag_is_a_usage_error_that_points_to_the_help() -> None:
     assert "seqloom train --help" in called.err
 
 
+@pytest.mark.parametrize("words", [("translate", "model", "--align"), ("look", "zipf", "--out")])
+def test_an_option_without_its_value_points_to_the_help_of_the_command(words: tuple[str, ...]) -> None:
+    name = " ".join(word for word in words if word not in ("model", words[-1]))
+    called = call(*words)
+    assert (called.code, f"see: seqloom {name} --help" in called.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [

@@ -13,6 +13,7 @@ import nasty
 from seqloom.core.config import Config, describe_fields, merge, read_config_file, resolve, to_yaml
 from seqloom.core.config import Tree as ConfigTree
 from seqloom.core.errors import ConfigError
+from seqloom.recipes.config import RunConfig
 
 
 class Transformer(Config):
@@ -140,6 +141,13 @@ def test_keys_of_the_file_stay_when_an_override_changes_the_kind(write: Write) -
     assert refusal("model.kind=recurrent", file=file) == (
         f"{file}:3: unknown key model.width (value 32); it is a setting of the kind transformer"
     )
+
+
+def test_an_unknown_key_of_other_kinds_names_them_and_what_this_kind_has() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(RunConfig, overrides=["model.kind=transformer", "model.layers=2"])
+    assert "it is a setting of the kinds rnn_lm and elmo; did you mean" in str(caught.value)
+    assert "did you mean model.encoder_layers or model.decoder_layers?" in str(caught.value)
 
 
 def test_setting_one_field_keeps_its_neighbours_in_a_default_section() -> None:

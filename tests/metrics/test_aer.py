@@ -26,9 +26,9 @@ def test_with_sure_links_only_it_is_one_minus_f1(
     found: frozenset[tuple[int, int]], sure: frozenset[tuple[int, int]]
 ) -> None:
     score = score_alignments([found], [GoldLinks(sure, sure)])
-    both = score.precision + score.recall
-    f1 = 2 * score.precision * score.recall / both if both else 0.0
-    assert score.error_rate == pytest.approx(1 - f1)
+    precision, recall = score.precision or 0.0, score.recall or 0.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    assert score.error_rate == (pytest.approx(1 - f1) if found or sure else None)
 
 
 @given(sure=links, possible=links)
@@ -38,15 +38,18 @@ def test_links_between_the_sure_and_the_possible_ones_are_perfect(
     gold = [GoldLinks(sure, sure | possible)]
     for found in (sure, sure | possible):
         score = score_alignments([found], gold)
-        assert (score.error_rate, score.precision, score.recall) == (0.0, 1.0, 1.0)
+        assert (score.error_rate or 0.0, score.precision or 1.0) == (0.0, 1.0)
+        assert score.recall == (1.0 if sure else None)
     assert score_alignments([sure | {(9, 9)}], gold).error_rate > 0
 
 
-def test_without_links_nothing_is_wrong_but_all_is_missing() -> None:
+def test_a_rate_of_no_links_is_undefined() -> None:
     none = score_alignments([[]], [parse_links("0-0")])
-    assert (none.precision, none.recall, none.error_rate) == (1.0, 0.0, 1.0)
+    assert (none.precision, none.recall, none.error_rate) == (None, 0.0, 1.0)
     blank = score_alignments([[]], [parse_links("")])
-    assert (blank.precision, blank.recall, blank.error_rate) == (1.0, 1.0, 0.0)
+    assert (blank.precision, blank.recall, blank.error_rate) == (None, None, None)
+    possible = score_alignments([[(0, 0), (1, 1)]], [parse_links("0?0")])
+    assert (possible.precision, possible.recall, possible.error_rate) == (0.5, None, 0.5)
 
 
 def test_lines_without_partners_are_refused() -> None:

@@ -1,5 +1,6 @@
 """Word links as Pharaoh lines and as .wa lines: read, written, and refused with their place."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,18 @@ def test_wa_links_are_numbered_from_one_and_are_sure_unless_marked(tmp_path: Pat
 
 def test_wa_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "gold.wa"
-    path.write_text("1 1 1 S\n1 1 S\n0 1 1\n3 1 1\n1 1 1 X\n1 1 1 S 0.5 7\n", encoding="utf-8")
+    path.write_text("1 1 1 S\n1 1 S\n0 1 1\n3 1 1\n1 1 1 X\n1 1 1 S 0.5 7\n1 2 2 0.5.5\n1 1 1 S .\n", encoding="utf-8")
     with pytest.raises(DataError) as caught:
         read_gold(path, 2)
-    assert [problem.line for problem in caught.value.problems] == [2, 3, 4, 5, 6]
+    assert [problem.line for problem in caught.value.problems] == [2, 3, 4, 5, 6, 7, 8]
     assert f"{path}:2: '1 1 S' is not a link `sentence source target S|P`" in str(caught.value)
     assert f"{path}:4: sentence 3, but the 2 sentence pairs that are aligned are numbered from 1" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gold.wa", "gold.wa.gz", "gold.txt"])
+def test_a_broken_first_line_does_not_hide_the_form(name: str, tmp_path: Path) -> None:
+    path, text = tmp_path / name, b"1 1 X\n1 1 1 S\n2 2 1 P 1e-3\n"
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(DataError) as caught:
+        read_gold(path, 2)
+    assert [problem.line for problem in caught.value.problems] == [1]

@@ -166,8 +166,9 @@ def _tell_score(found: "list[list[Link]]", gold: "list[GoldLinks]", *, listener:
 
     score = score_alignments(found, gold)
     values = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}
+    aer, precision, recall = ("undefined" if value is None else f"{value:.4f}" for value in values.values())
     sentence = (
-        f"AER {score.error_rate:.4f}, precision {score.precision:.4f}, recall {score.recall:.4f} "
+        f"AER {aer}, precision {precision}, recall {recall} "
         f"({score.found:,} links, {score.sure:,} sure ones in the reference, {len(gold):,} pairs)"
     )
     if is_printed:

@@ -161,15 +161,27 @@ def _invoke(words: list[str]) -> int:
     except typer.Exit as finished:
         sys.stdout.flush()
         return finished.exit_code
+    except Exception as error:
+        # The parser raises some errors without a context, which names the command whose help explains it.
+        if getattr(error, "ctx", command) is None:
+            inner, at = _command_of(command, words)
+            error.ctx = typer.Context(inner, info_name=" ".join(["seqloom", *words[:at]]))  # type: ignore[attr-defined]
+        raise
     sys.stdout.flush()
     return 0
 
 
-def _refuse_misused(command: Any, words: Sequence[str]) -> None:
-    """Refuse an option that takes one value and is given again, and - for a file that cannot be standard output."""
+def _command_of(command: Any, words: Sequence[str]) -> tuple[Any, int]:
+    """The command that the first words name, and how many words those are."""
     at = 0
     while at < len(words) and (inner := getattr(command, "commands", {}).get(words[at])) is not None:
         command, at = inner, at + 1
+    return command, at
+
+
+def _refuse_misused(command: Any, words: Sequence[str]) -> None:
+    """Refuse an option that takes one value and is given again, and - for a file that cannot be standard output."""
+    command, at = _command_of(command, words)
     try:
         values, _, given = command.make_parser(typer.Context(command)).parse_args(list(words[at:]))
     except Exception:  # its classes are not public; the real parse tells what is wrong

@@ -21,8 +21,9 @@ def pack(
         Literal["float32", "int8"],
         typer.Option(
             "--precision",
-            help="int8 stores the large matrices of a Transformer in eight bits: a smaller archive, which translates "
-            "exactly as MODEL does with search.precision=int8. The exact weights are not in it.",
+            help="int8 stores the linear layers of a Transformer that have 100,000 weights or more in eight bits; "
+            "tables of symbols stay as they are. A smaller archive, which translates exactly as MODEL does with "
+            "search.precision=int8. The exact weights are not in it.",
         ),
     ] = "float32",
     json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,

@@ -83,6 +83,12 @@ def perplexity(
     if STDIN in files and len(files) > 1:
         raise UsageError("standard input (-) cannot be read beside other files; give either")
     companions = others or []
+    for file in files:
+        if any((folder / "model.json").is_file() for folder in (file, file / "model")):
+            raise UsageError(
+                f"{file} is a model, but a text is expected here; to mix it with {model}, write --with {file}",
+                file=file,
+            )
     shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
 
     from seqloom.recipes.language_model import open_language_model

@@ -182,7 +182,11 @@ class _Spot:
             return f"; a dot is for the command line, in a file this is written {section}: {{{key}: …}}"
         others = [kind for path, kind in _paths(self.root, self.tree.values) if path == self.path and kind]
         if others:
-            return f"; it is a setting of the kind {' and '.join(others)}"
+            *most, last = others
+            of_kinds = f"kinds {', '.join(most)} and {last}" if most else f"kind {last}"
+            akin = [key for key in own if wrong in key.split("_")] or difflib.get_close_matches(wrong, own, n=2)
+            question = f"; did you mean {' or '.join('.'.join((*before, key)) for key in akin)}?" if akin else ""
+            return f"; it is a setting of the {of_kinds}{question}"
         near = [".".join((*before, key)) for key in difflib.get_close_matches(wrong, own, n=1)]
         # A path that several kinds have counts as one of the kind in use, which comes first.
         everywhere: dict[str, str | None] = {}

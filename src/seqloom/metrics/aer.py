@@ -17,7 +17,7 @@ from seqloom.text.formats.pharaoh import GoldLinks, Link
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """Counts of links, and the rates that follow. Of no links none is wrong and none is missing: 0 / 0 is 1."""
+    """Counts of links, and the rates that follow; None where a rate is 0 / 0."""
 
     found: int
     """∣A∣"""
@@ -29,18 +29,18 @@ class AlignmentScore:
     """∣A ∩ P∣"""
 
     @property
-    def precision(self) -> float:
-        return self.found_possible / self.found if self.found else 1.0
+    def precision(self) -> float | None:
+        return self.found_possible / self.found if self.found else None
 
     @property
-    def recall(self) -> float:
-        return self.found_sure / self.sure if self.sure else 1.0
+    def recall(self) -> float | None:
+        return self.found_sure / self.sure if self.sure else None
 
     @property
-    def error_rate(self) -> float:
+    def error_rate(self) -> float | None:
         """AER: 0 is perfect, 1 is nothing right."""
         both = self.found + self.sure
-        return 1 - (self.found_sure + self.found_possible) / both if both else 0.0
+        return 1 - (self.found_sure + self.found_possible) / both if both else None
 
 
 def score_alignments(found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]) -> AlignmentScore:

@@ -77,8 +77,9 @@ def _rounded(folder: Path, place: Path) -> Path:
     scales = kept_scales(loaded.model) or row_scales(loaded.model)
     if not scales:
         raise UsageError(
-            f"{folder} has no matrix of {LEAST_WEIGHTS:,} weights or more, which search.precision=int8 would round; "
-            "leave out --precision"
+            f"{folder} cannot be packed with --precision int8: no linear layer (attention, feed-forward) has "
+            f"{LEAST_WEIGHTS:,} weights or more, the limit for eight bits, and tables of symbols (embeddings, output) "
+            "stay as they are; leave out --precision"
         )
     keep_scales(loaded.model, scales)
     weights = stored_weights(loaded.model)

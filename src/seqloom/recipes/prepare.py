@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from seqloom.core.archives import is_archive
-from seqloom.core.config import resolve, to_yaml
+from seqloom.core.config import read_config_file, resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import write_atomically
@@ -44,6 +44,7 @@ from seqloom.text.kinds import Words
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.lock import locked
+from seqloom.training.settings import TrainingConfig
 from seqloom.version import __version__
 
 UNASKED = 987_654_321
@@ -141,6 +142,18 @@ def choose_config(
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
+    if isinstance(config.model, FittedModel):
+        # A file that was written by a run has all settings; those at their defaults were not asked for.
+        of_file = read_config_file(file).values.get("training") if file is not None else None
+        usual = TrainingConfig()
+        given = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
+        given += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
+        if given:
+            notice(
+                listener,
+                f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
+                "text as a whole, not in steps, and only settings of model.* change how",
+            )
     require_heads(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)

@@ -20,7 +20,8 @@ Link = tuple[int, int]
 GoldForm = Literal["pharaoh", "wa"]
 
 _LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
-_WA_LINK = re.compile(r"([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.]+(?:[eE]-?[0-9]+)?)?")
+_CONFIDENCE = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_WA_LINK = re.compile(rf"([0-9]{{1,9}})\s+([0-9]{{1,9}})\s+([0-9]{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?")
 _HOW_WRITTEN = (
     "gold links are read in two forms: a line for each sentence pair with links 0-0 1-2, source position first, "
     "counted from 0, 1?2 if only possible; or a line `sentence source target S|P` for each link, counted from 1 (.wa)"
@@ -70,13 +71,16 @@ def parse_links(line: str) -> GoldLinks:
 
 
 def read_gold(path: Path, pairs: int) -> GoldFile:
-    """The gold links of so many sentence pairs, in the form that the first line with text shows; `.gz` too.
+    """The gold links of so many sentence pairs, as .wa if the name or most lines with text say so; `.gz` too.
 
     A DataError names the lines that cannot be read. The number of lines of a Pharaoh file must be that of the pairs;
     sentences that a .wa file does not name have no links.
     """
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    return _read_wa(path, pairs) if _WA_LINK.fullmatch(first.strip()) else _read_pharaoh(path, pairs)
+    is_wa = ".wa" in path.suffixes[-2:]
+    if not is_wa:
+        seen = [_WA_LINK.fullmatch(line.strip()) is not None for line in read_lines(path) if line.strip()]
+        is_wa = 2 * sum(seen) > len(seen)
+    return _read_wa(path, pairs) if is_wa else _read_pharaoh(path, pairs)
 
 
 def _read_pharaoh(path: Path, pairs: int) -> GoldFile:
