@@ -51,7 +51,9 @@ def test_an_existing_folder_is_refused_with_the_way_to_go_on(tiny: Tiny) -> None
 def test_a_run_at_its_end_has_nothing_to_do(tiny: Tiny, tmp_path: Path) -> None:
     called = call("train", "--resume", shutil.copytree(tiny.run, tmp_path / "run"))
     assert called.code == 0
-    assert "nothing to do: already at step 4, asked for 4" in called.err
+    assert "the run has finished: 4 of 4 steps; continue with training.steps=8\n" in called.err
+    assert "going on" not in called.err
+    assert called.out.replace(str(tmp_path / "run"), str(tiny.run)) == tiny.called.out
 
 
 def test_a_run_goes_on_with_other_settings_and_gives_json(tiny: Tiny, tmp_path: Path) -> None:

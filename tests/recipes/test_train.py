@@ -99,7 +99,29 @@ def test_resume_goes_on_to_more_steps_and_ends_with_a_new_model(tiny: Trained, t
     assert read_card(further.model).trained_on["steps"] == 8
     again = resume(tmp_path / "run")
     assert again is not None
-    assert again.outcome.message == "nothing to do: already at step 8, asked for 8"
+    assert again.outcome.message == "the run has finished: 8 of 8 steps; continue with training.steps=16"
+
+
+def test_a_finished_run_refuses_fewer_steps_and_reports_settings_that_it_stores(tiny: Trained, tmp_path: Path) -> None:
+    run = shutil.copytree(tiny.run, tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*.yaml")}
+    with pytest.raises(ConfigError, match=rf"training\.steps=3 is less than the 6 steps that {run} has made"):
+        resume(run, ["training.steps=3"])
+    again = resume(run)
+    assert again is not None
+    assert again.scores == tiny.scores
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*.yaml")} == before
+    events: list[Event] = []
+    resume(run, ["search.length_factor=3"], listener=events.append)
+    notices = [event["message"] for event in events if event.kind == "notice"]
+    was = length_factor(tiny.run)
+    stored = f"no step is left to train; stored in {run} and its model: search.length_factor from {was} to 3.0"
+    assert stored in notices
+    assert length_factor(run) == length_factor(run / "model") == 3
+
+
+def length_factor(folder: Path) -> float | None:
+    return read_settings(folder).search.length_factor
 
 
 def test_resuming_in_one_go_or_in_two_gives_the_same_weights(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:

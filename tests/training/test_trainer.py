@@ -332,8 +332,8 @@ def test_a_target_that_is_reached_leaves_nothing_to_do(tmp_path: Path) -> None:
     trainer, events = make_trainer(tmp_path, steps=2)
     outcome = trainer.train(resume=True)
     assert (outcome.reason, outcome.step) == ("nothing to do", 2)
-    assert outcome.message == "nothing to do: already at step 2, asked for 2"
-    assert [event.kind for event in events] == ["resumed", "finished"]
+    assert outcome.message == "the run has finished: 2 of 2 steps; continue with training.steps=4"
+    assert [event.kind for event in events] == ["finished"]
 
 
 def test_empty_data_are_refused(tmp_path: Path) -> None:

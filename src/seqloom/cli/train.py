@@ -174,7 +174,7 @@ def _require_files(config: Path | None, names: list[str]) -> None:
 def still_falling(trained: "Trained") -> list[str]:
     """How to go on with a run that was still getting better when its steps were done."""
     outcome = trained.outcome
-    if outcome.reason != "steps" or outcome.best_step != outcome.step:
+    if outcome.reason not in ("steps", "nothing to do") or outcome.best_step != outcome.step:
         return []
     return [f"       seqloom train --resume {trained.run} training.steps={2 * outcome.step}  (dev loss still falling)"]
 

@@ -102,6 +102,19 @@ class Card:
         """Whether its large matrices were rounded to eight bits when it was packed."""
         return self.format == INT8_FORMAT
 
+    @property
+    def measured(self) -> tuple[Score, ...]:
+        """Its scores, as `with_scores` was given them."""
+        return tuple(
+            Score(
+                each["name"],
+                math.inf if each["value"] is None else each["value"],
+                each["signature"],
+                tuple(each["interval"]) if each.get("interval") else None,
+            )
+            for each in self.scores
+        )
+
     def with_scores(self, scores: Sequence[Score], *, lines: int) -> "Card":
         """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
         records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]

@@ -418,7 +418,7 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that give weights and ids their meaning, by their full paths; they stay while a run lasts."""
     kept = (*FIXED, *work_for(config).fixed)
-    flat = _flat(config.model_dump(mode="json"))
+    flat = flat_settings(config.model_dump(mode="json"))
     is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in kept) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 
@@ -441,11 +441,11 @@ def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunC
             )
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_settings(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Settings by their full paths."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        flat |= flat_settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return flat
 
 

@@ -44,6 +44,7 @@ from seqloom.recipes.load import (
 from seqloom.recipes.prepare import (
     begin_run,
     choose_config,
+    flat_settings,
     open_run,
     prepare_again,
     report_warmup,
@@ -60,7 +61,7 @@ from seqloom.recipes.work import Prepared, TaskWithLoss, TrainedWork
 from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.averaging import average_weights, final_weights
-from seqloom.training.checkpoint import final_folders, verify_checkpoint
+from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.lock import locked
 from seqloom.training.progress import Outcome
@@ -168,6 +169,7 @@ def resume(
     require_no_shortlist(config)
     require_heads(config)
     require_same_meaning(record, before, config, run=run)
+    _require_steps(run, config)
     report_warmup(config, listener=listener)
     _report_steps(before, config, listener=listener)
     with join(require_device(config.device)) as world:
@@ -181,11 +183,21 @@ def resume(
 
         world.first_does(ready, what="open the run")
         if world.is_first and config != before:
-            listener = tell_all(_ConfigKeeper(run / "config.yaml", config), listener)
+            listener = tell_all(_ConfigKeeper(run, before, config, listener=listener), listener)
         flags = _Flags(
             resume=True, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
         )
         return _go(run, config, world=world, listener=listener, outside=_outside(config, model), flags=flags)
+
+
+def _require_steps(run: Path, config: RunConfig) -> None:
+    """Refuse to end a run before the step that it has reached."""
+    reached, steps = pointed_step(run, "latest"), config.training.steps
+    if reached is not None and steps < reached:
+        raise ConfigError(
+            f"training.steps={steps} is less than the {reached} steps that {run} has made already; give at least "
+            f"{reached}, or start a new run in another folder"
+        )
 
 
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
@@ -212,14 +224,19 @@ def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> N
 class _ConfigKeeper:
     """A listener that writes the new settings of a run once it goes on with them: a refused resume changes nothing."""
 
-    def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path, self.config = path, config
+    def __init__(self, run: Path, before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
+        self.run, self.before, self.now, self.listener = run, before, now, listener
         self.is_written = False
 
     def __call__(self, event: Event) -> None:
         if event.kind in GOES_ON and not self.is_written:
-            write_atomically(self.path, to_yaml(self.config, comments=False))
+            write_atomically(self.run / "config.yaml", to_yaml(self.now, comments=False))
             self.is_written = True
+            if event.kind == "finished":  # at once: no step is made with them, but the model is used with them
+                then, now = (flat_settings(each.model_dump(mode="json")) for each in (self.before, self.now))
+                names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+                changes = ", ".join(f"{name} from {then.get(name)} to {now.get(name)}" for name in names)
+                notice(self.listener, f"no step is left to train; stored in {self.run} and its model: {changes}")
 
 
 def _require_shares(config: RunConfig, world: World) -> None:
@@ -357,6 +374,10 @@ def _go(
     )
     if not world.is_first:
         return None
+    if outcome.reason == "nothing to do" and not flags.allow_data_change:
+        finished = _finished(run, config, outcome=outcome)
+        if finished is not None:
+            return finished
     weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
     trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
     if outside is not None:
@@ -378,6 +399,18 @@ def _go(
             f"{divergence} The run is kept in {run}, and its model ({what['weights']}) in {trained.model}"
         )
     return trained
+
+
+def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | None:
+    """What a finished run gave; None where its model is not whole, is of other settings or steps, or has no scores."""
+    folder = run / "model"
+    try:
+        card, settings = read_card(folder), read_settings(folder)
+    except (ModelError, OSError):
+        return None
+    if settings != config or card.trained_on.get("steps") != outcome.step or not card.scores:
+        return None
+    return Trained(run, folder, outcome, card.measured, use_of(config))
 
 
 def _divergence(

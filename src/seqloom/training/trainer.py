@@ -338,10 +338,16 @@ class Trainer(Generic[Batch]):
     def _finish(self, reason: Literal["steps", "patience", "nothing to do"]) -> Outcome:
         progress, best = self.progress, self.progress.best
         if reason == "nothing to do":
-            asked = f"asked for {self.config.steps}"
+            message = (
+                f"the run has finished: {progress.step} of {self.config.steps} steps; continue with "
+                f"training.steps={2 * progress.step}"
+            )
             if progress.step < self.config.steps:
-                asked = f"and {best.stale} validations without a better dev loss (training.patience)"
-            message = f"nothing to do: already at step {progress.step}, {asked}"
+                message = (
+                    f"the run has finished at step {progress.step} of {self.config.steps}, after {best.stale} "
+                    "validations without a better dev loss; continue with a larger training.patience, now "
+                    f"{self.config.patience}"
+                )
         elif reason == "patience":
             message = f"no better dev loss in {best.stale} validations; the best was {best.loss} at step {best.step}"
         else:
@@ -392,6 +398,8 @@ class Trainer(Generic[Batch]):
         self.progress = self.keeper.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
+        if self._end() is not None:  # nothing is left to train, which `_finish` says
+            return
         values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
