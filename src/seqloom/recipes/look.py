@@ -1,13 +1,12 @@
 """Look into a model: pictures of what it does with a sentence."""
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from seqloom.core.errors import DataError, SeqloomWarning, UsageError
+from seqloom.core.errors import DataError, UsageError, warn
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import END, RESERVED
 from seqloom.inspection.beam_page import beam_page
@@ -35,7 +34,7 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
         raise DataError("there is nothing to look at: the sentence is blank")
     best = translator.search([line], attention=True)[0][0]
     if best.hit_limit:
-        warnings.warn(limit_message([best]), SeqloomWarning, stacklevel=2)
+        warn(limit_message([best]))
     if len(best.hypotheses) > 1:
         raise DataError(f"the sentence has more than {translator.config.data.longest} pieces; give a shorter one")
     hypothesis = best.hypotheses[0]

@@ -1,6 +1,5 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from seqloom.core.arguments import (
     require_instance,
     shown,
 )
-from seqloom.core.errors import DataError, ModelError, Problem, SeqloomWarning, UsageError
+from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.data.batches import PairBatch
@@ -181,7 +180,7 @@ class Translator:
         settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
         best = [found[0] for found in self.search(as_lines(lines, "translate"), search=settings)]
         if any(each.hit_limit for each in best):
-            warnings.warn(limit_message(best), SeqloomWarning, stacklevel=2)
+            warn(limit_message(best))
         return [each.text for each in best]
 
     def search(
