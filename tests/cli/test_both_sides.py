@@ -105,6 +105,21 @@ def test_translate_takes_the_first_column_of_a_table(tiny: Tiny, tmp_path: Path,
     assert f"{path}: the first of 2 columns is translated" in found.err
 
 
+def test_tables_of_three_columns_are_refused_by_every_command(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "c3.tsv"
+    path.write_text("one\ttwo\tthree\na\tb\tc\n", encoding="utf-8")
+    for words in (
+        ["score", tiny.run, path],
+        ["translate", tiny.run, path],
+        ["evaluate", tiny.run, "--source", path],
+        ["align", "--train", path],
+        ["doctor", path],
+    ):
+        called = call(*words)
+        assert (called.code, called.out) == (3, ""), words
+        assert f"{path}:1: 3 columns, expected source, tab, target" in called.err
+
+
 def test_text_of_one_language_is_not_read_from_a_table(tiny: Tiny, tmp_path: Path, pairs: Pairs) -> None:
     table = written(tmp_path, "test", "tsv", pairs)
     run = tmp_path / "counts"

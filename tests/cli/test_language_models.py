@@ -323,6 +323,14 @@ def test_a_language_model_that_cannot_be_fused_is_refused_with_the_way_to_train_
         assert part in called.err
 
 
+def test_a_text_in_place_of_a_vocabulary_is_refused_with_the_setting(models: Models, tmp_path: Path) -> None:
+    words = ["train", "model.kind=ngram", "--train", models.text, "--out", tmp_path / "run"]
+    called = call(*words, f"data.tokenizers_from={models.text}")
+    assert called.code == 3
+    assert f"data.tokenizers_from={models.text} is neither a model nor a vocabulary file" in called.err
+    assert f"{models.text}:1: " in called.err
+
+
 def test_a_vocabulary_file_gives_the_words_of_a_language_model(models: Models, tmp_path: Path) -> None:
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("<unk>\n<eos>\nThe 12\ndog 3\n")

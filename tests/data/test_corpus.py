@@ -292,10 +292,10 @@ def test_catalogues_of_other_languages_among_several_are_skipped_and_counted(tmp
     corpus = open_corpus([wrong, right, french], languages=("de", "en"))
     assert [line.target for line in corpus] == ["en 0", "en 1", "en 2"]
     assert corpus.place(2) == f"{right}, pair 2"
+    chosen = "data.source and data.target choose the languages, and where they are not given the first file does"
     assert corpus.notices[0] == (
         f"2 of 3 files skipped, which have nothing to learn from: {wrong}: no pair to learn from among 3 segments, "
-        f"expected at least one; asked for: de and en, by data.source and data.target; {french}: its languages are any "
-        "and fr; asked for: de and en, by data.source and data.target"
+        f"expected at least one in de and en; {chosen}; {french}: its languages are any and fr, not de and en; {chosen}"
     )
     with pytest.raises(DataError, match=r"b\.tmx: no pair to learn from among 3 segments"):
         open_corpus([wrong, french], languages=("de", "en"))

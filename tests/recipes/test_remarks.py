@@ -71,6 +71,9 @@ def test_what_was_counted_is_said_and_nothing_else() -> None:
     )
     assert {"duplicates", "copies", "ratios"} <= set(REPAIRS)
     assert unknown.startswith("train: 93% of the source is unknown to the vocabulary")
+    assert unknown.endswith("; try text.kind=bpe, or a larger text.size"), "no setting that was not given"
+    (borrowed,) = remarks_on(Overview(9, 0, 0, 0, (0.9, 0.0)), "train", borrowed="training.start_from=old")
+    assert borrowed.endswith("; leave out training.start_from=old, to learn a tokeniser from this text")
 
 
 def test_a_side_that_is_spelled_letter_by_letter_is_named(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_all_problems_are_counted_five_are_shown_and_records_have_them_all(bench
     assert records[-1]["message"] == "3 columns, expected source, tab, target"
     scored = bench.call("score", "MODEL", "a.tsv")
     assert scored.code == 3
-    assert "a.tsv:2: 1 column, but line 1 has 2" in scored.err
+    assert "a.tsv:2: 1 column, expected source, tab, target" in scored.err
 
 
 def test_quotes_of_a_table_are_ordinary_text(bench: Bench) -> None:

@@ -19,11 +19,12 @@ from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, transla
 from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
 from seqloom.cli.translate_notices import TRANSLATING, Hearing, Tally, Telling
 from seqloom.cli.translate_wishes import Asked, read_asked
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import Problems, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import open_output
 from seqloom.text.formats.catalogues import is_tsv
 from seqloom.text.formats.pharaoh import format_links
+from seqloom.text.formats.tsv import column_problem
 
 if TYPE_CHECKING:
     from seqloom.recipes.engine import Translates
@@ -335,17 +336,22 @@ def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, tota
 
 
 def _first_columns(blocks: Iterator[list[str]], path: Path | None, *, listener: Listener) -> Iterator[list[str]]:
-    """Of a table, the sources, which are in its first column; of other text, the lines."""
+    """Of a table, the sources, which are in its first column and need no second one; of other text, the lines."""
     if path is None or not is_tsv(path):
         yield from blocks
         return
-    has_told = False
+    has_told, before = False, 0
     for block in blocks:
-        rows = [line.split("\t") for line in block]
-        if not has_told and len(rows[0]) > 1:
-            notice(listener, f"{path}: the first of {len(rows[0])} columns is translated; the others are not read")
+        problems = Problems()
+        for number, line in enumerate(block, start=before + 1):
+            if "\t" in line and (problem := column_problem(line)):
+                problems.add(problem, path, number)
+        problems.require_none()
+        before += len(block)
+        if not has_told and "\t" in block[0]:
+            notice(listener, f"{path}: the first of 2 columns is translated; the other is not read")
             has_told = True
-        yield [row[0] for row in rows]
+        yield [line.partition("\t")[0] for line in block]
 
 
 def _require_room(nbest: int | None, model: Path, *, overrides: Sequence[str], engine: str) -> None:

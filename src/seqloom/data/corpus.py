@@ -31,6 +31,7 @@ from seqloom.text.formats.catalogues import (
     skipped_notice,
 )
 from seqloom.text.formats.tmx import is_language
+from seqloom.text.formats.tsv import column_problem
 from seqloom.text.languages import LANGUAGES
 
 Part = tuple[Path, ...]
@@ -382,11 +383,14 @@ def _check(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _C
     return _Check(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
 
 
+_CHOSEN = "data.source and data.target choose the languages, and where they are not given the first file does"
+
+
 def _check_catalogue(reader: PairReader) -> _Check:
     asked = " and ".join(language or "any" for language in reader.languages)
     if foreign := _other_languages(reader.path, reader.languages):
-        return _Check(0, b"", (), f"its languages are {foreign}; asked for: {asked}, by data.source and data.target")
-    asked_for = f"; asked for: {asked}, by data.source and data.target" if any(reader.languages) else ""
+        return _Check(0, b"", (), f"its languages are {foreign}, not {asked}; {_CHOSEN}")
+    asked_for = f" in {asked}; {_CHOSEN}" if any(reader.languages) else ""
     digest = hashlib.sha256()
     for pair in reader:
         digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
@@ -411,10 +415,8 @@ def _other_languages(path: Path, languages: Languages) -> str | None:
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
     digest, problems = hashlib.sha256(), Problems()
     for number, line in enumerate(reader, start=1):
-        columns = line.count("\t") + 1
-        if columns != 2:
-            found = f"{columns} column" + ("s" if columns > 1 else "")
-            problems.add(f"{found}, expected source, tab, target", path, number)
+        if problem := column_problem(line):
+            problems.add(problem, path, number)
         digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
     problems.require_none()
     if reader.lines == 0:

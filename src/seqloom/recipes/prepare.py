@@ -205,7 +205,13 @@ def _given_text(first: RunConfig) -> dict[str, Any]:
     if name is None:
         return {}
     if _is_vocabulary(Path(name)):
-        size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
+        try:
+            size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
+        except DataError as error:
+            message = (
+                f"data.tokenizers_from={name} is neither a model nor a vocabulary file: one token per line, each once"
+            )
+            raise DataError(message, problems=error.problems, more=error.more) from error
         return {"text": {"kind": "word", "segmentation": "spaces", "size": size}}
     return {"text": Tokenizers.load(find_model(Path(name)) / "text").target.config.model_dump(mode="json")}
 

@@ -12,6 +12,9 @@ MANY_LETTERS = 0.4
 MANY_UNFAMILIAR = 0.2
 """The share of a text that a vocabulary may lack before it is told."""
 
+NOTHING_FAMILIAR = 0.99
+"""The share of a side that is unknown from which on nothing can be learned from it."""
+
 
 def overview_of(store: Store, tokenizers: Tokenizers) -> Overview:
     """The overview of a store that was made with these tokenisers."""
@@ -52,8 +55,14 @@ def unfamiliar_ids(tokenizer: Tokenizer) -> list[int]:
     return [UNKNOWN, *(id for id, piece in enumerate(tokenizer.vocabulary) if piece in bytes_)]
 
 
-def remarks_on(found: Overview, name: str) -> list[str]:
-    """A sentence on what repeats and what is lopsided, and one for each side that is hardly known."""
+def remarks_on(found: Overview, name: str, *, borrowed: str | None = None) -> list[str]:
+    """A sentence on what repeats and what is lopsided, and one for each side that is hardly known.
+
+    `borrowed` is the setting that names tokenisers which were not learned from this text.
+    """
+    way_out = "try text.kind=bpe, or a larger text.size"
+    if borrowed is not None:
+        way_out = f"leave out {borrowed}, to learn a tokeniser from this text"
     counts = (
         (found.repeated, "repeat an earlier pair", "duplicates"),
         (found.copied or 0, "have the same text on both sides", "copies"),
@@ -71,6 +80,6 @@ def remarks_on(found: Overview, name: str) -> list[str]:
         if share > MANY_UNFAMILIAR:
             said.append(
                 f"{name}: {share:.0%} of the {side} is unknown to the vocabulary, so little can be learnt from it; "
-                "learn a tokeniser from this text (no training.start_from), or try text.kind=bpe, a larger text.size"
+                f"{way_out}"
             )
     return said

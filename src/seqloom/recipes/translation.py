@@ -23,7 +23,7 @@ from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.doubts import doubts_of_lines
 from seqloom.recipes.load import LoadedModel
-from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
+from seqloom.recipes.remarks import NOTHING_FAMILIAR, overview_of, remarks_on, spelling_remarks
 from seqloom.recipes.sizing import DataFacts, Sizing, choose_sizes, facts_of, settled
 from seqloom.recipes.storing import clear_stored
 from seqloom.recipes.translate import Translator, limit_message
@@ -141,7 +141,15 @@ class TranslationWork:
             listener(Event("encoded", _summary(name, report)))
         found = overview_of(Store.open(run / "data" / "train"), tokenizers)
         listener(Event("overview", {"name": "train", **asdict(found)}))
-        for sentence in (*remarks_on(found, "train"), *spelling_remarks(found, "train", tokenizers)):
+        names = {"training.start_from": config.training.start_from, "data.tokenizers_from": config.data.tokenizers_from}
+        borrowed = next((f"{setting}={value}" for setting, value in names.items() if value is not None), None)
+        if config.data.tokenizers_from is not None and max(found.unfamiliar) > NOTHING_FAMILIAR:
+            raise DataError(
+                f"data.tokenizers_from={config.data.tokenizers_from} knows next to nothing of the training text: "
+                f"{found.unfamiliar[0]:.1%} of the source and {found.unfamiliar[1]:.1%} of the target are unknown to "
+                "it; name a model or a vocabulary of this text, or leave it out"
+            )
+        for sentence in (*remarks_on(found, "train", borrowed=borrowed), *spelling_remarks(found, "train", tokenizers)):
             notice(listener, sentence)
         _write_references(run, text.dev)
 

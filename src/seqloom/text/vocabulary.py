@@ -171,9 +171,11 @@ def read_foreign_vocabulary(path: Path, *, encoding: str = "utf-8") -> Vocabular
             continue
         if not token or token in tokens:
             problems.append(Problem("empty line" if not token else f"{token!r} stands here again", str(path), number))
+        elif " " in token.strip(" ") or "\t" in token.strip("\t"):
+            problems.append(Problem(f"{token[:40]!r} is several words", str(path), number))
         tokens[token] = count
     if not tokens:
         raise DataError(f"{path} has no tokens; a vocabulary has one per line")
     if problems:
-        raise DataError("a vocabulary has one token per line, each once", problems=problems)
+        raise DataError("a vocabulary has one token per line, each once; is this a text?", problems=problems)
     return Vocabulary(tuple(tokens), tuple(tokens.values()))
