@@ -141,7 +141,7 @@ def test_a_folder_that_holds_something_else_is_refused(
     assert "model.width is 32, and the demo of this version has 16" in refused()
     settings.write_text(config.replace("demo-corpus", "mine"))
     assert f"{copied} is another run, trained on {finished[0].parent}/mine/train.en" in refused()
-    assert f"{copied} is not a run of the demo, so --force does not remove it" in refused("--force")
+    assert "so --force does not remove it" in refused("--force")
     settings.write_text(config)
     (copied / "run.json").write_text("{")
     assert f"{copied} holds a damaged run: {copied}/run.json is damaged" in refused()
@@ -166,6 +166,89 @@ def test_force_starts_over(copied: Path, finished: tuple[Path, Called]) -> None:
     assert not (copied / "note.txt").exists()
     assert weights_of(copied) == weights_of(finished[0])
     assert sorted(path.name for path in copied.parent.iterdir()) == ["demo", "demo-corpus"]
+
+
+def test_force_removes_no_other_run(copied: Path, tmp_path: Path) -> None:
+    """Not one of a corpus with a similar name, nor one of the user's own settings on the corpus of the demo."""
+
+    def keeps(out: Path) -> None:
+        before = sorted(tmp_path.rglob("*"))
+        called = call("demo", "--out", out, "--force", "--steps", 1)
+        assert (called.code, called.out) == (2, ""), called.err
+        assert f"{out} is not a run of the demo with its corpus in {out}-corpus" in called.err
+        assert sorted(tmp_path.rglob("*")) == before
+
+    mine = tmp_path / "my-corpus" / "train.txt"
+    mine.parent.mkdir()
+    shutil.copy(tmp_path / "demo-corpus" / "train.en", mine)
+    assert call("train", "model.kind=ngram", "--train", mine, "--out", tmp_path / "my").code == 0
+    keeps(tmp_path / "my")
+    (copied / "demo.json").unlink()
+    settings = copied / "config.yaml"
+    config = settings.read_text()
+    for one, other in (
+        ("width: 16", "width: 32"),
+        ("learning_rate: 0.004", "learning_rate: 0.001"),
+        ("train.de", "train.xx"),
+        ("dev.de", "mine.de"),
+    ):
+        assert one in config
+        settings.write_text(config.replace(one, other))
+        keeps(copied)
+    data = config[config.index("  train:") : config.index("  held_out:")]
+    settings.write_text(config.replace(data, "  train: []\n  dev: []\n"))
+    keeps(copied)
+    settings.write_text(config)
+    (tmp_path / "demo-corpus" / "notes.txt").touch()
+    keeps(copied)
+
+
+def test_only_leftovers_of_the_demo_are_removed_and_only_after_the_checks(copied: Path, tmp_path: Path) -> None:
+    leftover, mine, other = (tmp_path / f".demo.old-{end}" for end in ("0123abcd", "4567cdef", "2024"))
+    for folder in (leftover, mine, other):
+        folder.mkdir()
+        (folder / "thesis.txt").touch()
+    for folder in (leftover, other):
+        shutil.copy(copied / "run.json", folder)
+    (tmp_path / "demo-corpus" / "notes.txt").touch()
+    assert call("demo", "--out", copied, "--force", "--steps", STEPS).code == 2
+    assert leftover.is_dir()
+    (tmp_path / "demo-corpus" / "notes.txt").unlink()
+    assert call("demo", "--out", copied, "--force", "--steps", STEPS).code == 0
+    assert sorted(path.name for path in tmp_path.glob(".demo*")) == [other.name, mine.name]
+
+
+@pytest.mark.parametrize("out", [".", "/", "..", "one/.."])
+def test_a_place_without_a_name_is_refused_or_resolved(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "one").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    called = call("demo", "--out", out)
+    assert (called.code, called.out) == (2, ""), called.err
+    assert "internal error" not in called.err
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["here", "one"]
+
+
+def test_nothing_is_written_before_the_checks(tmp_path: Path) -> None:
+    """Not among files of the user, not over a part of a corpus even with --force, not for impossible steps."""
+    mine = tmp_path / "mine-corpus"
+    mine.mkdir()
+    for name, words in (("essay.txt", ()), ("train.en", ()), ("train.en", ("--force",))):
+        (mine / name).write_text("My text.\n")
+        called = call("demo", "--out", tmp_path / "mine", *words)
+        assert (called.code, "writing" in called.err) == (2, False)
+        assert f"{mine} holds {name}" in called.err or f"{mine / name} exists and is not" in called.err
+        assert [path.read_text() for path in tmp_path.rglob("*.*")] == ["My text.\n"]
+        (mine / name).unlink()
+    called = call("demo", "--out", tmp_path / "mine", "--steps", 10**20)
+    assert (called.code, "training.steps" in called.err) == (2, True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine-corpus"]
+
+
+def test_a_short_demo_advises_no_settings(finished: tuple[Path, Called]) -> None:
+    assert "training.warmup" not in finished[1].err
 
 
 def test_force_does_not_remove_a_demo_that_is_being_trained(copied: Path) -> None:

@@ -1,19 +1,21 @@
 """The demo: a real small translator, trained on the corpus inside the package and tested on what it has not seen."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from seqloom.core.arguments import as_path
 from seqloom.core.config import resolve
 from seqloom.core.errors import SeqloomError, Stopped, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import require_folders_above, sha256_of, write_atomically
 from seqloom.core.json_files import read_json
 from seqloom.core.partial import partial_name
-from seqloom.data.phrasebook import PhrasePair, Split, note_pairs, sample_pairs
+from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
 from seqloom.metrics.translation import Score
 from seqloom.recipes.config import RunConfig
 from seqloom.recipes.evaluate import evaluate
@@ -26,7 +28,9 @@ from seqloom.training.progress import Outcome
 
 SEED = 1
 TRAIN_PAIRS, DEV_PAIRS, TEST_PAIRS = 20_000, 500, 1_000
+SPLITS: tuple[Split, ...] = ("train", "dev", "test", "unseen")
 SHOWN = 10
+WARMUP = 150
 
 SETTINGS = (
     "data.tokens_per_batch=3072",
@@ -40,7 +44,7 @@ SETTINGS = (
     "model.dropout_rate=0.1",
     "training.learning_rate=4e-3",
     "training.schedule=cosine",
-    "training.warmup=150",
+    f"training.warmup={WARMUP}",
     "training.clip_norm=1.0",
     "training.validate_every=100",
     "training.save_every=100",
@@ -90,21 +94,27 @@ def demo(
     A demo that was interrupted is resumed, to the same bits as without the interruption, and the results of one that
     has finished are returned at once. `force` removes either and starts over.
     """
-    out = Path(out)
-    corpus = out.with_name(f"{out.name}-corpus")
+    out = _named(as_path(out, "out"))
+    corpus = _corpus_of(out)
     require_folders_above(corpus)  # before the sentences are made, which takes a while
-    for leftover in out.parent.glob(f".{out.name}.old-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    if force:
-        _remove(out)
+    resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
     is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unbegun(out)))
-    if not is_new:
+    if not is_new and force:
+        _require_removable(out)
+    elif not is_new:
         _require_demo(out, languages=languages, steps=steps)
         if (finished := _read_result(out)) is not None:
             notice(listener, f"{out} has finished already: these are its results. Start over with --force.")
             return finished
     try:
-        files = _write_corpus(corpus, languages, overwrite=force or not is_new, listener=listener)
+        texts = _make_corpus(corpus, languages)
+        _require_corpus_place(corpus, texts, overwrite=force or not is_new)
+        _remove_leftovers(out)
+        if not is_new and force:
+            _remove(out)
+            is_new = True
+        _write_corpus(corpus, texts, listener=listener)
+        files = {split: [str(corpus / f"{split}.{language}") for language in languages] for split in SPLITS}
         trained = _train(out, files, steps=steps or STEPS, is_new=is_new, listener=listener)
         result = _test(trained, languages=languages, listener=listener)
     except (Stopped, KeyboardInterrupt):
@@ -115,10 +125,29 @@ def demo(
     return result
 
 
+def _named(out: Path) -> Path:
+    """A path that ends in a name, beside which the corpus has its own: `.` is the folder of that name."""
+    if out.name not in ("", ".."):
+        return out
+    named = out.resolve()
+    if not named.name:
+        raise UsageError(f"--out {out} is the root of the file system, where the demo cannot be kept; name a folder")
+    return named
+
+
+def _corpus_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}-corpus")
+
+
+def _settings(steps: int) -> list[str]:
+    """The settings of a demo of so many steps; a short one warms up in a quarter of them."""
+    warmup = [f"training.warmup={max(1, steps // 4)}"] if steps < WARMUP else []
+    return [*SETTINGS, *warmup, f"training.steps={steps}", f"seed={SEED}"]
+
+
 def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: bool, listener: Listener) -> Trained:
     if is_new:
-        settings = [*SETTINGS, f"training.steps={steps}", f"seed={SEED}"]
-        trained = train(None, settings, out=out, train=files["train"], dev=files["dev"], listener=listener)
+        trained = train(None, _settings(steps), out=out, train=files["train"], dev=files["dev"], listener=listener)
     else:
         notice(listener, f"{out} holds a demo that has not finished; it is resumed")
         data = open_run(out)[0].data
@@ -172,9 +201,10 @@ def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -
         )
     now, demo = fixed_settings(config), fixed_settings(wanted)
     if other := [name for name in now if now[name] != demo.get(name)]:
+        start_over = "Start over with --force, or choose another --out." if _is_demo(out, config) else way_out
         raise UsageError(
             f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, and the demo of this "
-            f"version has {json.dumps(demo.get(other[0]))}. Start over with --force, or choose another --out."
+            f"version has {json.dumps(demo.get(other[0]))}. {start_over}"
         )
     if steps is not None and steps != config.training.steps:
         raise UsageError(
@@ -183,30 +213,84 @@ def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -
         )
 
 
-def _names_corpus(config: RunConfig, languages: Sequence[str] | None = None) -> bool:
-    """Whether a run was trained on a corpus that the demo writes, of these languages or any."""
-    files = [Path(name) for name in config.data.train]
-    are_ours = all(file.stem == "train" and file.parent.name.endswith("-corpus") for file in files)
-    return are_ours and (languages is None or [file.suffix[1:] for file in files] == list(languages))
+def _names_corpus(config: RunConfig, languages: Sequence[str]) -> bool:
+    """Whether a run was trained on a corpus that the demo writes for these languages."""
+    for split, names in (("train", config.data.train), ("dev", config.data.dev)):
+        files = [Path(name) for name in names]
+        if [file.name for file in files] != [f"{split}.{language}" for language in languages]:
+            return False
+        if any(not file.parent.name.endswith("-corpus") for file in files):
+            return False
+    return True
 
 
-def _remove(out: Path) -> None:
-    """Remove an earlier demo, and nothing else: a wrong --out must not cost another run or folder."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
+def _is_demo(out: Path, config: RunConfig) -> bool:
+    """Whether a run is certainly a demo, so that it may be removed.
+
+    It was trained on the corpus of a demo, has that corpus beside it, and either has finished as a demo, perhaps of
+    another version, or has all settings of this one.
+    """
+    languages = [Path(name).suffix[1:] for name in config.data.train]
+    if not _names_corpus(config, languages) or set(languages) - set(LANGUAGES) or len(set(languages)) != 2:
+        return False
+    if _names_in(_corpus_of(out)) != {f"{split}.{language}" for split in SPLITS for language in languages}:
+        return False
+    if (out / RESULT).is_file():
+        return True
+    settings = _settings(config.training.steps)
+    return config == resolve(RunConfig, file=out / "config.yaml", overrides=settings)
+
+
+def _names_in(corpus: Path) -> set[str]:
+    """The names in a folder, without what an interrupted write of the corpus leaves."""
+    unfinished = re.compile(rf"\.({'|'.join(SPLITS)})\.[a-z]+\.partial-[0-9a-f]{{8}}")
+    names = {path.name for path in corpus.iterdir()} if corpus.is_dir() else set()
+    return {name for name in names if not unfinished.fullmatch(name)}
+
+
+def _require_removable(out: Path) -> None:
+    """Refuse to remove anything but an earlier demo: a wrong --out must not cost another run or folder."""
     try:
-        is_demo = out.is_dir() and (is_unbegun(out) or _names_corpus(open_run(out)[0]))
+        is_demo = out.is_dir() and _is_demo(out, open_run(out)[0])
     except SeqloomError:
         is_demo = False
     if not is_demo:
         raise UsageError(
-            f"{out} is not a run of the demo, so --force does not remove it. Choose another --out, or remove it "
-            "yourself."
+            f"{out} is not a run of the demo with its corpus in {_corpus_of(out)}, so --force does not remove it. "
+            "Choose another --out, or remove it yourself."
         )
+
+
+def _remove(out: Path) -> None:
+    """Remove an earlier demo that `_require_removable` has accepted."""
     with locked(out):  # nobody trains it
         aside = partial_name(out, mark="old")  # in one step: half a run would pass for something else
         out.replace(aside)
+    _delete(aside)
+
+
+def _delete(aside: Path) -> None:
+    """Delete a run; run.json last, by which `_remove_leftovers` knows it after an interruption."""
+    for path in aside.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "run.json":
+            path.unlink()
     shutil.rmtree(aside)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove what an interrupted `_remove` has left: folders of exactly its names that hold a run, and nothing else."""
+    start = partial_name(out, mark="old").name.rpartition("-")[0]
+    for path in out.parent.iterdir() if out.parent.is_dir() else ():
+        if not re.fullmatch(rf"{re.escape(start)}-[0-9a-f]{{8}}", path.name) or path.is_symlink():
+            continue
+        try:
+            record = read_json(path / "run.json")
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and "seqloom" in record:
+            _delete(path)
 
 
 def _write_result(out: Path, result: DemoResult) -> None:
@@ -267,34 +351,50 @@ def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhraseP
     return [*note_pairs(*languages), *pairs] if split == "train" else pairs
 
 
-def _write_corpus(
-    folder: Path, languages: tuple[str, str], *, overwrite: bool, listener: Listener
-) -> dict[Split, list[str]]:
-    """One file per split and language; the names of both files of each split. Files that are right are left alone."""
-    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))
-    parts: list[tuple[Split, int]] = [
-        ("train", TRAIN_PAIRS),
-        ("dev", DEV_PAIRS),
-        ("test", TEST_PAIRS),
-        ("unseen", TEST_PAIRS),
-    ]
+def _make_corpus(folder: Path, languages: tuple[str, str]) -> dict[Path, str]:
+    """The text of each file of the corpus, one per split and language."""
+    counts = {"train": TRAIN_PAIRS, "dev": DEV_PAIRS, "test": TEST_PAIRS, "unseen": TEST_PAIRS}
     files: dict[Path, str] = {}
-    names: dict[Split, list[str]] = {}
-    for split, count in parts:
-        pairs = _pairs(split, languages, count)
-        names[split] = [str(folder / f"{split}.{language}") for language in languages]
-        for name, lines in zip(names[split], zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
-            files[Path(name)] = "".join(f"{line}\n" for line in lines)
-    wrong = [path for path, text in files.items() if not path.is_file() or path.read_bytes() != text.encode()]
-    if (foreign := [path for path in wrong if path.exists()]) and not overwrite:
-        raise UsageError(
-            f"{foreign[0]} exists and is not the text of the demo. Move it away, overwrite it with --force, or choose "
-            "another --out."
-        )
+    for split in SPLITS:
+        pairs = _pairs(split, languages, counts[split])
+        for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
+            files[folder / f"{split}.{language}"] = "".join(f"{line}\n" for line in lines)
+    return files
+
+
+def _wrong(texts: Mapping[Path, str]) -> list[Path]:
+    """The files that are missing or hold something else."""
+    return [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
+
+
+def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> None:
+    """Refuse to write among files that are not the demo's, or over them.
+
+    With `overwrite`, files with other text are replaced if the folder holds a whole corpus of the demo, which may be
+    damaged or from another version.
+    """
+    way_out = "Move it away, or choose another --out."
+    if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder, and the corpus of the demo is kept there. {way_out}")
+    if not (wrong := _wrong(texts)):
+        return
+    names, ours = _names_in(folder), {path.name for path in texts}
+    if strangers := sorted(names - ours):
+        raise UsageError(f"{folder} holds {strangers[0]}, which is not of the demo's corpus. {way_out}")
+    if (foreign := [path for path in wrong if path.exists()]) and not (overwrite and names >= ours):
+        if names >= ours:
+            way_out = "Move it away, overwrite it with --force, or choose another --out."
+        raise UsageError(f"{foreign[0]} exists and is not the text of the demo. {way_out}")
+
+
+def _write_corpus(folder: Path, texts: Mapping[Path, str], *, listener: Listener) -> None:
+    """Write the files of the corpus; those that are right are left alone."""
+    if not (wrong := _wrong(texts)):
+        return
+    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))
     folder.mkdir(parents=True, exist_ok=True)
     for path in wrong:
-        write_atomically(path, files[path])
-    return names
+        write_atomically(path, texts[path])
 
 
 def _scores(pairs: Sequence[PhrasePair], translations: Sequence[str], language: str) -> tuple[Score, ...]:
