@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from cli.conftest import Tiny
+from cli.conftest import Tiny, train_words
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -103,6 +103,18 @@ def test_translate_takes_the_first_column_of_a_table(tiny: Tiny, tmp_path: Path,
     assert found.code == 0, found.err
     assert found.out == call("translate", tiny.run, tiny.dev[0]).out
     assert f"{path}: the first of 2 columns is translated" in found.err
+
+
+def test_skipped_catalogues_are_not_listed_in_the_model(tiny: Tiny, tmp_path: Path) -> None:
+    lines = zip(*(path.read_text(encoding="utf-8").splitlines() for path in tiny.train), strict=True)
+    right = written(tmp_path, "a", "xlf", list(lines))
+    french = tmp_path / "b.po"
+    french.write_text('msgid ""\nmsgstr "Language: fr\\n"\n\nmsgid "Save"\nmsgstr "Enregistrer"\n', encoding="utf-8")
+    run = tmp_path / "run"
+    called = call(*train_words((right, french), tiny.dev, run))
+    assert called.code == 0, called.err
+    assert "b.po: its languages are any and fr, not en and de; data.source and data.target choose" in called.err
+    assert json.loads((run / "model" / "model.json").read_text())["trained_on"]["files"] == [str(right)]
 
 
 def test_tables_of_three_columns_are_refused_by_every_command(tiny: Tiny, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 run/data/train/     the training pairs as ids, memory-mapped
 run/data/dev/       the held-out pairs, and their reference lines in references.txt
+run/data/files.json the training files that were read, if others were skipped
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +17,17 @@ from torch import nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.data.corpus import HeldOut, Lines, ParallelCorpus, hold_out, hold_out_pairs, languages_from, open_corpus
+from seqloom.core.json_files import read_json
+from seqloom.data.corpus import (
+    HeldOut,
+    Lines,
+    ParallelCorpus,
+    hold_out,
+    hold_out_pairs,
+    languages_from,
+    open_corpus,
+    parts_of,
+)
 from seqloom.data.examples import Encoder, Report, encode_corpus
 from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store
@@ -41,6 +53,10 @@ SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
 
 
+FILES = "files.json"
+"""Which training files were read, in the data folder of a run."""
+
+
 @dataclass(frozen=True)
 class Corpora:
     """The text of a run."""
@@ -48,6 +64,8 @@ class Corpora:
     train: Lines
     dev: Lines
     fingerprints: Mapping[str, str]
+    files: tuple[str, ...] | None
+    """The training files that are read, if others were skipped."""
 
     @property
     def size(self) -> Mapping[str, int]:
@@ -62,6 +80,8 @@ class Prepared:
     train: Store
     dev: Store
     references: list[str]
+    files: tuple[str, ...] | None
+    """The training files that were read, if others were skipped."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +116,18 @@ class TranslationWork:
     def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
         train = _open(config, config.data.train, listener=listener)
         fingerprints = {"train": train.fingerprint()}
+        is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train]))
+        files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
         if unknown := _unknown_languages(config):
             notice(listener, unknown)
         if config.data.dev:
             dev = _open(config, config.data.dev, listener=listener)
             fingerprints["dev"] = dev.fingerprint()
-            return Corpora(train, dev, fingerprints)
+            return Corpora(train, dev, fingerprints, files)
         hold = hold_out if self.split == "sources" else hold_out_pairs
         split = hold(train, _held_out(config, len(train)), seed=config.seed)
         notice(listener, f"no dev files: {_of_split(split, len(train))}")
-        return Corpora(split.rest, split.held, fingerprints)
+        return Corpora(split.rest, split.held, fingerprints, files)
 
     def learn_tokenizers(self, config: RunConfig, text: Corpora, *, listener: Listener) -> Tokenizers:
         pairs = len(text.train)
@@ -152,6 +174,9 @@ class TranslationWork:
         for sentence in (*remarks_on(found, "train", borrowed=borrowed), *spelling_remarks(found, "train", tokenizers)):
             notice(listener, sentence)
         _write_references(run, text.dev)
+        (run / "data" / FILES).unlink(missing_ok=True)
+        if text.files is not None:
+            write_atomically(run / "data" / FILES, json.dumps(text.files) + "\n")
 
     def open_prepared(self, run: Path) -> Prepared:
         train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
@@ -160,6 +185,7 @@ class TranslationWork:
             train=train,
             dev=dev,
             references=_read_references(run / "data" / "references.txt", dev),
+            files=_read_files(run / "data" / FILES),
         )
 
     # --- training -----------------------------------------------------------------------------------------------------
@@ -196,7 +222,7 @@ class TranslationWork:
 
     def trained_on(self, config: RunConfig, prepared: Prepared, *, outcome: Outcome) -> dict[str, Any]:
         return {
-            "files": list(config.data.train),
+            "files": list(prepared.files or config.data.train),
             "pairs": len(prepared.train),
             "data": prepared.train.fingerprint(),
             "output_limit": asdict(OutputLimit.covering(prepared.train.source_lengths, prepared.train.target_lengths)),
@@ -301,6 +327,15 @@ def _write_references(run: Path, dev: Lines) -> None:
     wanted = {store.line(index) for index in range(len(store))}
     text = "".join(f"{line.target}\n" for line in dev if line.number in wanted)
     write_atomically(run / "data" / "references.txt", text)
+
+
+def _read_files(path: Path) -> tuple[str, ...] | None:
+    """The files of a run that skipped some; None if it skipped none, or does not say."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):  # a record for the card alone: nothing is trained otherwise without it
+        return None
+    return tuple(map(str, found)) if isinstance(found, list) else None
 
 
 def _read_references(path: Path, dev: Store) -> list[str]:
