@@ -24,7 +24,7 @@ from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.recipes.bounded import require_memory
-from seqloom.recipes.config import RunConfig, TrainedModel
+from seqloom.recipes.config import OutsideConfig, RunConfig, TrainedModel
 from seqloom.recipes.load import add_file, load, read_card, read_settings, require_device
 from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
 from seqloom.recipes.train import Trained, average, resume, train
@@ -342,6 +342,30 @@ def test_a_model_from_outside_joins_without_touching_the_house(tmp_path: Path, c
     assert len(Translator.load(trained.model, model=Outside()).translate(["Hello."])) == 1
     with pytest.raises(ModelError, match=rf"do not fit this model.*trained with {words}"):
         load(trained.model, model=Outside(size=16))
+
+
+def test_a_model_from_outside_that_cannot_be_built_leaves_no_run(tmp_path: Path, corpus: Corpus) -> None:
+    class Broken:
+        def build(self, symbols: object) -> None: ...
+
+    class Empty:
+        def build(self, symbols: object, *, seed: int) -> None: ...
+
+    for model, error, words in (
+        (Outside, UsageError, r"is a class; give an instance"),
+        (Broken(), ModelError, r"Broken\.build\(symbols, seed=…\) failed: TypeError"),
+        (Empty(), ModelError, r"must return a torch\.nn\.Module; got None"),
+    ):
+        with pytest.raises(error, match=words):
+            train(None, TINY, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=model)  # type: ignore[arg-type]
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_set_among_settings_is_recorded_in_one_order() -> None:
+    names = [f"layer{number}" for number in range(20)]
+    model = Outside()
+    object.__setattr__(model, "places", frozenset(names))
+    assert OutsideConfig.of(model).settings["places"] == sorted(names)
 
 
 def test_a_model_from_outside_is_recorded_and_resumed_as_what_it_is(tmp_path: Path, corpus: Corpus) -> None:

@@ -84,7 +84,9 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):  # whose order differs from process to process
+        return sorted((_plain(part) for part in value), key=repr)
+    if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, PurePath):
         return str(value)

@@ -47,7 +47,7 @@ from seqloom.nn.embeddings import Symbols
 from seqloom.nn.int8 import Int8Weight, keep_scales, kept_scales
 from seqloom.recipes.bounded import build_within, read_weights, shapes_of
 from seqloom.recipes.card_values import fault_of_card
-from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig
+from seqloom.recipes.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.checkpoint import (
@@ -216,13 +216,26 @@ class BuildsModel(Protocol):
 
 def require_builder(model: Any) -> None:
     """Refuse settings of a model from outside that cannot build one."""
+    if isinstance(model, type):
+        raise UsageError(f"model={model.__name__} is a class; give an instance of it: model={model.__name__}()")
     if model is not None and not callable(getattr(model, "build", None)):
         raise UsageError(f"model={shown(model)} has no build(symbols, seed=…), which makes the model for a vocabulary")
 
 
 def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
     """A model for these vocabularies, with fresh weights."""
-    return settings.build(symbols_of(tokenizers), seed=seed)
+    if isinstance(settings, TrainedModel):
+        return settings.build(symbols_of(tokenizers), seed=seed)
+    name = type(settings).__name__
+    try:
+        model: Any = settings.build(symbols_of(tokenizers), seed=seed)
+    except (SeqloomError, MemoryError):
+        raise
+    except Exception as error:  # of code that is not ours
+        raise ModelError(f"{name}.build(symbols, seed=…) failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"{name}.build(symbols, seed=…) must return a torch.nn.Module; got {shown(model)}")
+    return model
 
 
 def symbols_of(tokenizers: Tokenizers) -> Symbols:

@@ -32,6 +32,7 @@ from seqloom.recipes.load import (
     LoadedModel,
     load,
     require_loaded,
+    require_translator,
     use_of,
 )
 from seqloom.recipes.parts import Part, join, make_parts
@@ -129,6 +130,8 @@ class Translator:
         `fused` is a language model of the target vocabulary that is added to them (`fused_language_model`).
         """
         companions = require_loaded(loaded, companions, caller="Translator")
+        for each in (loaded, *companions):
+            require_translator(each.folder, each.config)
         for companion in companions:
             if companion.tokenizers != loaded.tokenizers:
                 raise UsageError(
