@@ -117,6 +117,16 @@ def test_skipped_catalogues_are_not_listed_in_the_model(tiny: Tiny, tmp_path: Pa
     assert json.loads((run / "model" / "model.json").read_text())["trained_on"]["files"] == [str(right)]
 
 
+def test_a_vocabulary_that_knows_nothing_of_the_text_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    vocabulary = tmp_path / "words.txt"
+    vocabulary.write_text("qqq\nxxx\n", encoding="utf-8")
+    plain = [word for word in train_words(tiny.train, tiny.dev, tmp_path / "run") if not str(word).startswith("text.")]
+    called = call(*plain, f"data.tokenizers_from={vocabulary}")
+    assert called.code == 3
+    assert f"data.tokenizers_from={vocabulary} knows next to nothing of the training text: 100.0%" in called.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_tables_of_three_columns_are_refused_by_every_command(tiny: Tiny, tmp_path: Path) -> None:
     path = tmp_path / "c3.tsv"
     path.write_text("one\ttwo\tthree\na\tb\tc\n", encoding="utf-8")
