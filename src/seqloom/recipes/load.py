@@ -407,7 +407,11 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
     found = find_model(as_path(folder, "folder"))
     require_builder(model)
     config = read_settings(found)
-    return load_fitted(found) if isinstance(config.model, FittedModel) else load(found, device=device, model=model)
+    if not isinstance(config.model, FittedModel):
+        return load(found, device=device, model=model)
+    if model is not None:
+        raise UsageError(f"{found} holds a model of kind {config.model.kind}, not one from outside; leave out model=")
+    return load_fitted(found)
 
 
 def use_of(config: RunConfig) -> Use:
