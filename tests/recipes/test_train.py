@@ -361,11 +361,9 @@ def test_a_model_from_outside_that_cannot_be_built_leaves_no_run(tmp_path: Path,
         assert not (tmp_path / "run").exists()
 
 
-def test_a_fitted_model_is_no_translator_and_takes_no_settings(tmp_path: Path, corpus: Corpus) -> None:
+def test_a_fitted_model_takes_no_settings_of_another(tmp_path: Path, corpus: Corpus) -> None:
     trained = train(None, ["model.kind=ngram"], out=tmp_path / "run", train=corpus[0][:1])
     assert trained is not None
-    with pytest.raises(UsageError, match="does not translate"):
-        Translator(seqloom.load(trained.model))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="leave out model="):
         seqloom.load(trained.model, model=Outside())
 
