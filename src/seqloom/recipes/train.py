@@ -377,6 +377,7 @@ def _go(
     if outcome.reason == "nothing to do" and not flags.allow_data_change:
         finished = _finished(run, config, outcome=outcome)
         if finished is not None:
+            _draw(run, listener=listener)  # a kill may have come after the model was written
             return finished
     weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
     trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
