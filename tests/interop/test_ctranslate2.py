@@ -220,7 +220,7 @@ def test_an_exported_directory_says_what_it_is_and_is_checked(learned: Learned, 
     assert written.bytes == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     engine = CTranslate2Engine(folder)
     assert engine.tokenizers.source == learned.loaded.tokenizers.source
-    assert engine.search == learned.loaded.config.search
+    assert engine.search == learned.loaded.search_settings()  # with the maximum length of the model
     assert engine.description.positions == 1025
     config = json.loads((folder / "config.json").read_text())
     assert (config["bos_token"], config["eos_token"], config["add_source_eos"]) == ("<s>", "</s>", True)
