@@ -24,10 +24,10 @@ from harness.ending import Outcome, measure_and_exit
 from harness.processes import Contestant, all_running
 from harness.progress import Countdown, say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
+from seqloom.apps.demo import SETTINGS
 from seqloom.core.openmp import VARIABLES
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes.demo import SETTINGS
-from seqloom.recipes.train import train
+from seqloom.runs.train import train
 
 What = Literal["train", "translate"]
 Machine = Literal["quiet", "busy"]

@@ -32,15 +32,15 @@ from harness.progress import say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from harness.sizes import LSTM_512, RecurrentSize, Size
 from multi30k_scores import multi30k_bleu
+from seqloom.apps.export import export
+from seqloom.apps.lexicon import FILE, FREQUENT, fit_lexicon
 from seqloom.classical.lexicon import Lexicon
 from seqloom.core.errors import UsageError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import unique_tokens
 from seqloom.models.transformer import TransformerConfig
-from seqloom.recipes.export import export
-from seqloom.recipes.lexicon import FILE, FREQUENT, fit_lexicon
-from seqloom.recipes.load import LoadedModel, find_model, load
+from seqloom.runs.model_dir import LoadedModel, find_model, load
 
 SCRIPTS = Path(__file__).resolve().parent / "contestants"
 CTRANSLATE2 = ("ctranslate2==4.8.4",)

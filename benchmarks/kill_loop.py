@@ -33,7 +33,6 @@ from seqloom.core.errors import SeqloomError
 from seqloom.core.events import ignore, read_events
 from seqloom.core.files import sha256_of
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes import train as _train  # noqa: F401
 from seqloom.training.checkpoint import newest_checkpoint
 
 SMALL = ("text.size=200", "data.tokens_per_batch=400", "evaluation.resamples=40", "search.beam=1")

@@ -32,7 +32,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.arpa import write_arpa
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 
 FULL_PAIRS = 15
 NLTK_GOAL, IDS_GOAL, LINES_GOAL = 50.0, 0.5, 0.25

@@ -32,7 +32,7 @@ from harness.synthetic import write_corpus
 from harness.tree_memory import Run, run_watched
 from seqloom.core.files import sha256_of
 from seqloom.data.corpus import open_corpus
-from seqloom.data.examples import Encoder, encode_corpus
+from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.text.tokenizer import Tokenizers
 
 HERE = Path(__file__).parent

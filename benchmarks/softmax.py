@@ -24,14 +24,20 @@ from harness.progress import Countdown, say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
 from seqloom.core.symbols import RESERVED
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
-from seqloom.nn.alias import AliasSampler, noise_distribution
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.objectives import FullSoftmax, Nce, NegativeSampling, Objective, SampledSoftmax
-from seqloom.training.clipping import clip_by_norm, global_norm, gradients
-from seqloom.training.memory import keep_freed_memory
-from seqloom.training.optimisers import make_optimiser
+from seqloom.nn.objectives import (
+    AliasSampler,
+    FullSoftmax,
+    Nce,
+    NegativeSampling,
+    Objective,
+    SampledSoftmax,
+    noise_distribution,
+)
+from seqloom.training.optimisers import clip_by_norm, global_norm, gradients, make_optimiser
 from seqloom.training.settings import TrainingConfig
-from seqloom.training.sparse import set_row_gradients
+from seqloom.training.sparse_updates import set_row_gradients
+from seqloom.training.trainer import keep_freed_memory
 
 FULL = "full softmax"
 GOALS: Mapping[str, float] = {"sampled softmax": 5.0, "NCE": 5.0}

@@ -17,13 +17,13 @@ from pathlib import Path
 from harness.ending import Outcome, measure_and_exit
 from harness.progress import say
 from harness.ratios import Claim, claim_of_sizes
+from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import TrainingError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
-from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.load import load_any
-from seqloom.recipes.partition import PartitionConfig, look_at_partition
-from seqloom.recipes.train import train
+from seqloom.look.partition import PartitionConfig, look_at_partition
+from seqloom.runs.model_dir import load_any
+from seqloom.runs.train import train
 
 FULL = "full softmax"
 GOALS: Mapping[str, float] = {"sampled softmax": 1.10, "NCE": 1.20}

@@ -25,9 +25,9 @@ from harness.peers import peer_python
 from harness.processes import Contestant, ContestantError, all_running, exit_on_termination
 from harness.progress import Countdown, say
 from harness.ratios import FEWEST_PAIRS, Claim, claim
+from seqloom.apps.vectors import evaluate_vectors
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.interop.word2vec_format import read_vectors
-from seqloom.recipes.vectors import evaluate_vectors
 
 GOAL = 1.5
 GENSIM = ("gensim==4.4.0",)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seqloom.core.config import describe_fields
 from seqloom.core.schema import FieldDoc
-from seqloom.recipes.config import RunConfig
+from seqloom.runs.config import RunConfig
 
 PAGE = Path(__file__).parent / "config.md"
 

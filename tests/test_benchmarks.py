@@ -23,9 +23,9 @@ import beam_width  # noqa: E402
 import multi30k_scores  # noqa: E402
 import run_all  # noqa: E402
 from harness import ending, flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
+from seqloom.apps.translator import Translation  # noqa: E402
 from seqloom.core.errors import DataError, UsageError  # noqa: E402
 from seqloom.metrics.translation import Bootstrap  # noqa: E402
-from seqloom.recipes.translate import Translation  # noqa: E402
 from seqloom.search.hypothesis import Hypothesis  # noqa: E402
 from seqloom.search.settings import SearchConfig  # noqa: E402
 

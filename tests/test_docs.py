@@ -27,8 +27,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqloom.recipes.sizing import DataFacts, choose_sizes
-from seqloom.recipes.text_sizing import TEXT_LADDER
+from seqloom.runs.sizing import TEXT_LADDER, DataFacts, choose_sizes
 
 HOUSE = Path(__file__).parent.parent
 PAGES = [HOUSE / "README.md", HOUSE / "CONTRIBUTING.md", *sorted((HOUSE / "docs").rglob("*.md"))]
@@ -127,8 +126,7 @@ def _serve() -> None:
     import torch
     from matplotlib.figure import Figure
 
-    import seqloom.core.compiling  # (with it comes numba)
-    import seqloom.recipes.demo  # noqa: F401  (with it come all recipes)
+    import seqloom.apps.demo  # noqa: F401  (with it come all recipes)
 
     # Both bring in a great deal more the first time they are used.
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])

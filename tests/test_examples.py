@@ -12,10 +12,10 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.elmo import Elmo
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.config import TASKS, FittedModel, RunConfig
+from seqloom.runs.config import TASKS, FittedModel, RunConfig
 from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 
 VOCABULARY = (*RESERVED, "a", "b", "c", "d", "e", "f", "g")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))

@@ -26,7 +26,7 @@ import recurrent  # noqa: E402
 from harness import corpus, ending, flops, layer_report, layer_rounds, layers, processes, ratios, rounds, toolkits  # noqa: E402
 from harness.sizes import LSTM_512, SIZES  # noqa: E402
 from seqloom.core.stepping import Source  # noqa: E402
-from seqloom.nn.cells import unroll  # noqa: E402
+from seqloom.nn.cells.standard import unroll  # noqa: E402
 from seqloom.nn.embeddings import Symbols  # noqa: E402
 from seqloom.nn.losses import smoothed_cross_entropy  # noqa: E402
 

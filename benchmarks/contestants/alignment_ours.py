@@ -9,9 +9,9 @@ from pathlib import Path
 
 from serving import Line
 
+from seqloom.apps.align import AlignConfig, WordText, fit_words, read_words
 from seqloom.classical.alignment import Bitext, Model1Config, fit_model1
 from seqloom.data.corpus import open_corpus
-from seqloom.recipes.align import AlignConfig, WordText, fit_words, read_words
 from seqloom.version import __version__
 
 

@@ -55,7 +55,7 @@ def train(run: Path, turns: Turns, threads: int) -> None:
     """Resume a run by the recipe that the command uses."""
     from seqloom.core.events import Event
     from seqloom.core.openmp import WAIT_POLICY
-    from seqloom.recipes.train import resume
+    from seqloom.runs.train import resume
 
     tokens = 0
 

@@ -20,14 +20,14 @@ from serving import Line
 from torch import Tensor
 
 from seqloom import Translator
+from seqloom.apps.lexicon import offered_symbols, shortlist_of
 from seqloom.classical.lexicon import Lexicon
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.int8 import with_int8
-from seqloom.recipes.lexicon import offered_symbols, shortlist_of
-from seqloom.search.decode import decode
+from seqloom.nn.fast.int8 import with_int8
+from seqloom.search.driver import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.version import __version__
 

@@ -16,7 +16,7 @@ from serving import Line
 from seqloom.classical.ngram import NGramConfig
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.arpa import read_arpa
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 from seqloom.version import __version__
 
 

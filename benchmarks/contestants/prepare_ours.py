@@ -35,7 +35,7 @@ SETTINGS = (
 def prepare(run: str, source: str, target: str, workers: str) -> dict[str, float]:
     """Prepare a run, and say how long each part took."""
     from seqloom.core.events import Event
-    from seqloom.recipes.prepare import begin_run, choose_config
+    from seqloom.runs.prepare import begin_run, choose_config
 
     begins: dict[str, float] = {"checking": time.monotonic()}
 
@@ -56,7 +56,7 @@ def prepare(run: str, source: str, target: str, workers: str) -> dict[str, float
 def train(run: str, steps: str) -> dict[str, float]:
     """Go on with a run, and say how long it took until the first step was on its way."""
     from seqloom.core.events import Event
-    from seqloom.recipes.train import GOES_ON, resume
+    from seqloom.runs.train import GOES_ON, resume
 
     started = time.monotonic()
     moments: list[float] = []

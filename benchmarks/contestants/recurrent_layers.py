@@ -19,8 +19,8 @@ import torch
 from serving import Line
 from torch import Tensor, nn
 
-from seqloom.nn.cell_kinds import cell_maker
-from seqloom.nn.cells import Cell, CellState, unroll
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.standard import Cell, CellState, unroll
 from seqloom.version import __version__
 
 PRODUCTS = 3

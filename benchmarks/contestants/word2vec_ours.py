@@ -15,7 +15,7 @@ from serving import Line
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.interop.word2vec_format import write_vectors
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 from seqloom.text.vocabulary import Vocabulary
 from seqloom.version import __version__
 

@@ -15,10 +15,10 @@ import numpy as np
 from harness.progress import say
 from seqloom.core.errors import UsageError
 from seqloom.data.corpus import open_corpus
-from seqloom.data.examples import Encoder, encode_corpus
+from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.store import Side, Store
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizers
 
 FOLDER = Path(__file__).resolve().parent.parent / ".data" / "multi30k-de-en-8000"
 SPLITS = {"train": "train", "dev": "val"}

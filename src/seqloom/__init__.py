@@ -15,12 +15,12 @@ import seqloom.core.openmp  # noqa: F401 - first, because it decides how threads
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.apps.language_model import LanguageModel
+    from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
-    from seqloom.recipes.language_model import LanguageModel
-    from seqloom.recipes.load import load_any as load
-    from seqloom.recipes.train import resume, train
-    from seqloom.recipes.translate import Translator
+    from seqloom.runs.model_dir import load_any as load
+    from seqloom.runs.train import resume, train
     from seqloom.search.settings import SearchConfig
 
 __all__ = [
@@ -43,19 +43,19 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Public names come in when they are asked for: importing seqloom alone does not import torch."""
     if name == "load":
-        from seqloom.recipes.load import load_any
+        from seqloom.runs.model_dir import load_any
 
         return load_any
     if name == "resume":
-        from seqloom.recipes.train import resume
+        from seqloom.runs.train import resume
 
         return resume
     if name == "train":
-        from seqloom.recipes.train import train
+        from seqloom.runs.train import train
 
         return train
     if name == "LanguageModel":
-        from seqloom.recipes.language_model import LanguageModel
+        from seqloom.apps.language_model import LanguageModel
 
         return LanguageModel
     if name == "SearchConfig":
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
         return SeqloomError
     if name == "Translator":
-        from seqloom.recipes.translate import Translator
+        from seqloom.apps.translator import Translator
 
         return Translator
     if name == "WordVectors":

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from seqloom.core.symbols import BEGIN, END, RESERVED
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 
 Gram = tuple[int, ...]
 

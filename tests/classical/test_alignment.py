@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.classical import alignment_kernels as kernels
+from seqloom.classical import alignment as kernels
 from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_aligner, fit_model1
 from seqloom.core.errors import DataError
 from seqloom.data.phrasebook import sample_pairs

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
+from seqloom.apps.align import AlignConfig, fit_words, link_words, read_reference, read_words
 from seqloom.classical.alignment import Model1Config
 from seqloom.data.corpus import open_corpus
 from seqloom.metrics.aer import score_alignments
-from seqloom.recipes.align import AlignConfig, fit_words, link_words, read_reference, read_words
 
 
 def without_accents(text: str) -> str:

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 
 import nasty
 from classical.ngram_twin import KneserNeyTwin, count_grams, encoded, sentences_of
+from seqloom.classical.kneser_ney import kneser_ney
 from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.classical.ngram_counts import Grams, count_ngrams
-from seqloom.classical.smoothing import kneser_ney
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 
 Smoothing = Literal["mle", "laplace", "kneser_ney"]
 SMOOTHINGS: tuple[Smoothing, ...] = ("mle", "laplace", "kneser_ney")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.classical.subword_vectors import SubwordConfig, hash_of, ngrams_of
-from seqloom.classical.vectors import Subwords, WordVectors
+from seqloom.classical.vectors import SubwordConfig, Subwords, WordVectors, hash_of, ngrams_of
 from seqloom.core.errors import DataError, UsageError
 
 

@@ -8,15 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from seqloom.classical import word2vec_kernels as kernels
-from seqloom.classical.subword_vectors import SubwordConfig
-from seqloom.classical.word2vec import Word2VecConfig
-from seqloom.classical.word2vec_learner import Learner
-from seqloom.classical.word2vec_tables import LOSS_EVERY, SENTENCE_END
+from seqloom.classical.vectors import SubwordConfig
+from seqloom.classical.word2vec import Learner, Word2VecConfig
+from seqloom.classical.word2vec_kernels import LOSS_EVERY, SENTENCE_END
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event
 from seqloom.core.seeds import seed_for
 from seqloom.core.symbols import RESERVED
-from seqloom.text.encoded import EncodedText
+from seqloom.text.tokenizer import EncodedText
 
 MASK = (1 << 64) - 1
 FORMS: dict[str, dict[str, object]] = {
@@ -217,7 +216,7 @@ def test_one_thread_gives_the_same_bytes_for_the_same_seed() -> None:
 
 
 def test_two_threads_learn_as_well_and_say_that_they_cannot_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.classical.word2vec_learner.CHUNK", 200)
+    monkeypatch.setattr("seqloom.classical.word2vec.CHUNK", 200)
     heard: list[Event] = []
     text = random_text(tokens=4000)
     found = small(threads=2, epochs=3).fit(text, seed=5, listener=heard.append)
@@ -240,7 +239,7 @@ def test_one_thread_says_nothing_of_the_kind() -> None:
 
 
 def test_chunks_end_where_sentences_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.classical.word2vec_learner.CHUNK", 40)
+    monkeypatch.setattr("seqloom.classical.word2vec.CHUNK", 40)
     text = random_text(tokens=600)
     borders = Learner.begin(text, small(), seed=1).borders
     assert borders[0] == 0

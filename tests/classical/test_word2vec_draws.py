@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.classical import word2vec_kernels as kernels
-from seqloom.classical.huffman import huffman_codes
-from seqloom.classical.noise import ONE, alias_table, noise_distribution
+from seqloom.classical.word2vec import ONE, alias_table, huffman_codes, noise_distribution
 from seqloom.core.errors import DataError
 
 counts_of_words = st.lists(st.integers(1, 50), min_size=2, max_size=20).map(lambda counts: np.array(counts, np.int64))

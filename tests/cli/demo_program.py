@@ -15,10 +15,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from seqloom.apps import demo as recipe
 from seqloom.core.errors import Stopped
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.files import sha256_of
-from seqloom.recipes import demo as recipe
 
 STEPS = 4
 STOPPED = 75

@@ -15,13 +15,13 @@ import pytest
 
 from cli.calling import call, into_closed_pipe, start
 from cli.conftest import Tiny, train_words
+from seqloom.apps.translator import Translator
 from seqloom.cli.console import Surviving
 from seqloom.core import files
 from seqloom.core.arguments import as_lines
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
-from seqloom.recipes.translate import Translator
 from seqloom.search.settings import SearchConfig
 
 

@@ -14,10 +14,10 @@ import pytest
 from cli import demo_program
 from cli.calling import Called, call
 from cli.demo_program import STEPS, small_sizes
+from seqloom.apps import demo as recipe
 from seqloom.core.errors import Stopped
 from seqloom.core.events import Event
 from seqloom.core.files import sha256_of
-from seqloom.recipes import demo as recipe
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,9 +14,9 @@ from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.cli import look
 from seqloom.core.config import resolve
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.lab.catalogue import EXPERIMENTS
-from seqloom.recipes.load import build_model, load, save_model
+from seqloom.lab.catalogue import EXPERIMENTS
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import build_model, load, save_model
 from seqloom.training.weights import weights_of
 
 # --- lab -------------------------------------------------------------------------------------------------------------

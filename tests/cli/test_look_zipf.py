@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nasty
 from cli.calling import call
 from cli.conftest import Tiny
-from seqloom.recipes.zipf import ZipfConfig, look_at_counts
+from seqloom.look.zipf import ZipfConfig, look_at_counts
 from seqloom.text.normalise import Normaliser
 
 TEXT = "The cat sat. The cat ran!\n\nThe dog sat, and the cat ran.\n" * 12

@@ -8,8 +8,8 @@ import yaml
 from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.core.events import ignore
-from seqloom.recipes.load import load
-from seqloom.recipes.prepare import choose_config
+from seqloom.runs.model_dir import load
+from seqloom.runs.prepare import choose_config
 
 
 def test_info_tells_sizes_languages_data_scores_and_files(tiny: Tiny) -> None:

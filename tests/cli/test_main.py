@@ -33,7 +33,7 @@ from seqloom.version import __version__
 
 MODULES = (align, average, config, demo, evaluate, generate, info, lab, perplexity, score, train, translate)
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
-HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.recipes.train")
+HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")
 
 
 def test_help_of_every_command_imports_nothing_heavy() -> None:

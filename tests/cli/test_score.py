@@ -6,7 +6,7 @@ import pytest
 
 from cli.calling import call
 from cli.conftest import Tiny, in_small_letters
-from seqloom.recipes.load import load, save_model
+from seqloom.runs.model_dir import load, save_model
 from seqloom.training.weights import weights_of
 
 

@@ -9,8 +9,8 @@ from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.cli.console import Bars, Lines
 from seqloom.core.events import Event, Value
-from seqloom.recipes.selfcheck import run
-from seqloom.recipes.selfcheck.findings import Check, Finding
+from seqloom.selfcheck import run
+from seqloom.selfcheck.promises import Check, Finding
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cli.conftest import SETTINGS, Tiny, train_words
 from seqloom.core.config import resolve
 from seqloom.core.events import read_events
 from seqloom.core.openmp import WAIT_POLICY
-from seqloom.recipes.config import RunConfig
+from seqloom.runs.config import RunConfig
 
 
 def test_a_run_ends_with_a_model_its_scores_and_the_next_commands(tiny: Tiny) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from cli.calling import Called, call
 from cli.conftest import Tiny
-from seqloom.text.formats.carrying import Carrier, has_all_of
-from seqloom.text.formats.catalogues import open_catalogue
+from seqloom.text.formats.carry import Carrier, has_all_of
 from seqloom.text.formats.mo import compile_mo
+from seqloom.text.formats.readers import open_catalogue
 from text.formats.samples import NAMES, PO, write
 
 EN_DE = ("en", "de")

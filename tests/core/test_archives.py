@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.zips import END, FOLDER, LINK, File, build, deflate
-from seqloom.core.archives import Limits, extract_archive, is_archive, write_archive
+from seqloom.core.archive import Limits, extract_archive, is_archive, write_archive
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 
 FILES = {
@@ -264,7 +264,7 @@ def test_nothing_is_inflated_after_the_compressed_bytes_have_ended(
             return getattr(self._inflate, name)
 
     zlib_inflate = zlib.decompressobj
-    monkeypatch.setattr("seqloom.core.archives.CHUNK", 64)
+    monkeypatch.setattr("seqloom.core.archive.CHUNK", 64)
     monkeypatch.setattr(zlib, "decompressobj", Counting)
     packed = deflate(b"x" * 90) + bytes(64 * 50)
     assert "too late" in refused(tmp_path, build([File(b"a", b"x" * 90, deflated=True, packed=packed)]))

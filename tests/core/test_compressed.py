@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from seqloom.core import compressed
-from seqloom.core.compressed import bare_name, is_compressed, open_bytes, read_whole
+from seqloom.core import text_files as compressed
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import read_lines
+from seqloom.core.text_files import bare_name, is_compressed, open_bytes, read_whole
 
 
 def _zstd(data: bytes) -> bytes:

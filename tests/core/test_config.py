@@ -13,7 +13,7 @@ import nasty
 from seqloom.core.config import Config, describe_fields, merge, read_config_file, resolve, to_yaml
 from seqloom.core.config import Tree as ConfigTree
 from seqloom.core.errors import ConfigError
-from seqloom.recipes.config import RunConfig
+from seqloom.runs.config import RunConfig
 
 
 class Transformer(Config):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from seqloom.core import files
-from seqloom.core.decoding import LineDecoder, OnBad
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import LineReader
-from seqloom.core.oddities import Oddities
+from seqloom.core.hidden_characters import Oddities
+from seqloom.core.text_files import LineDecoder, OnBad
 
 BAD = b"gut\nsch\xf6n \xfc\n\xc3\xa4\n\xe9"
 

@@ -15,21 +15,22 @@ from hypothesis import given
 
 import nasty
 from core.limits import files_up_to
-from seqloom.core import decoding, files
+from seqloom.core import files
+from seqloom.core import text_files as decoding
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import (
     LineReader,
     check_manifest,
     directory_manifest,
+    new_place,
     open_output,
+    partial_name,
     read_lines,
     require_file,
     require_writable,
     sha256_of,
     write_atomically,
 )
-from seqloom.core.partial import partial_name
-from seqloom.core.places import new_place
 
 NASTY_LINES = nasty.lines(without="\0")
 

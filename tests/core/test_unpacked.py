@@ -7,7 +7,7 @@ from pathlib import Path
 
 CODE = """
 from pathlib import Path
-from seqloom.core.unpacked import temporary_folder
+from seqloom.core.archive import temporary_folder
 print(temporary_folder(Path("run"), version=1, make=Path.mkdir).parent.name, flush=True)
 input()
 """

@@ -16,10 +16,10 @@ from seqloom.core.errors import DataError, SeqloomError
 from seqloom.data import blocks
 from seqloom.data.blocks import RangeBlock, TextBlock
 from seqloom.data.corpus import hold_out, open_corpus
-from seqloom.data.examples import Encoder, encode_corpus
+from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.workers import in_order
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizers
 
 PIECES = ("a", "b c", "\r", "é", "中", "\u2028", "\x0b", "\ufeff", " ", "")
 LINES = st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map("".join), min_size=1, max_size=9)

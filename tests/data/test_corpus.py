@@ -19,12 +19,11 @@ from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data import blocks
 from seqloom.data.blocks import Line
 from seqloom.data.corpus import hold_out, languages_from, open_corpus
-from seqloom.data.examples import Encoder, encode_corpus
+from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.store import Store
-from seqloom.text.kinds import FlatIds
 from seqloom.text.normalise import is_blank
-from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer import FlatIds, TextConfig, Tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 Write = Callable[..., list[Path]]
 

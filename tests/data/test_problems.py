@@ -9,7 +9,7 @@ from seqloom.core.errors import LISTED, DataError, Problem, Problems
 from seqloom.data.corpus import open_corpus
 from seqloom.text.formats.jsonl import read_jsonl, read_pairs
 from seqloom.text.formats.pharaoh import read_gold
-from seqloom.text.formats.sides import SideReader
+from seqloom.text.formats.readers import SideReader
 from seqloom.text.formats.tmx import read_pairs as read_memory
 from seqloom.text.formats.tmx import read_tmx
 from seqloom.text.formats.tsv import split_rows

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.symbols import END, UNKNOWN
+from seqloom.data.plain_text import Stream, StreamWriter, TextCorpus, encode_text
 from seqloom.data.store import Store
-from seqloom.data.stream import Stream, StreamWriter, encode_text
-from seqloom.data.text import TextCorpus
 
 
 def make(folder: Path, sentences: list[list[int]], *, symbols: int = 100, chunk: int = 2) -> Stream:

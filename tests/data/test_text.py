@@ -9,7 +9,7 @@ from hypothesis import given
 
 import nasty
 from seqloom.core.errors import DataError, UsageError
-from seqloom.data.text import TextCorpus, TextLine
+from seqloom.data.plain_text import TextCorpus, TextLine
 
 
 @pytest.fixture

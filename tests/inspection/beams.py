@@ -4,7 +4,7 @@ from typing import Any
 
 from search.steppers import Bigram, Grammar, History, sentences
 from seqloom.core.stepping import Stepper
-from seqloom.inspection.beam_tree import BeamTree, lay_out
+from seqloom.look.beam_tree import BeamTree, lay_out
 from seqloom.search.beam import beam_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from inspection.beams import long_search, searched, tree_of
-from seqloom.inspection.beam_page import DIGITS, beam_page
-from seqloom.inspection.beam_tree import BeamTree, lay_out
+from seqloom.look.beam_page import DIGITS, beam_page
+from seqloom.look.beam_tree import BeamTree, lay_out
 
 VOID = {"meta", "input", "br"}
 

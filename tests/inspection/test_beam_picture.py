@@ -6,7 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from inspection.beams import golden, long_search, searched, tree_of
-from seqloom.inspection.beam_picture import LOOKS, draw_beam, line_width
+from seqloom.look.beam_page import LOOKS, draw_beam, line_width
 
 
 def _overlaps(figure: Figure) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inspection.beams import golden, long_search, searched, tree_of
 from seqloom.core.errors import UsageError
-from seqloom.inspection.beam_tree import BeamTree, cells, describe, percent, spread, visible
+from seqloom.look.beam_tree import BeamTree, cells, describe, percent, spread, visible
 from seqloom.search.trace import Trace
 
 SCORES: list[dict[str, Any]] = [

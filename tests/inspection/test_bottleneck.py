@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.inspection.bottleneck import bins_of, bottleneck_from, source_lengths
-from seqloom.inspection.findings import save_finding
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.bottleneck import bins_of, bottleneck_from, source_lengths
 from seqloom.metrics.translation import Bleu, Bootstrap, score
 
 SOURCES = [" ".join(["wort"] * (1 + line % 7)) for line in range(35)]

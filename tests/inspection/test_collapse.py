@@ -2,8 +2,7 @@
 
 import pytest
 
-from seqloom.inspection.collapse import follow
-from seqloom.recipes.lab.collapse import english, run
+from seqloom.lab.collapse import english, follow, run
 
 
 def test_vectors_collapse_without_negatives_and_only_without() -> None:

@@ -8,8 +8,8 @@ from torch import nn
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
-from seqloom.inspection import connectivity
-from seqloom.inspection.connectivity import (
+from seqloom.look import gradients as connectivity
+from seqloom.look.gradients import (
     Connectivity,
     Profile,
     by_lag,
@@ -17,8 +17,8 @@ from seqloom.inspection.connectivity import (
     by_source_end,
     connectivity_of,
     connectivity_of_text,
+    draw_connectivity,
 )
-from seqloom.inspection.connectivity_picture import draw_connectivity
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig

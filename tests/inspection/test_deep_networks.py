@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from seqloom.core.errors import UsageError
-from seqloom.inspection.character_models import CharacterTraining, phrasebook_text, train_characters
-from seqloom.inspection.deep_networks import (
+from seqloom.lab.depth import (
+    CharacterTraining,
     DeepForm,
     DeepNetwork,
     DeepSizes,
@@ -14,9 +14,11 @@ from seqloom.inspection.deep_networks import (
     first_to_last,
     layer_gradients,
     loss_after_training,
+    phrasebook_text,
+    train_characters,
 )
-from seqloom.nn.cell_kinds import cell_maker
-from seqloom.nn.skips import Skip
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.recurrent import Skip
 
 SKIPS: tuple[Skip, ...] = ("none", "residual", "highway", "dense")
 

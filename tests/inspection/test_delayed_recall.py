@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import UsageError
-from seqloom.inspection.delayed_recall import (
+from seqloom.lab.horizon import (
     RecallBudget,
     draw_recall,
     horizon_at_once,
     horizon_growing,
     longest_solved,
 )
-from seqloom.nn.cell_kinds import cell_maker
+from seqloom.nn.cells.kinds import cell_maker
 
 
 def test_the_answer_is_the_marked_symbol_of_the_first_step() -> None:

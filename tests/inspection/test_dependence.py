@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqloom.core.errors import UsageError
-from seqloom.inspection.dependence import (
+from seqloom.lab.speed import (
     OPERATIONS,
     Way,
     read_by_attention,
@@ -16,7 +16,7 @@ from seqloom.inspection.dependence import (
     ways_to_last,
 )
 from seqloom.nn.attention import Attention, BilinearScore
-from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.cells.kinds import CellKind, cell_maker
 from seqloom.nn.multihead import SelfAttention
 
 POSITIONS, WIDTH = 9, 4

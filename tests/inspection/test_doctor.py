@@ -16,29 +16,30 @@ import nasty
 from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_model1
 from seqloom.data.blocks import Line
 from seqloom.data.phrasebook import LANGUAGES, sample_sentences
-from seqloom.inspection.doctor import alignment, models
-from seqloom.inspection.doctor.alignment import ALIGNED, SHIFTS, Evidence
-from seqloom.inspection.doctor.alignment_kernels import best_path
-from seqloom.inspection.doctor.alignment_runs import SWITCH, find_runs
-from seqloom.inspection.doctor.character_model import ORDER, CharacterModel, encode
-from seqloom.inspection.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters
-from seqloom.inspection.doctor.copies import is_copy
-from seqloom.inspection.doctor.duplicates import examine_duplicates, is_repeated
-from seqloom.inspection.doctor.faults import Run, grade, percentage, runs_of
-from seqloom.inspection.doctor.function_words import contradicts, recognise
-from seqloom.inspection.doctor.headers import examine_headers, is_header
-from seqloom.inspection.doctor.language import Languages, Verdicts, decide
-from seqloom.inspection.doctor.leakage import examine_leakage, examine_near_leakage, find_near_leaks
-from seqloom.inspection.doctor.lengths import examine_ratios
-from seqloom.inspection.doctor.mojibake import mend_mojibake
-from seqloom.inspection.doctor.reading import survey_lines
-from seqloom.inspection.doctor.script import examine_scripts, main_scripts
-from seqloom.inspection.doctor.survey import Survey
-from seqloom.inspection.doctor.texts import LONGEST, key_of, scripts_of, words_of
-from seqloom.inspection.doctor.unknown import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
-from seqloom.inspection.doctor.wording import Odds, Wording
-from seqloom.inspection.doctor_page import visible
-from seqloom.inspection.doctor_pictures import draw_evidence, draw_lengths, draw_ratios
+from seqloom.doctor import alignment, models
+from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs
+from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters, mend_mojibake
+from seqloom.doctor.faults import Run, grade, percentage, runs_of
+from seqloom.doctor.headers import examine_headers, is_header
+from seqloom.doctor.language import (
+    ORDER,
+    CharacterModel,
+    Languages,
+    Verdicts,
+    decide,
+    encode,
+    examine_scripts,
+    main_scripts,
+)
+from seqloom.doctor.leakage import examine_leakage, examine_near_leakage, find_near_leaks
+from seqloom.doctor.models import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
+from seqloom.doctor.page import draw_evidence, draw_lengths, draw_ratios, visible
+from seqloom.doctor.pairs import examine_duplicates, examine_ratios, is_copy, is_repeated
+from seqloom.doctor.reading import survey_lines
+from seqloom.doctor.survey import Survey
+from seqloom.doctor.wording import Odds, Wording
+from seqloom.text.function_words import contradicts, recognise
+from seqloom.text.scripts import LONGEST, key_of, scripts_of, words_of
 
 
 @pytest.mark.parametrize(

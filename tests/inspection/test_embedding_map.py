@@ -6,9 +6,17 @@ import re
 import numpy as np
 import pytest
 
+from seqloom.apps.embedding_map import (
+    FEW,
+    EmbeddingMap,
+    draw_map,
+    joint_affinities,
+    lay_out,
+    map_page,
+    principal_plane,
+    tsne,
+)
 from seqloom.core.errors import UsageError
-from seqloom.inspection.embedding_map import EmbeddingMap, joint_affinities, lay_out, principal_plane, tsne
-from seqloom.inspection.embedding_picture import FEW, draw_map, map_page
 
 
 def groups(count: int = 20, width: int = 6) -> np.ndarray:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from seqloom.inspection.drawing import new_axes
-from seqloom.inspection.findings import Finding, save_finding
+from seqloom.drawing.findings import Finding, save_finding
+from seqloom.drawing.style import new_axes
 
 
 def draw() -> Figure:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqloom.apps.gradients import ordered_products, relative_errors
 from seqloom.core.errors import UsageError
-from seqloom.inspection.gates import gate_terms, memory_jacobians
-from seqloom.inspection.jacobians import ordered_products, relative_errors
-from seqloom.nn.cells import LSTMCell
+from seqloom.lab.gates import gate_terms, memory_jacobians
+from seqloom.nn.cells.standard import LSTMCell
 
 
 @pytest.fixture

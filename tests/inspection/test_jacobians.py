@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.inspection.jacobians import (
+from seqloom.apps.gradients import (
     closed_form_states,
     jacobians_along,
     largest_gain,
@@ -15,8 +15,8 @@ from seqloom.inspection.jacobians import (
     relative_errors,
     states_along,
 )
-from seqloom.nn.cell_kinds import CellKind, cell_maker
-from seqloom.nn.cells import Cell, CellState, LSTMCell
+from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.standard import Cell, CellState, LSTMCell
 from seqloom.nn.init import spectral_radius
 
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -3,7 +3,7 @@
 import pytest
 
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.inspection.joined_phrases import (
+from seqloom.lab.bottleneck import (
     JoinedPair,
     JoinedPhrases,
     TranslatorTraining,

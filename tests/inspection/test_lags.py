@@ -6,16 +6,16 @@ from typing import get_args
 import pytest
 import torch
 
-from seqloom.core.errors import UsageError
-from seqloom.inspection.lags import (
+from seqloom.apps.gradients import (
     directions,
     fit_slope,
     gradient_by_lag,
     lag_below,
     weight_gradient_by_step,
 )
-from seqloom.nn.cell_kinds import CellKind, cell_maker
-from seqloom.nn.cells import LSTMCell, unroll
+from seqloom.core.errors import UsageError
+from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.standard import LSTMCell, unroll
 
 
 @pytest.mark.parametrize("kind", get_args(CellKind))

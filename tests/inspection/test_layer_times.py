@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seqloom.core.errors import UsageError
-from seqloom.inspection.layer_times import AttentionLayer, CellLayer, Times, ratios, time_layers
-from seqloom.nn.cell_kinds import cell_maker
+from seqloom.lab.speed import AttentionLayer, CellLayer, Times, ratios, time_layers
+from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.multihead import SelfAttention
 
 LAYERS = {"recurrent": CellLayer(cell_maker("gru")(4, 4)), "attention": AttentionLayer(SelfAttention(4, 2))}

@@ -6,15 +6,16 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from seqloom.inspection.partition import gradient_cosines, importance_variance, log_partition
-from seqloom.inspection.partition_picture import (
+from seqloom.look.partition import (
     draw_gradient_cosines,
     draw_importance_variance,
     draw_log_partition,
+    gradient_cosines,
+    importance_variance,
+    log_partition,
     sample_numbers,
 )
-from seqloom.nn.alias import AliasSampler, noise_distribution
-from seqloom.nn.objectives import FullSoftmax, Nce, SampledSoftmax
+from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
 
 SYMBOLS, WIDTH, TOKENS = 50, 6, 40
@@ -32,7 +33,7 @@ def test_log_z_follows_the_formula_in_parts_too(monkeypatch: pytest.MonkeyPatch)
     with torch.no_grad():
         expected = output(features).double().exp().sum(1).log().numpy()
     whole = log_partition(output, features)
-    monkeypatch.setattr("seqloom.inspection.partition.SCORES", 7 * SYMBOLS)
+    monkeypatch.setattr("seqloom.look.partition.SCORES", 7 * SYMBOLS)
     np.testing.assert_allclose(whole.values, expected, rtol=1e-6)
     np.testing.assert_allclose(log_partition(output, features).values, expected, rtol=1e-6)
     assert whole.mean == pytest.approx(expected.mean(), rel=1e-6)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.core.events import Event, to_json
-from seqloom.inspection.plots import plot_attention, plot_learning_curve
+from seqloom.drawing.curves import plot_attention, plot_learning_curve
 
 PNG = b"\x89PNG"
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from seqloom.inspection.sensitivity import NOISE, divergence, growth_rate, typical
-from seqloom.nn.cells import GRUCell, LSTMCell
+from seqloom.lab.butterfly import NOISE, divergence, growth_rate, typical
+from seqloom.nn.cells.standard import GRUCell, LSTMCell
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.inspection.spectra import draw_spectra, gate_matrices, spectrum_of, state_spectra
-from seqloom.nn.cells import GRUCell, LSTMCell
+from seqloom.apps.gradients import draw_spectra, gate_matrices, spectrum_of, state_spectra
+from seqloom.nn.cells.standard import GRUCell, LSTMCell
 
 
 def test_a_known_matrix_has_its_known_spectrum() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError
-from seqloom.inspection.text_statistics import TextStatistics, count_ngrams, describe_text
-from seqloom.inspection.zipf_picture import draw_zipf
+from seqloom.look.zipf import TextStatistics, count_ngrams, describe_text, draw_zipf
 
 Lines = list[list[int]]
 

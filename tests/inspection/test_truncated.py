@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqloom.core.errors import UsageError
-from seqloom.inspection.truncated import (
+from seqloom.lab.truncation import (
     EchoNetwork,
     EchoTask,
     draw_symbols,
@@ -14,8 +14,8 @@ from seqloom.inspection.truncated import (
     measure_estimates,
     train_echo,
 )
-from seqloom.nn.bptt import FULL, Truncation
-from seqloom.nn.cell_kinds import CellKind, cell_maker
+from seqloom.nn.bptt.truncation import FULL, Truncation
+from seqloom.nn.cells.kinds import CellKind, cell_maker
 
 TASK = EchoTask(distance=5, steps=16, width=8, symbols=3, sequences=6, updates=20, tested=16)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError
-from seqloom.inspection.zipf import FEWEST_RANKS, fit_line, fit_zipf, frequent
+from seqloom.look.zipf import FEWEST_RANKS, fit_line, fit_zipf, frequent
 
 
 def sample(exponent: float, *, shift: float = 0.0, words: int, tokens: int, seed: int = 7) -> np.ndarray:

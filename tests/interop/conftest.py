@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interop.models import phrases
-from seqloom.recipes.load import LoadedModel, load
-from seqloom.recipes.train import train
+from seqloom.runs.model_dir import LoadedModel, load
+from seqloom.runs.train import train
 
 SETTINGS = (
     "text.size=300",

@@ -6,11 +6,11 @@ import torch
 
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.models.transformer import TransformerConfig
-from seqloom.recipes.config import DataConfig, ModelConfig, RunConfig
-from seqloom.recipes.load import Card, LoadedModel, build_model
+from seqloom.runs.config import DataConfig, ModelConfig, RunConfig
+from seqloom.runs.model_dir import Card, LoadedModel, build_model
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizers
 
 LINES = 60
 

@@ -8,6 +8,7 @@ import pytest
 import sentencepiece
 
 from interop.models import phrases, random_model, small, tokenizers_of
+from seqloom.apps.export import export_argos
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.interop.argos import (
     Package,
@@ -18,7 +19,6 @@ from seqloom.interop.argos import (
     sentencepiece_for_argos,
     write_package,
 )
-from seqloom.recipes.export import export_argos
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import TextConfig, Tokenizer
 

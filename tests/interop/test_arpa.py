@@ -16,9 +16,8 @@ from seqloom.core.errors import DataError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
-from seqloom.text.encoded import EncodedText
-from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer import EncodedText, TextConfig
+from seqloom.text.tokenizer_training import train_tokenizer
 
 SMALL = r"""
 a comment before the data

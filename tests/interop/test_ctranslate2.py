@@ -10,18 +10,16 @@ import torch
 
 from interop.conftest import Learned
 from interop.models import phrases, random_model, small
+from seqloom.apps.export import export_ctranslate2
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import CTranslate2Engine, Found
-from seqloom.recipes.export import export_ctranslate2
-from seqloom.recipes.load import LoadedModel
-from seqloom.search.decode import decode
-from seqloom.search.forced import forced_search
-from seqloom.search.greedy import greedy_search
+from seqloom.runs.model_dir import LoadedModel
+from seqloom.search.driver import decode
+from seqloom.search.greedy import forced_search, greedy_search
 from seqloom.search.settings import SearchConfig
-from seqloom.text.kinds import Words
-from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers
+from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.parity

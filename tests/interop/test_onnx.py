@@ -8,6 +8,7 @@ from torch import nn
 
 from interop.models import random_model, small
 from laws.stepping import check_stepper_laws
+from seqloom.apps.export import export_onnx
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END
@@ -16,7 +17,6 @@ from seqloom.interop.onnx_stepper import OnnxStepper, write_graphs
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.export import export_onnx
 from seqloom.search.beam import beam_search
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import TextConfig, Tokenizers

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from laws.stepping import check_stepper_laws
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
-from seqloom.models.elmo import Elmo, ElmoConfig, frame
-from seqloom.models.elmo_features import ElmoFeatures
+from seqloom.models.elmo import Elmo, ElmoConfig, ElmoFeatures, frame
 from seqloom.nn.embeddings import Symbols
 
 PIECES = (*RESERVED, "i", "can", "not", "bear", "this", "is", "a", "dog")

@@ -12,13 +12,13 @@ from torch import nn
 from seqloom.classical.ngram import NGramConfig
 from seqloom.core.symbols import RESERVED
 from seqloom.data.phrasebook import sample_sentences
-from seqloom.data.stream import Stream, StreamWriter
+from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
-from seqloom.text.encoded import EncodedText
-from seqloom.training.clipping import clip_by_norm, global_norm, gradients
+from seqloom.text.tokenizer import EncodedText
+from seqloom.training.optimisers import clip_by_norm, global_norm, gradients
 
 
 def stream_of(folder: Path, lines: Sequence[Sequence[int]], symbols: int) -> Stream:

@@ -14,9 +14,9 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.transformer import Transformer, TransformerConfig
-from seqloom.nn import beam_cache
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.fast import beam_cache
 from seqloom.nn.losses import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
 from seqloom.nn.probe import listen

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqloom.nn import beam_attention
+from seqloom.nn.fast import beam_attention
 
 
 def use_loops(monkeypatch: pytest.MonkeyPatch, *, fewest: int) -> None:

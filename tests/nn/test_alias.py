@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seqloom.core.errors import ConfigError, DataError
-from seqloom.nn.alias import AliasSampler, alias_tables, noise_distribution
+from seqloom.nn.objectives import AliasSampler, alias_tables, noise_distribution
 
 
 def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:

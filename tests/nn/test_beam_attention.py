@@ -8,13 +8,12 @@ from nn.loops import use_loops
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.transformer import Transformer, TransformerConfig
-from seqloom.nn.beam_attention import Looks
-from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.memory import Memory
+from seqloom.nn.fast.beam_attention import Looks, Memory
+from seqloom.nn.fast.beam_cache import BeamCache, Lineage
+from seqloom.nn.fast.tables import Table
 from seqloom.nn.multihead import KeyValues
 from seqloom.nn.packing import side_by_side
-from seqloom.nn.tables import Table
 from seqloom.search.beam import beam_search
 from seqloom.search.settings import SearchConfig
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, DataError, UsageError
-from seqloom.nn.bptt import Truncation, run_by_hand, step_jacobian, trace_back
-from seqloom.nn.cells import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
+from seqloom.nn.bptt.truncation import Truncation, run_by_hand, step_jacobian, trace_back
+from seqloom.nn.cells.standard import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
 
 WIDTH, BATCH, TIME = 5, 5, 7
 RAGGED = torch.tensor([7, 2, 5, 1, 5])

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.nn.bptt import run_by_hand, trace_back
-from seqloom.nn.cell_base import check_lengths, length_range
-from seqloom.nn.cells import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
-from seqloom.nn.passes import Product
+from seqloom.nn.bptt.passes import Product
+from seqloom.nn.bptt.truncation import run_by_hand, trace_back
+from seqloom.nn.cells.cell import check_lengths, length_range
+from seqloom.nn.cells.standard import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
 from seqloom.nn.recurrent import Bidirectional, Stack, turning
 
 WIDTH, ROWS, TIME = 5, 3, 4
@@ -190,10 +190,10 @@ def test_frozen_weights_cost_no_product(monkeypatch: pytest.MonkeyPatch) -> None
 PROGRAM = """
 import numpy as np, torch
 from seqloom.core.errors import ConfigError
-from seqloom.nn.alias import AliasSampler
+from seqloom.nn.objectives import AliasSampler
 from seqloom.nn.blocks import FeedForward, Residual
-from seqloom.nn.cell_kinds import cell_maker
-from seqloom.nn.cells import ElmanCell, GRUCell, PeepholeCell
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.standard import ElmanCell, GRUCell, PeepholeCell
 from seqloom.nn.embeddings import Symbols, tied_tables
 from seqloom.nn.objectives import Nce, NegativeSampling, SampledSoftmax
 from seqloom.nn.positions import SinusoidalPositions

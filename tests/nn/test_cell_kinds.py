@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cell_kinds import CellKind, cell_maker
-from seqloom.nn.cells import Cell, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.standard import Cell, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
 from seqloom.nn.init import spectral_radius
 
 KINDS: dict[CellKind, type[Cell]] = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, check_known
-from seqloom.nn.cells import (
+from seqloom.nn.cells.standard import (
     Cell,
     CellState,
     CoupledCell,

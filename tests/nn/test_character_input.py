@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import RESERVED
-from seqloom.nn.character_input import LETTERS, CharacterInput, spell, spell_vocabulary
+from seqloom.nn.embeddings import LETTERS, CharacterInput, spell, spell_vocabulary
 from seqloom.nn.init import seeded
 
 PIECES = (*RESERVED, "bear", "bears", "Bär", "熊", "<unk>", "a")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqloom.core.errors import UsageError
-from seqloom.nn.heads import HeadPolicy
+from seqloom.nn.multihead import HeadPolicy
 
 WEIGHTS = torch.tensor([[[[0.5, 0.5, 0.0]], [[0.1, 0.9, 0.0]]]])  # one sentence, two heads, one query, three keys
 

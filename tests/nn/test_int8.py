@@ -11,7 +11,7 @@ from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.int8 import Int8Linear, Int8Output, Int8Weight, round_rows, with_int8
+from seqloom.nn.fast.int8 import Int8Linear, Int8Output, Int8Weight, round_rows, with_int8
 
 SYMBOLS = Symbols(source=20, target=17, is_shared=False)
 

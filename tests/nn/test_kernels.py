@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn import passes_fused
-from seqloom.nn.bptt import Truncation, run_by_hand, step_jacobian, trace_back
-from seqloom.nn.cells import Cell, CoupledCell, LSTMCell, PeepholeCell
-from seqloom.nn.passes_fused import FusedLSTMPass
-from seqloom.nn.passes_lstm import LSTMPass
+from seqloom.nn.bptt import lstm as passes_fused
+from seqloom.nn.bptt.lstm import FusedLSTMPass, LSTMPass
+from seqloom.nn.bptt.truncation import Truncation, run_by_hand, step_jacobian, trace_back
+from seqloom.nn.cells.standard import Cell, CoupledCell, LSTMCell, PeepholeCell
 
 pytest.importorskip("numba")
 
@@ -91,7 +90,7 @@ def test_other_precisions_and_norms_go_by_the_plain_pass() -> None:
 
 
 def test_gates_are_right_to_single_precision_and_never_leave_their_range() -> None:
-    from seqloom.nn import kernels
+    from seqloom.nn.bptt import kernels
 
     values = np.concatenate([np.linspace(-30, 30, 200_001), [0.0, 1e-30, -1e-30, np.inf, -np.inf]]).astype(np.float32)
     exact = values.astype(np.float64)

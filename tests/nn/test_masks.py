@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.nn.masks import additive, future, length_mask
+from seqloom.nn.packing import additive, future, length_mask
 
 
 def test_length_mask_is_true_on_tokens_alone() -> None:

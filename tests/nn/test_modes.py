@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.nn.dropout import Dropout
-from seqloom.nn.modes import evaluating
+from seqloom.nn.dropout import Dropout, evaluating
 
 
 def test_nothing_is_dropped_and_every_part_is_put_back() -> None:

@@ -9,8 +9,15 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.nn.adaptive import AdaptiveOutput
-from seqloom.nn.alias import AliasSampler, noise_distribution
-from seqloom.nn.objectives import FullSoftmax, Nce, NegativeSampling, Objective, SampledSoftmax
+from seqloom.nn.objectives import (
+    AliasSampler,
+    FullSoftmax,
+    Nce,
+    NegativeSampling,
+    Objective,
+    SampledSoftmax,
+    noise_distribution,
+)
 from seqloom.nn.outputs import Output
 
 TOKENS, WIDTH, SYMBOLS = 6, 4, 30

@@ -6,8 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.nn.masks import length_mask
-from seqloom.nn.packing import Packing, join_heads, pack, pack_features, packing_of, side_by_side, split_heads
+from seqloom.nn.packing import (
+    Packing,
+    join_heads,
+    length_mask,
+    pack,
+    pack_features,
+    packing_of,
+    side_by_side,
+    split_heads,
+)
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=0, max_size=5)
 EXTRA = st.integers(0, 2)

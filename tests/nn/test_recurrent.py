@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cell_base import Cell
-from seqloom.nn.cells import GRUCell, LSTMCell
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.standard import GRUCell, LSTMCell
 from seqloom.nn.dropout import reseed
 from seqloom.nn.recurrent import (
     Bidirectional,

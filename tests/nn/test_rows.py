@@ -5,8 +5,7 @@ import torch
 
 from seqloom.core.symbols import PAD
 from seqloom.nn.embeddings import Embedding
-from seqloom.nn.outputs import Output
-from seqloom.nn.rows import pick_rows
+from seqloom.nn.outputs import Output, pick_rows
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (7,)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqloom.core.errors import UsageError
-from seqloom.nn.scalar_mix import ScalarMix
+from seqloom.models.elmo import ScalarMix
 
 
 def test_it_computes_its_formula() -> None:

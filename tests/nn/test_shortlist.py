@@ -12,8 +12,8 @@ from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.fast.shortlist import Offered
 from seqloom.nn.outputs import Output
-from seqloom.nn.shortlist import Offered
 
 SYMBOLS = Symbols(source=20, target=17, is_shared=False)
 

@@ -7,11 +7,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.cell_base import Cell
-from seqloom.nn.cells import CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.standard import CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
 from seqloom.nn.dropout import reseed
-from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack, cells_of, reorder, turning
-from seqloom.nn.skips import DropoutKind, Highway, SequenceDropout, Skip
+from seqloom.nn.recurrent import (
+    Bidirectional,
+    DropoutKind,
+    Highway,
+    MakeCell,
+    SequenceDropout,
+    Skip,
+    Stack,
+    cells_of,
+    reorder,
+    turning,
+)
 
 INPUT, WIDTH, LAYERS, TIME = 5, 6, 3, 7
 LENGTHS = torch.tensor([4, 7, 1, 5])

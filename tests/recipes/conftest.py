@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes.train import Trained, train
+from seqloom.runs.train import Trained, train
 
 TINY = (
     "text.size=200",

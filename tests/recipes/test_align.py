@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 import nasty
+from seqloom.apps.align import AlignConfig, WordText, fit_words, link_words, read_reference, read_words
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.data.corpus import ParallelCorpus, open_corpus
-from seqloom.recipes.align import AlignConfig, WordText, fit_words, link_words, read_reference, read_words
-from seqloom.text.kinds import Segmentation
+from seqloom.text.tokenizer import Segmentation
 
 PAIRS = [
     ("Der Hund schläft.", "The dog sleeps."),

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.apps.attention_alignment import align_parts, best_head, look_of, model1_links
+from seqloom.apps.long_lines import Part
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
-from seqloom.recipes.alignments import align_parts, best_head, look_of, model1_links
-from seqloom.recipes.load import load
-from seqloom.recipes.parts import Part
-from seqloom.recipes.train import Trained
+from seqloom.runs.model_dir import load
+from seqloom.runs.train import Trained
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 
 @pytest.fixture(scope="module")

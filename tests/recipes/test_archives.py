@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from cli.calling import call
+from seqloom.apps.export import pack, unpack
+from seqloom.apps.translator import Translator, open_translator
 from seqloom.core.config import resolve
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.nn.int8 import LEAST_WEIGHTS
-from seqloom.recipes.archives import pack, unpack
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import build_model, load, save_model
-from seqloom.recipes.selfcheck.files import check_saved
-from seqloom.recipes.train import Trained, average
-from seqloom.recipes.translate import Translator, open_translator
+from seqloom.nn.fast.int8 import LEAST_WEIGHTS
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import build_model, load, save_model
+from seqloom.runs.train import Trained, average
+from seqloom.selfcheck.files import check_saved
 from seqloom.training.weights import weights_of
 
 LINES = ["The old man reads a book.", "Good morning.", "It is ten o'clock.", "qx 17"]

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seqloom.apps.contextual import ContextualModel, compare, teach, two_senses
 from seqloom.core.errors import DataError, UsageError
-from seqloom.models.elmo import ElmoConfig
-from seqloom.models.elmo_features import ElmoFeatures
-from seqloom.recipes.contextual import ContextualModel, compare, teach, two_senses
+from seqloom.models.elmo import ElmoConfig, ElmoFeatures
 
 BEARS = ["I can't bear this", "This is a bear"]
 

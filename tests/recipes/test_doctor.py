@@ -15,10 +15,10 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.inspection.doctor.faults import Run
-from seqloom.recipes import repairs
-from seqloom.recipes.doctor import Diagnosis, diagnose, write_report
-from seqloom.recipes.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
+from seqloom.doctor import repairs
+from seqloom.doctor.examination import Diagnosis, diagnose, write_report
+from seqloom.doctor.faults import Run
+from seqloom.doctor.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
 
 LANGUAGES = ("en", "de")
 LARGEST_FALSE_ALARM = 0.01

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from recipes.texts import TINY
+from seqloom.apps.contextual import compare, open_contextual, two_senses
+from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import UsageError
 from seqloom.core.events import read_events
-from seqloom.recipes.contextual import compare, open_contextual, two_senses
-from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.load import load
-from seqloom.recipes.train import train
+from seqloom.runs.model_dir import load
+from seqloom.runs.train import train
 
 OF_SENTENCES = [setting for setting in TINY if not setting.startswith("task.")]
 BEARS = ["I can't bear this", "This is a bear"]

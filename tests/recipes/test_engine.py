@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from seqloom.apps.engine import EngineTranslator
+from seqloom.apps.request import Wish
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import Found
-from seqloom.recipes.engine import EngineTranslator
-from seqloom.recipes.wishes import Wish
 from seqloom.search.settings import SearchConfig
 from seqloom.text.glossary import Glossary
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 
 class Echo:

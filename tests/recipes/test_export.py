@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from interop.models import random_model, small
+from seqloom.apps import export as recipe
+from seqloom.apps.export import Exported, beside, export, export_argos, export_ctranslate2, export_onnx
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.models.seq2seq import Seq2SeqConfig
-from seqloom.recipes import export as recipe
-from seqloom.recipes.export import Exported, beside, export, export_argos, export_ctranslate2, export_onnx
-from seqloom.recipes.train import Trained
+from seqloom.runs.train import Trained
 from seqloom.text.tokenizer import TextConfig
 
 BPE = TextConfig(kind="bpe", size=160)

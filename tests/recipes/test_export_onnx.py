@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from interop.models import random_model, small
+from seqloom.apps.export import export, export_onnx
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.interop.onnx_stepper import OnnxStepper, require_onnxruntime
 from seqloom.models.seq2seq import Seq2SeqConfig
-from seqloom.recipes.export import export, export_onnx
-from seqloom.recipes.train import Trained
+from seqloom.runs.train import Trained
 from seqloom.text.tokenizer import TextConfig
 
 BPE = TextConfig(kind="bpe", size=160)

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from recipes.conftest import TINY, write_corpus
 from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, ignore
-from seqloom.recipes import train as recipe
-from seqloom.recipes.load import load
-from seqloom.recipes.prepare import begin_run, choose_config
-from seqloom.recipes.train import Trained, resume, train
+from seqloom.runs import train as recipe
+from seqloom.runs.model_dir import load
+from seqloom.runs.prepare import begin_run, choose_config
+from seqloom.runs.train import Trained, resume, train
 from seqloom.training.distributed import World
 
 Corpus = tuple[list[str], list[str]]

@@ -10,15 +10,15 @@ from safetensors import SafetensorError
 
 import seqloom
 from recipes.texts import write_text
+from seqloom.apps.language_model import LanguageModel
+from seqloom.apps.translator import Translator
+from seqloom.apps.vectors import doubt_of
 from seqloom.classical.ngram import NGram
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, read_events
-from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.load import load, load_any, load_fitted, read_card
-from seqloom.recipes.text_sizing import too_small
-from seqloom.recipes.train import Trained, resume, train
-from seqloom.recipes.translate import Translator
-from seqloom.recipes.vectors import doubt_of
+from seqloom.runs.model_dir import load, load_any, load_fitted, read_card
+from seqloom.runs.sizing import too_small
+from seqloom.runs.train import Trained, resume, train
 
 SETTINGS = ("model.kind=ngram", "model.order=3")
 
@@ -192,7 +192,7 @@ def test_a_full_disk_at_the_end_is_a_sentence_and_leaves_no_half_model(
 
     run = tmp_path / "run"
     shutil.copytree(fitted.run, run)
-    monkeypatch.setattr("seqloom.recipes.load.save_arrays", is_full)
+    monkeypatch.setattr("seqloom.runs.model_dir.save_arrays", is_full)
     with pytest.raises(SeqloomError, match=r"model: No space left on device; [\d,]+ bytes are free; make room"):
         resume(run)
     assert [path.name for path in run.glob("model*")] == ["model"]

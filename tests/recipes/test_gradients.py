@@ -7,17 +7,26 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.apps.gradients import jacobians_along
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END
 from seqloom.data.store import StoreWriter
-from seqloom.inspection.connectivity import Profile, connectivity_of
-from seqloom.inspection.jacobians import jacobians_along
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.gradients import GATES_DECIDE, Pair, _pace, _words, dev_pairs, look_at_gradients, text_pairs
-from seqloom.recipes.load import Card, LoadedModel, build_model
+from seqloom.look.gradients import (
+    GATES_DECIDE,
+    Pair,
+    Profile,
+    _pace,
+    _words,
+    connectivity_of,
+    dev_pairs,
+    look_at_gradients,
+    text_pairs,
+)
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import Card, LoadedModel, build_model
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizers
 
 LINES = [("a b c d e", "A B C D E"), ("b a", "B A"), ("e d c", "E D C")]
 SIZES = {

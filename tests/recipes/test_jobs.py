@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.apps import processes as jobs
+from seqloom.apps.processes import Workers, shares
+from seqloom.apps.translator import open_translator
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.recipes import jobs
-from seqloom.recipes.jobs import Workers, shares
-from seqloom.recipes.train import Trained
-from seqloom.recipes.translate import open_translator
+from seqloom.runs.train import Trained
 
 LINES = ["the cat sleeps .", "", "we see a red house .", "a dog", "the cat sleeps .", "good morning"]
 

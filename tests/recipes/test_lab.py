@@ -8,20 +8,10 @@ from typing import Any
 
 import pytest
 
-from seqloom.inspection.findings import Finding
-from seqloom.recipes.lab import (
-    butterfly,
-    collapse,
-    forget_bias,
-    gates,
-    jacobians,
-    paths,
-    spectra,
-    step_bound,
-    vanishing,
-)
-from seqloom.recipes.lab.catalogue import EXPERIMENTS
-from seqloom.recipes.lab.progress import Countdown
+from seqloom.drawing.findings import Finding
+from seqloom.lab import butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing
+from seqloom.lab.catalogue import EXPERIMENTS
+from seqloom.lab.progress import Countdown
 
 Measure = Callable[[Any], dict[str, Finding]]
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 
 import nasty
 from recipes.texts import TINY, write_text
+from seqloom.apps.language_model import LanguageModel, best_weights
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
-from seqloom.recipes.language_model import LanguageModel, best_weights
-from seqloom.recipes.train import Trained, train
+from seqloom.runs.train import Trained, train
 from seqloom.search.settings import SearchConfig
 
 LINES = ["The dog sleeps.", "", "My sister reads an old book in the kitchen.", "Where is the cat?"]
@@ -96,8 +96,8 @@ def test_windows_change_nothing_of_a_text_that_is_read_on(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES)]
-    monkeypatch.setattr("seqloom.recipes.reading.WINDOW", 5)
-    monkeypatch.setattr("seqloom.recipes.reading.SCORES", 1)
+    monkeypatch.setattr("seqloom.apps.language_model.WINDOW", 5)
+    monkeypatch.setattr("seqloom.apps.language_model.SCORES", 1)
     assert [score.log_prob for score in model.score(LINES)] == pytest.approx(whole, rel=1e-5)
 
 
@@ -106,7 +106,7 @@ def test_a_line_longer_than_a_batch_is_read_in_parts_which_changes_nothing(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES, context="line")]
-    monkeypatch.setattr("seqloom.recipes.reading.TOKENS", 3)
+    monkeypatch.setattr("seqloom.apps.language_model.TOKENS", 3)
     assert max(score.tokens for score in model.score(LINES, context="line")) > 6
     assert [score.log_prob for score in model.score(LINES, context="line")] == pytest.approx(whole, rel=1e-5)
 

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
 import nasty
+from seqloom.apps.lexicon import FILE, fit_lexicon, load_lexicon, offered_symbols, shortlist_of, wished_symbols
+from seqloom.apps.request import Wish
+from seqloom.apps.translator import Translator
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
-from seqloom.recipes.lexicon import FILE, fit_lexicon, load_lexicon, offered_symbols, shortlist_of, wished_symbols
-from seqloom.recipes.load import load
-from seqloom.recipes.train import Trained
-from seqloom.recipes.translate import Translator
-from seqloom.recipes.wishes import Wish
+from seqloom.runs.model_dir import load
+from seqloom.runs.train import Trained
 from seqloom.search.settings import SearchConfig
 
 
@@ -70,7 +70,7 @@ def test_a_search_without_a_lexicon_says_how_to_make_one(tiny: Trained) -> None:
 
 
 def test_a_lexicon_of_another_vocabulary_is_refused(model: Path, tiny: Trained) -> None:
-    from seqloom.recipes.load import add_file
+    from seqloom.runs.model_dir import add_file
 
     foreign = Lexicon(
         np.array([0, 1], np.int64), np.array([60_000], np.int32), np.array([1.0]), np.array([5], np.int32)

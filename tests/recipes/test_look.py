@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import DataError, UsageError
-from seqloom.recipes.look import beam_of, draw_beam_search
-from seqloom.recipes.train import Trained
-from seqloom.recipes.translate import Translator
+from seqloom.look.attention import beam_of, draw_beam_search
+from seqloom.runs.train import Trained
 
 LINE = "The dog sleeps."
 

@@ -10,16 +10,16 @@ import torch
 from safetensors.torch import load_file
 
 from recipes.texts import TINY, write_text
+from seqloom.apps.language_model import LanguageModel
+from seqloom.apps.translator import Translator
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.events import Event, read_events
-from seqloom.data.stream import Stream
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.load import load, read_card
-from seqloom.recipes.prepare import choose_config
-from seqloom.recipes.train import Trained, resume, train
-from seqloom.recipes.translate import Translator
+from seqloom.data.plain_text import Stream
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import load, read_card
+from seqloom.runs.prepare import choose_config
+from seqloom.runs.train import Trained, resume, train
 from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizer
 

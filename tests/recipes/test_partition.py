@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from recipes.texts import TINY, write_text
-from seqloom.cli.look_partition import partition
+from seqloom.cli.look import partition
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.symbols import BEGIN, END
+from seqloom.look.partition import PartitionConfig, look_at_partition
 from seqloom.models.elmo import Elmo
 from seqloom.models.rnn_lm import RnnLm
 from seqloom.nn.outputs import Output
-from seqloom.recipes.load import load_any
-from seqloom.recipes.partition import PartitionConfig, look_at_partition
-from seqloom.recipes.train import Trained, train
+from seqloom.runs.model_dir import load_any
+from seqloom.runs.train import Trained, train
 
 SMALL = PartitionConfig(tokens=40, samples=(4, 32, 100_000), draws=2)
 

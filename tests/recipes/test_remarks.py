@@ -11,11 +11,11 @@ from seqloom.data import overview
 from seqloom.data.blocks import Line
 from seqloom.data.overview import Overview, look_over
 from seqloom.data.store import Store, StoreWriter
-from seqloom.recipes.doubts import Sample, doubts_of_lines, doubts_of_pair
-from seqloom.recipes.remarks import overview_of, remarks_on, spelling_remarks
-from seqloom.recipes.repairs import REPAIRS
+from seqloom.doctor.repairs import REPAIRS
+from seqloom.runs.language_check import Sample, doubts_of_lines, doubts_of_pair
+from seqloom.runs.translation import overview_of, remarks_on, spelling_remarks
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizers
 
 ENGLISH = [f"The dog is in the house and the cat of the neighbour number {n} was not with it." for n in range(9)]
 GERMAN = [f"Der Hund ist in dem Haus und die Katze von dem Nachbarn {n} war nicht mit ihm da." for n in range(9)]

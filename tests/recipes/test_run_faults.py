@@ -10,12 +10,11 @@ from recipes.conftest import TINY
 from seqloom.core.errors import ModelError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes.journal import Journal
-from seqloom.recipes.load import load, read_card, save_model
-from seqloom.recipes.train import Trained, resume, train
+from seqloom.runs.model_dir import load, read_card, save_model
+from seqloom.runs.train import Journal, Trained, resume, train
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.text.training import train_tokenizer
-from seqloom.training.leftovers import remove_leftovers
+from seqloom.text.tokenizer_training import train_tokenizer
+from seqloom.training.run_guard import remove_leftovers
 from seqloom.training.weights import weights_of
 from training.faults import at_each_call, dies_at, in_child
 

@@ -12,37 +12,38 @@ import pytest
 import torch
 from torch import Tensor
 
-import seqloom.core.compiling  # noqa: F401  (the plan is used where its loops are)
+import seqloom.core.jit  # noqa: F401  (the plan is used where its loops are)
+from seqloom.apps import translator as stepping
+from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.models.transformer_plan import Plan
-from seqloom.nn.int8 import with_int8
-from seqloom.recipes import stepping
-from seqloom.recipes.load import load
-from seqloom.recipes.selfcheck import batching, files, run, searching
-from seqloom.recipes.selfcheck.batching import check_batches, check_int8_batches
-from seqloom.recipes.selfcheck.cases import Bench, Case, bare_settings
-from seqloom.recipes.selfcheck.files import check_files, check_saved
-from seqloom.recipes.selfcheck.findings import Check, Finding
-from seqloom.recipes.selfcheck.lines import BLANK, HARD, Lines, given_lines, made_lines, own_lines
-from seqloom.recipes.selfcheck.page import selfcheck_page
-from seqloom.recipes.selfcheck.promises import PROMISES
-from seqloom.recipes.selfcheck.run import Report, selfcheck, timed
-from seqloom.recipes.selfcheck.searching import check_complete, check_fast, check_greedy, check_terms
-from seqloom.recipes.selfcheck.ties import agreement, rows_of
-from seqloom.recipes.selfcheck.translators import (
+from seqloom.nn.fast.int8 import with_int8
+from seqloom.runs.model_dir import load
+from seqloom.runs.train import Trained
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.selfcheck import files, run
+from seqloom.selfcheck import searches as searching
+from seqloom.selfcheck import translators as batching
+from seqloom.selfcheck.cases import Bench, Case, bare_settings
+from seqloom.selfcheck.files import check_files, check_saved
+from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, made_lines, own_lines
+from seqloom.selfcheck.page import selfcheck_page
+from seqloom.selfcheck.promises import PROMISES, Check, Finding
+from seqloom.selfcheck.run import Report, selfcheck, timed
+from seqloom.selfcheck.searches import agreement, check_complete, check_fast, check_greedy, check_terms, rows_of
+from seqloom.selfcheck.translators import (
+    check_batches,
     check_blank,
+    check_int8_batches,
     check_lines,
     check_plan,
     check_score,
     check_seed,
     judge_draws,
 )
-from seqloom.recipes.train import Trained
-from seqloom.recipes.translate import Translation, Translator
-from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.settings import SearchConfig
 
 LINES = ("The old man reads a book.", "A dog sleeps.", "", "x y")
 Patch = pytest.MonkeyPatch

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from recipes.texts import write_text
+from seqloom.apps.contextual import ContextualModel, SentenceFeatures
+from seqloom.apps.language_model import LanguageModel, LineScore
 from seqloom.classical.ngram import NGram
 from seqloom.classical.vectors import Neighbour, WordVectors
 from seqloom.core.errors import UsageError
-from seqloom.recipes.contextual import ContextualModel, SentenceFeatures
-from seqloom.recipes.language_model import LanguageModel, LineScore
-from seqloom.recipes.load import load_any
-from seqloom.recipes.selfcheck.language_models import (
+from seqloom.runs.model_dir import load_any
+from seqloom.runs.train import train
+from seqloom.selfcheck.language_models import (
     LanguageModelChecks,
     check_features,
+    check_nearest,
     check_neighbours,
     check_scored_lines,
     check_written,
     check_written_twice,
 )
-from seqloom.recipes.selfcheck.lines import Lines
-from seqloom.recipes.selfcheck.promises import PROMISES
-from seqloom.recipes.selfcheck.run import selfcheck
-from seqloom.recipes.selfcheck.word_vectors import check_nearest
-from seqloom.recipes.train import train
+from seqloom.selfcheck.lines import Lines
+from seqloom.selfcheck.promises import PROMISES
+from seqloom.selfcheck.run import selfcheck
 
 LINES = ("A dog sleeps.", "The old man reads a book.", "")
 Patch = pytest.MonkeyPatch

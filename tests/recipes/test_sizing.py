@@ -13,10 +13,10 @@ from seqloom.core.events import Event, ignore
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.prepare import choose_config
-from seqloom.recipes.sizing import DataFacts, choose_sizes, passes_text
-from seqloom.recipes.train import train
+from seqloom.runs.config import RunConfig
+from seqloom.runs.prepare import choose_config
+from seqloom.runs.sizing import DataFacts, choose_sizes, passes_text
+from seqloom.runs.train import train
 
 Corpus = tuple[list[str], list[str]]
 

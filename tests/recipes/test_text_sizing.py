@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data.text import TextCorpus
-from seqloom.recipes.text_sizing import TextFacts, choose_ngram, choose_recurrent, text_facts
-from seqloom.text.kinds import Segmentation
+from seqloom.data.plain_text import TextCorpus
+from seqloom.runs.sizing import TextFacts, choose_ngram, choose_recurrent, text_facts
+from seqloom.text.tokenizer import Segmentation
 
 
 @pytest.mark.parametrize(("segmentation", "words"), [("words", 10), ("spaces", 5)])

@@ -15,6 +15,7 @@ from torch import nn
 import seqloom
 from cli.calling import call
 from recipes.conftest import TINY, write_corpus
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import ConfigError, DataError, ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, read_events
 from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
@@ -23,13 +24,11 @@ from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.bounded import require_memory
-from seqloom.recipes.config import OutsideConfig, RunConfig, TrainedModel
-from seqloom.recipes.load import add_file, load, read_card, read_settings, require_device
-from seqloom.recipes.prepare import begin_run, choose_config, prepare_again
-from seqloom.recipes.train import Trained, average, resume, train
-from seqloom.recipes.translate import Translator
-from seqloom.recipes.translation import Corpora, TranslationWork
+from seqloom.runs.config import OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.model_dir import add_file, load, read_card, read_settings, require_device, require_memory
+from seqloom.runs.prepare import begin_run, choose_config, prepare_again
+from seqloom.runs.train import Trained, average, resume, train
+from seqloom.runs.translation import Corpora, TranslationWork
 
 Corpus = tuple[list[str], list[str]]
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nasty
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import SeqloomWarning, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.metrics.translation import Chrf
-from seqloom.recipes.train import Trained, train
-from seqloom.recipes.translate import Translator
+from seqloom.runs.train import Trained, train
 from seqloom.search.settings import SearchConfig
 
 LINES = ["The dog sleeps.", "", "Where is my book?", "  \u200b ", "He reads a long letter to his old friend."]

@@ -17,16 +17,15 @@ from safetensors.torch import load_file
 from cli.calling import call
 from core.limits import files_up_to
 from recipes.conftest import TINY
+from seqloom.apps.language_model import LanguageModel
+from seqloom.apps.lexicon import fit_lexicon
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError, exit_code_of
 from seqloom.core.events import Event
-from seqloom.recipes.language_model import LanguageModel
-from seqloom.recipes.lexicon import fit_lexicon
-from seqloom.recipes.load import find_model, load, read_card
-from seqloom.recipes.selfcheck.run import selfcheck
-from seqloom.recipes.train import train
-from seqloom.recipes.translate import Translator
-from seqloom.training.checkpoint import checkpoint_folder, prune, read_checkpoint, write_checkpoint
-from seqloom.training.disk import RealDisk
+from seqloom.runs.model_dir import find_model, load, read_card
+from seqloom.runs.train import train
+from seqloom.selfcheck.run import selfcheck
+from seqloom.training.checkpoint import RealDisk, checkpoint_folder, prune, read_checkpoint, write_checkpoint
 
 Corpus = tuple[list[str], list[str]]
 

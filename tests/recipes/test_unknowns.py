@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from seqloom.apps.attention_alignment import look_of
+from seqloom.apps.long_lines import Part
+from seqloom.apps.translator import replace_unknown
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.recipes.alignments import look_of
-from seqloom.recipes.parts import Part
-from seqloom.recipes.unknowns import replace_unknown
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 
 def replaced(

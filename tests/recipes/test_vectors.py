@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqloom.apps.vectors import as_record, draw_words, evaluate_vectors, open_vectors
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, UsageError
 from seqloom.interop.word2vec_format import write_vectors
-from seqloom.recipes.vectors import as_record, draw_words, evaluate_vectors, open_vectors
 
 WORDS = ("the", "man", "woman", "king", "queen", "Paris", "france", "rome", "italy", ",", "apple", "pear")
 

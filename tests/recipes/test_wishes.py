@@ -2,10 +2,10 @@
 
 import pytest
 
+from seqloom.apps.request import Wish, by_glossary, constraint_of
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import UsageError
-from seqloom.recipes.train import Trained
-from seqloom.recipes.translate import Translator
-from seqloom.recipes.wishes import Wish, by_glossary, constraint_of
+from seqloom.runs.train import Trained
 from seqloom.text.glossary import Glossary
 
 LINE = "The cat sleeps."

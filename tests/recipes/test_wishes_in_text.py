@@ -8,18 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.steppers import History
+from seqloom.apps.lexicon import wished_symbols
+from seqloom.apps.request import Wish, constraint_of
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
-from seqloom.recipes.lexicon import wished_symbols
-from seqloom.recipes.wishes import Wish, constraint_of
-from seqloom.search.constraints import All, Constraint, Phrases
-from seqloom.search.decode import decode
-from seqloom.search.forbidden_text import ForbiddenText
+from seqloom.search.constraints import All, Constraint, ForbiddenText, Phrases
+from seqloom.search.driver import decode
 from seqloom.search.settings import SearchConfig
-from seqloom.text.borders import stands_between_borders
 from seqloom.text.glossary import ways_to_write
 from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
+from seqloom.text.words import stands_between_borders
 
 ALPHABETS = ["dog ", "dogs,. ", "do(g-'", "狗do海g ", "dögo "]
 KINDS = ["word", "char", "bpe", "unigram", "char+bytes", "bpe+bytes"]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from seqloom.search.automata import Run
 from seqloom.search.constraints import All, Constraint
+from seqloom.search.phrase_automata import Run
 
 END = 2
 A, B, C = SYMBOLS = (5, 6, 9)

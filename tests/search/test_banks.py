@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.search.banks import Banked, choose
+from seqloom.search.beam import Banked, choose
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([-math.inf, -4.0, -3.0, -2.5, -1.0, 0.0])), max_size=14)
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from search.outputs import END, LONGEST, SYMBOLS, A, B, C, Outputs, Separately, dead_ends, every_output, walked
 from seqloom.core.errors import UsageError
-from seqloom.search.automata import Run, contains
 from seqloom.search.constraints import (
     All,
     Constraint,
@@ -22,8 +21,9 @@ from seqloom.search.constraints import (
     Prefix,
     StopAt,
     StopText,
+    check,
 )
-from seqloom.search.contradictions import check
+from seqloom.search.phrase_automata import Run, contains
 
 # --- the same by looking at finished outputs -------------------------------------------------------------------------
 

@@ -3,9 +3,8 @@
 import pytest
 
 from search.outputs import END, LONGEST, A, B, C, Separately, dead_ends, every_output, walked
-from seqloom.search.automata import Run
-from seqloom.search.constraints import All, Lengths, OneOf, Phrases, StopAt
-from seqloom.search.forbidden_text import ForbiddenText
+from seqloom.search.constraints import All, ForbiddenText, Lengths, OneOf, Phrases, StopAt
+from seqloom.search.phrase_automata import Run
 
 
 class Spaced:

@@ -12,8 +12,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.search.beam import beam_search
 from seqloom.search.constraints import All, Forbidden, Phrases, Prefix, StopAt
-from seqloom.search.decode import constraints_for, decode
 from seqloom.search.diverse import diverse_search
+from seqloom.search.driver import constraints_for, decode
 from seqloom.search.greedy import greedy_search
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig

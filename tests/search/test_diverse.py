@@ -14,7 +14,7 @@ from seqloom.core.errors import ConfigError, ModelError, UsageError
 from seqloom.core.stepping import Source, State, Stepper
 from seqloom.search.beam import beam_search
 from seqloom.search.diverse import diverse_search
-from seqloom.search.forced import forced_search
+from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import LengthNormalisation, length_penalty
 from seqloom.search.settings import SearchConfig, Stop

@@ -12,7 +12,7 @@ from search.steppers import Bigram, History, Shortlisted, sentences
 from seqloom.core.errors import DataError
 from seqloom.search.beam import beam_search
 from seqloom.search.exhaustive import exhaustive_search
-from seqloom.search.forced import forced_search
+from seqloom.search.greedy import forced_search
 from seqloom.search.settings import SearchConfig
 
 SHORT = SearchConfig(beam=4, length_factor=0.0, length_constant=3)

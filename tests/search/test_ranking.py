@@ -4,8 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.search.ranking import IMPOSSIBLE, _by_loops, _by_sorting, ranked
-from seqloom.search.top import Top
+from seqloom.search.candidates import IMPOSSIBLE, Top, _ranked_by_loops, _ranked_by_sorting, ranked
 
 BEAM = 4
 
@@ -27,7 +26,7 @@ def tables(draw: st.DrawFn) -> tuple[Top, torch.Tensor, torch.Tensor]:
 @given(tables(), st.integers(1, 12))
 def test_loops_find_what_sorting_finds(table: tuple[Top, torch.Tensor, torch.Tensor], best: int) -> None:
     top, so_far, sizes = table
-    loops, sorting = _by_loops(top, so_far, sizes, best), _by_sorting(top, so_far, sizes, BEAM, best)
+    loops, sorting = _ranked_by_loops(top, so_far, sizes, best), _ranked_by_sorting(top, so_far, sizes, BEAM, best)
     there = sorting[0] > IMPOSSIBLE
     assert torch.equal(loops[0][:, : there.shape[1]] > IMPOSSIBLE, there)
     for one, other in zip(loops, sorting, strict=True):

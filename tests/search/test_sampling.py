@@ -15,8 +15,7 @@ from search.steppers import Bigram, Grammar, History, Masked, Shortlisted, numbe
 from seqloom.core.errors import ConfigError, ModelError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.search.constraints import All, Forbidden, Prefix, StopAt
-from seqloom.search.forced import forced_search
-from seqloom.search.greedy import greedy_search
+from seqloom.search.greedy import forced_search, greedy_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.sampling import Sampling, choices_of, sample_search, uniform
 from seqloom.search.settings import SearchConfig

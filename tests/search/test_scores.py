@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source, Step
+from seqloom.search.candidates import FEWEST, MANY, top_symbols, topk_by_blocks
 from seqloom.search.scores import (
     CombinedScore,
     EndNormalisation,
@@ -20,7 +21,6 @@ from seqloom.search.scores import (
     score_of,
 )
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import FEWEST, MANY, top_symbols, topk_by_blocks
 
 KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "power", "gnmt")
 lengths = st.integers(1, 500)

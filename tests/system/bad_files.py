@@ -10,11 +10,11 @@ from seqloom.core.config import resolve
 from seqloom.core.events import Event
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.transformer import TransformerConfig
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import Card, build_model, save_model
-from seqloom.recipes.prepare import begin_run, choose_config
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import Card, build_model, save_model
+from seqloom.runs.prepare import begin_run, choose_config
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.weights import weights_of
 
 COUNT = 12

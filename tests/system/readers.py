@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cli.calling import call
+from seqloom.apps.lexicon import FILE, load_lexicon, shortlist_of
 from seqloom.classical.alignment import Bitext, fit_aligner
 from seqloom.classical.lexicon import Lexicon
 from seqloom.classical.ngram import NGram, NGramConfig
@@ -19,24 +20,22 @@ from seqloom.core.config import resolve
 from seqloom.core.events import ignore
 from seqloom.core.files import sha256_of
 from seqloom.core.symbols import END, RESERVED
+from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.data.store import Store, StoreWriter
-from seqloom.data.stream import Stream, StreamWriter
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.interop.ctranslate2_engine import Description, read_description, read_tokens
 from seqloom.interop.onnx import Graphs
 from seqloom.interop.onnx_stepper import read_graphs, write_graphs
 from seqloom.interop.word2vec_format import read_vectors, write_vectors
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.lexicon import FILE, load_lexicon, shortlist_of
-from seqloom.recipes.load import Card, LoadedFitted, LoadedModel, load_any, save_fitted
-from seqloom.recipes.prepare import open_run, prepare_again
-from seqloom.text.encoded import EncodedText
-from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import Card, LoadedFitted, LoadedModel, load_any, save_fitted
+from seqloom.runs.prepare import open_run, prepare_again
+from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.vocabulary import Vocabulary
 from seqloom.training.averaging import average_weights
 from seqloom.training.checkpoint import checkpoint_folder, newest_checkpoint, pointed_step, read_checkpoint
-from seqloom.training.lock import locked
+from seqloom.training.run_guard import locked
 from system.bad_files import ENGLISH, GERMAN, prepare
 from system.mutations import Build, Case
 from system.small_models import LINES, change_json, vouch_again, write_small_model

@@ -11,11 +11,10 @@ from seqloom.core.config import resolve
 from seqloom.core.files import directory_manifest
 from seqloom.core.symbols import END
 from seqloom.models.transformer import TransformerConfig
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import Card, build_model, save_fitted, save_model
-from seqloom.text.encoded import EncodedText
-from seqloom.text.tokenizer import Tokenizers
-from seqloom.text.training import train_tokenizer
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import Card, build_model, save_fitted, save_model
+from seqloom.text.tokenizer import EncodedText, Tokenizers
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.weights import weights_of
 
 LINES = ["a cat sees a dog", "the dog sees the cat", "a bird sings", "the cat sleeps"]

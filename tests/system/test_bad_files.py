@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from seqloom.core import compressed
+from seqloom.core import text_files as compressed
 from seqloom.data.store import Store
 from seqloom.text.tokenizer import Tokenizers
 from system.bad_files import ENGLISH, GERMAN, LANGUAGE_MODEL, TRANSLATOR, Bench, as_bytes, prepare, write_model

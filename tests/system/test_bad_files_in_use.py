@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from seqloom.recipes import translate
-from seqloom.recipes.translate import Translator
+from seqloom.apps import translator as translate
+from seqloom.apps.translator import Translator
 from system.bad_files import ENGLISH, GERMAN, LANGUAGE_MODEL, TRANSLATOR, Bench, as_bytes, write_model
 
 A, B = as_bytes(ENGLISH), as_bytes(GERMAN)

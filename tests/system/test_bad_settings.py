@@ -12,7 +12,7 @@ from cli.calling import Called, call, into_closed_pipe
 from seqloom.cli import main
 from seqloom.core.config import LARGEST, describe_fields, resolve
 from seqloom.core.errors import ConfigError
-from seqloom.recipes.config import RunConfig
+from seqloom.runs.config import RunConfig
 
 KINDS = ("transformer", "seq2seq", "rnn_lm", "elmo", "ngram", "word2vec")
 

@@ -17,12 +17,13 @@ import typer
 
 from cli.calling import Called, call
 from cli.conftest import train_words, write_pairs
+from seqloom.apps import demo
 from seqloom.classical.vectors import WordVectors
 from seqloom.cli.main import app
 from seqloom.core.errors import Stopped
 from seqloom.interop.word2vec_format import write_vectors
-from seqloom.recipes import demo, train
-from seqloom.recipes.lab import catalogue
+from seqloom.lab import catalogue
+from seqloom.runs import train
 
 CODES = {0, 1, 2, 3, 4, 130, 143}
 """Those of docs/errors.md."""

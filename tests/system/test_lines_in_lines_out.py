@@ -22,10 +22,11 @@ from torch import nn
 import nasty
 from cli.calling import Called, call
 from cli.conftest import train_words, write_pairs
+from seqloom.apps import language_model, search_settings
+from seqloom.apps import translator as translate
 from seqloom.core.config import resolve
-from seqloom.recipes import language_model, search_settings, translate
-from seqloom.recipes.config import RunConfig
-from seqloom.recipes.load import load, save_model
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import load, save_model
 from seqloom.text.normalise import is_blank
 from seqloom.training.weights import weights_of
 

@@ -10,10 +10,10 @@ import pytest
 
 from cli.calling import call, start
 from cli.conftest import train_words, write_pairs
+from seqloom.apps.export import pack
 from seqloom.cli.failures import Terminated, obey_termination
 from seqloom.core.events import ignore, read_events
-from seqloom.data.arrays import FolderWriter
-from seqloom.recipes.archives import pack
+from seqloom.data.store import FolderWriter
 from seqloom.training.checkpoint import newest_checkpoint
 from system.small_models import write_small_model
 

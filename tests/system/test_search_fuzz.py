@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from seqloom.apps.request import Wish
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import ConfigError, SeqloomError
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.recipes.train import train
-from seqloom.recipes.translate import Translator
-from seqloom.recipes.wishes import Wish
+from seqloom.runs.train import train
 from seqloom.search.settings import SearchConfig
 
 SETTINGS: dict[str, Sequence[Any]] = {

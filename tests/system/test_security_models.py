@@ -14,11 +14,11 @@ import torch
 
 from cli.calling import Called, call
 from core.zips import File, build
+from seqloom.apps.export import pack, unpack
 from seqloom.core.errors import ModelError, SeqloomError
 from seqloom.core.events import read_events
-from seqloom.recipes.archives import pack, unpack
-from seqloom.recipes.load import find_model, load
-from seqloom.training.lock import locked
+from seqloom.runs.model_dir import find_model, load
+from seqloom.training.run_guard import locked
 from system.small_models import change_json, vouch_again, write_small_model
 
 FILES = [

@@ -9,13 +9,11 @@ import pytest
 from defusedxml.ElementTree import parse
 
 from inspection.beams import searched
-from seqloom.inspection.beam_page import beam_page
-from seqloom.inspection.beam_picture import draw_beam
-from seqloom.inspection.beam_tree import lay_out
-from seqloom.inspection.embedding_map import EmbeddingMap
-from seqloom.inspection.embedding_picture import draw_map, map_page
-from seqloom.inspection.plots import plot_attention
-from seqloom.inspection.similarity_picture import draw_similarities
+from seqloom.apps.contextual import draw_similarities
+from seqloom.apps.embedding_map import EmbeddingMap, draw_map, map_page
+from seqloom.drawing.curves import plot_attention
+from seqloom.look.beam_page import beam_page, draw_beam
+from seqloom.look.beam_tree import lay_out
 
 PAYLOADS = [
     "<script>alert(1)</script>",

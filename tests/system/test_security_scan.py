@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "benchmarks", "examples", "docs")
 
 ALLOWED = {
-    ("src/seqloom/core/yaml_reader.py", "yaml.SafeLoader"): "our own reader, which is stricter still, is built on it",
+    ("src/seqloom/core/yaml_files.py", "yaml.SafeLoader"): "our own reader, which is stricter still, is built on it",
     ("benchmarks/contestants/decode_onmt.py", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"): "a peer reads a checkpoint of its "
     "own that the same benchmark wrote a moment before, in a process and an environment of its own",
     ("benchmarks/harness/decoding_onmt.py", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"): "the same: the peer that writes it",
@@ -42,7 +42,7 @@ def test_each_exception_is_still_there() -> None:
 
 def test_all_of_the_package_is_looked_at() -> None:
     files = {path.relative_to(ROOT).as_posix() for path in python_files(ROOT, FOLDERS)}
-    assert {"src/seqloom/recipes/load.py", "src/seqloom/cli/main.py", "benchmarks/run_all.py"} <= files
+    assert {"src/seqloom/runs/model_dir.py", "src/seqloom/cli/main.py", "benchmarks/run_all.py"} <= files
     assert not any("site-packages" in file for file in files)
 
 

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import zstandard
 
-from seqloom.cli.translate_wishes import read_asked
-from seqloom.core.compressed import read_whole
+from seqloom.cli.translate_output import read_asked
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.events import Event, read_events, to_json
 from seqloom.core.files import read_lines
+from seqloom.core.text_files import read_whole
 from seqloom.data.corpus import open_corpus
-from seqloom.data.text import TextCorpus
+from seqloom.data.plain_text import TextCorpus
 from seqloom.metrics.analogy import read_questions
 from seqloom.metrics.similarity import read_judgements
-from seqloom.recipes.config import RunConfig
-from seqloom.text.formats.catalogues import PairReader, languages_of, open_catalogue
+from seqloom.runs.config import RunConfig
 from seqloom.text.formats.mo import compile_mo
 from seqloom.text.formats.pharaoh import read_gold
-from seqloom.text.formats.sides import SideReader
+from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue
 from seqloom.text.formats.tsv import split_rows
 from seqloom.text.glossary import read_glossary
 from seqloom.text.vocabulary import read_foreign_vocabulary

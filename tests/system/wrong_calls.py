@@ -13,7 +13,7 @@ import numpy as np
 
 import seqloom
 from seqloom import LanguageModel, SearchConfig, SeqloomError, Translator, WordVectors
-from seqloom.recipes.wishes import Wish
+from seqloom.apps.request import Wish
 from seqloom.text.glossary import Glossary
 from system.small_models import write_small_model, write_small_ngram
 

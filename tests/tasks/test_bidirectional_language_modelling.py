@@ -11,7 +11,7 @@ from torch import nn
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import BEGIN, END
-from seqloom.data.stream import Stream, StreamWriter
+from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.models.elmo import Elmo, ElmoConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask, both_labels

@@ -13,10 +13,10 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Event
 from seqloom.core.symbols import BEGIN, END
-from seqloom.data.stream import Stream, StreamWriter
+from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.recipes.config import RunConfig
+from seqloom.runs.config import RunConfig
 from seqloom.tasks import language_modelling
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask, TextLoss, text_loss
 from seqloom.training.distributed import World

@@ -17,7 +17,7 @@ from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.translation import DevSet, MixedBatch, TranslationConfig, TranslationTask, pair_loss, with_guesses
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 SYMBOLS = Symbols(12, 12, is_shared=True)
 MODELS: dict[str, Seq2SeqConfig | TransformerConfig] = {

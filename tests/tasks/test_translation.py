@@ -13,7 +13,7 @@ from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask, batches_by_length, pair_loss
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 SYMBOLS = 12
 

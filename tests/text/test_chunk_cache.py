@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seqloom.text.kinds import ChunkCache
+from seqloom.text.tokenizer import ChunkCache
 
 
 class Counting:

@@ -5,8 +5,8 @@ import pytest
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, RESERVED
-from seqloom.text import encoded
-from seqloom.text.encoded import EncodedText
+from seqloom.text import tokenizer as encoded
+from seqloom.text.tokenizer import EncodedText
 
 VOCABULARY = (*RESERVED, "a", "b")
 

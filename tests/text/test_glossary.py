@@ -14,7 +14,7 @@ from seqloom.core.symbols import UNKNOWN
 from seqloom.text.glossary import Glossary, read_glossary, ways_to_write
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 
 
 def found(line: str, *terms: str, ignores_case: bool = False) -> list[str]:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 import nasty
 from seqloom.core.symbols import END
-from seqloom.text.borders import stands_between_borders
 from seqloom.text.normalise import collapse_spaces
-from seqloom.text.phrases import Unwritten, word_borders
-from seqloom.text.spelling import spelling_of
+from seqloom.text.spelling import Unwritten, spelling_of, word_borders
 from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
+from seqloom.text.words import stands_between_borders
 
 LINES = ["a dog, (the dogs) and do g\u0301 dog's.", "go do dog-god 狗在海边看狗。", "do doe dog do\u0301"]
 KINDS = ["word", "char", "bpe", "unigram", "char+bytes", "bpe+bytes", "unigram+bytes"]

@@ -13,7 +13,7 @@ import nasty
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers
-from seqloom.text.training import train_tokenizer, train_tokenizers
+from seqloom.text.tokenizer_training import train_tokenizer, train_tokenizers
 
 LINES = [
     'A man says: "Quoi ?" and the dog\'s owner (in a T-shirt) laughs...',

@@ -19,13 +19,13 @@ from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.marks import SPACE
 from seqloom.text.subwords import choose_alphabet, count_characters, count_chunks, is_phrase
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import ALL_WORDS, train_tokenizer
+from seqloom.text.tokenizer_training import ALL_WORDS, train_tokenizer
 
 # Many pairs that occur equally often, so that any freedom in breaking ties shows.
 SCRIPT = """
 import sys
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 words = [a + b + c + d for a in "kstm" for b in "aeiou" for c in "nrlp" for d in "aeiou我们"]
 lines = [" ".join(words[i::7]) + ", " + str(i) for i in range(7)] * 3
 if sys.argv[2] == "reversed":

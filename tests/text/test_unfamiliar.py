@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
-from seqloom.text.unfamiliar import unfamiliar_share
+from seqloom.text.tokenizer import TextConfig, Tokenizer, unfamiliar_share
+from seqloom.text.tokenizer_training import train_tokenizer
 
 TEXT = ["the dog sees a house", "the cat sees a dog", "a house, a dog; bad faces"]
 

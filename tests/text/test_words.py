@@ -10,7 +10,7 @@ import nasty
 from seqloom.core.symbols import UNKNOWN
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import TextConfig, Tokenizer
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.words import decoded_spans, piece_spans, word_spans
 
 TEXT = ["the dogs (and cats) run.", "dogs don't run", "the cat is 3.5 years old", "日本の犬"] * 3

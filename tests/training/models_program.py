@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from seqloom.core.symbols import END
+from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.data.store import Store, StoreWriter
-from seqloom.data.stream import Stream, StreamWriter
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
@@ -21,7 +21,7 @@ from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, 
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.distributed import World, join
 from seqloom.training.trainer import Trainer
 from training.toy import settings

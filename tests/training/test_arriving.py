@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seqloom.training.arriving import Arriving, Form, write_safetensors
+from seqloom.training.checkpoint import Arriving, Form, write_safetensors
 
 TENSORS = {
     "b.weight": torch.arange(6.0).view(2, 3),

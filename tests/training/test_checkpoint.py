@@ -14,6 +14,7 @@ from seqloom.core.events import Event, ignore
 from seqloom.training.checkpoint import (
     Checkpoint,
     NewerFormatError,
+    RealDisk,
     checkpoint_folder,
     checkpoint_steps,
     final_folders,
@@ -25,8 +26,7 @@ from seqloom.training.checkpoint import (
     repair_pointers,
     write_checkpoint,
 )
-from seqloom.training.disk import RealDisk
-from seqloom.training.leftovers import remove_leftovers
+from seqloom.training.run_guard import remove_leftovers
 from training.toy import make_trainer, same_bits, weights
 
 DISK = RealDisk()

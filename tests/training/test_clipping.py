@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor, nn
 
-from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
+from seqloom.training.optimisers import clip_by_norm, clip_by_value, global_norm, gradients
 
 
 def make(seed: int, scale: float) -> list[Tensor]:

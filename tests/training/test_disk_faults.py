@@ -21,6 +21,7 @@ from seqloom.core.events import Event, ignore
 from seqloom.core.files import write_atomically
 from seqloom.training.checkpoint import (
     Checkpoint,
+    RealDisk,
     checkpoint_steps,
     newest_checkpoint,
     pointed_step,
@@ -28,8 +29,7 @@ from seqloom.training.checkpoint import (
     repair_pointers,
     write_checkpoint,
 )
-from seqloom.training.disk import RealDisk
-from seqloom.training.leftovers import remove_leftovers
+from seqloom.training.run_guard import remove_leftovers
 from training.faults import as_nobody, at_each_call, dies_at, fails_at, in_child
 from training.toy import make_trainer, same_bits
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import UsageError
-from seqloom.training.lock import locked
+from seqloom.training.run_guard import locked
 from training.toy import make_trainer
 
 

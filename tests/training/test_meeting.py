@@ -5,7 +5,7 @@ import threading
 import pytest
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
-from seqloom.training.meeting import fresh_store, is_lent_a_store
+from seqloom.training.distributed import fresh_store, is_lent_a_store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, resource, sys
-from seqloom.training.memory import keep_freed_memory
+from seqloom.training.trainer import keep_freed_memory
 agreed = keep_freed_memory() if sys.argv[1] == "kept" else True
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p

@@ -3,7 +3,7 @@
 import pytest
 
 from seqloom.training.progress import Progress
-from seqloom.training.reports import Pace
+from seqloom.training.trainer import Pace
 
 
 def test_a_validation_between_two_reports_does_not_slow_the_figures() -> None:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as some
 
-from seqloom.training.progress import Progress, deal
+from seqloom.training.progress import Best, Progress, deal
 from seqloom.training.schedules import Plateau
-from seqloom.training.stopping import Best
 
 
 @given(some.integers(0, 50), some.integers(1, 20), some.integers(1, 5))

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from seqloom.core.errors import ConfigError, DataError
-from seqloom.training import keeping
+from seqloom.training import checkpointer as keeping
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, read_checkpoint
-from seqloom.training.randomness import generator_states, generators_kept, restore_generators
+from seqloom.training.checkpointer import generator_states, generators_kept, restore_generators
 from seqloom.training.resume import changed_settings
 from seqloom.training.weights import weights_of
 from training.test_trainer import untimed

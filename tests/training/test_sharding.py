@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from seqloom.core.errors import ConfigError
-from seqloom.training.cutting import require_shardable, separate_layers
 from seqloom.training.distributed import World
-from seqloom.training.sharding import Sharded
+from seqloom.training.fsdp import Sharded, require_shardable, separate_layers
 from training.toy import ToyModel, ToyTask, make_trainer, same_bits, settings, weights
 
 TWO = World(rank=0, size=2)

@@ -9,7 +9,7 @@ import torch
 
 from seqloom.core.errors import TrainingError, UsageError
 from seqloom.training.distributed import World, alone, join
-from seqloom.training.signals import AtOnce, Signals
+from seqloom.training.run_guard import AtOnce, Signals
 
 
 def test_signals_are_noted_and_the_old_handlers_come_back() -> None:

@@ -11,14 +11,21 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Event
-from seqloom.nn.alias import AliasSampler, noise_distribution
 from seqloom.nn.embeddings import Embedding
-from seqloom.nn.objectives import SampledSoftmax
+from seqloom.nn.objectives import AliasSampler, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
-from seqloom.training.clipping import clip_by_norm, clip_by_value, global_norm, gradients
 from seqloom.training.distributed import World
-from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser, trained
-from seqloom.training.sparse import choose_row_gradients, gradient_values, set_row_gradients
+from seqloom.training.optimisers import (
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+    gradients,
+    make_optimiser,
+    optimiser_tensors,
+    restore_optimiser,
+    trained,
+)
+from seqloom.training.sparse_updates import choose_row_gradients, gradient_values, set_row_gradients
 from seqloom.training.task import Loss
 from seqloom.training.trainer import Trainer
 from training.toy import same_bits, settings
@@ -152,7 +159,9 @@ def test_a_rare_row_goes_about_as_far_as_the_dense_optimiser_would_take_it(
     ours, theirs = (way_of_a_rare_row(every, is_sparse=is_sparse, changes=changes) for is_sparse in (True, False))
     assert ours == pytest.approx(theirs, rel=0.2)
     # The control: without what follows from momentum it falls far behind.
-    monkeypatch.setattr("seqloom.training.sparse._drift", lambda _ratio, _gaps, table: torch.ones_like(table[:1]))
+    monkeypatch.setattr(
+        "seqloom.training.sparse_updates._drift", lambda _ratio, _gaps, table: torch.ones_like(table[:1])
+    )
     assert way_of_a_rare_row(every, is_sparse=True, changes=changes) != pytest.approx(theirs, rel=0.35)
 
 

@@ -15,9 +15,8 @@ from seqloom.core.events import Event
 from seqloom.training.checkpoint import checkpoint_folder, checkpoint_steps, pointed_step, read_checkpoint
 from seqloom.training.distributed import World
 from seqloom.training.optimisers import trained
-from seqloom.training.reports import in_words, layer_norms
 from seqloom.training.task import Loss
-from seqloom.training.trainer import Trainer
+from seqloom.training.trainer import Trainer, in_words, layer_norms
 from training.toy import ToyBatch, ToyModel, ToyTask, make_trainer, same_bits, settings, weights
 
 TIMING_KEYS = frozenset({"seconds", "tokens_per_second", "eta"})

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import Event, to_json
 from seqloom.nn.dropout import Dropout
-from seqloom.training.arriving import Arriving
-from seqloom.training.disk import RealDisk
+from seqloom.training.checkpoint import Arriving, RealDisk
 from seqloom.training.distributed import join
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Loss

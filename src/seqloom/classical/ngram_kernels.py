@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.core.compiling import compiled
+from seqloom.core.jit import compiled
 
 Array = Any
 """numba finds out types and shapes by itself."""

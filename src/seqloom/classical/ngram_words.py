@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from seqloom.classical.ngram_kernels import Array, Bits
-from seqloom.core.compiling import compiled
 from seqloom.core.errors import DataError
+from seqloom.core.jit import compiled
 from seqloom.core.symbols import END, UNKNOWN
 
 _TAB, _LF, _RETURN, _SPACE = 9, 10, 13, 32

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from seqloom.cli.arguments import STANDARD_OUTPUT, file_names, require_new_file, sort_words
+from seqloom.cli.arguments import STANDARD_OUTPUT, TrainFiles, file_names, require_new_file, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import examples, json_line
-from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
 
@@ -120,9 +119,9 @@ def _go(
     listener: Listener,
     as_json: bool,
 ) -> None:
+    from seqloom.apps import align as recipe
     from seqloom.core.config import resolve
     from seqloom.data.corpus import ParallelCorpus, open_corpus
-    from seqloom.recipes import align as recipe
 
     config = resolve(recipe.AlignConfig, overrides=overrides)
     encoding, on_bad = decoding.encoding, decoding.on_bad

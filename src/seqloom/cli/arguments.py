@@ -6,10 +6,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import require_folders_above, require_writable
-from seqloom.text.formats.catalogues import format_of
+from seqloom.text.formats.readers import format_of
+
+# Options of commands that learn from parallel text.
+
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        help="Text to learn from: the source file, then the target file (or both with a comma between), or one file of "
+        "both (.tsv, .jsonl, .tmx, .po, .xlf).",
+    ),
+]
+"""A name may have * in it; what the files are is settled by `open_corpus`."""
+
 
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 STANDARD_OUTPUT = Path("-")

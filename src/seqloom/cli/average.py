@@ -25,7 +25,7 @@ def average(
 
     Checkpoints of one run near its end usually give a better model together than the last one alone.
     """
-    from seqloom.recipes.train import average as recipe
+    from seqloom.runs.train import average as recipe
 
     require_folders_above(out)
     model = recipe(models, out)

@@ -49,8 +49,8 @@ def config(
         raise UsageError(f"the settings come from {file} or from {run}, not from both; leave one out")
 
     from seqloom.core.config import describe_fields, resolve, to_yaml
-    from seqloom.recipes.config import RunConfig
-    from seqloom.recipes.prepare import general_config
+    from seqloom.runs.config import RunConfig
+    from seqloom.runs.prepare import general_config
 
     if fields:
         docs = describe_fields(RunConfig)

@@ -9,7 +9,7 @@ from seqloom.cli.console import show_events
 from seqloom.cli.output import clean, duration, examples, json_line, score_rows
 
 if TYPE_CHECKING:
-    from seqloom.recipes.demo import DemoResult
+    from seqloom.apps.demo import DemoResult
 
 EXAMPLES = examples("seqloom demo", "seqloom demo --out runs/again --steps 300")
 
@@ -32,7 +32,7 @@ def demo(
 
     Called again, it resumes a demo that was interrupted, and shows the results of one that has finished.
     """
-    from seqloom.recipes.demo import demo as recipe
+    from seqloom.apps.demo import demo as recipe
 
     with show_events(as_json=json) as listener:
         result = recipe(out, steps=steps, force=force, listener=listener)

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.arguments import file_names, require_new_file, require_readable_names, sort_words
+from seqloom.cli.arguments import TrainFiles, file_names, require_new_file, require_readable_names, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import clean, counted, examples, json_line, table
-from seqloom.cli.pair_options import TrainFiles
 from seqloom.core.errors import UsageError
 from seqloom.core.events import notice
-from seqloom.core.files import require_folders_above, require_writable, write_atomically
-from seqloom.core.globs import matching_files
+from seqloom.core.files import matching_files, require_folders_above, require_writable, write_atomically
 
 if TYPE_CHECKING:
-    from seqloom.inspection.doctor.faults import Fault
-    from seqloom.recipes.doctor import Diagnosis
-    from seqloom.recipes.repairs import Repaired
+    from seqloom.doctor.examination import Diagnosis
+    from seqloom.doctor.faults import Fault
+    from seqloom.doctor.repairs import Repaired
 
 EXAMPLES = examples(
     "seqloom doctor corpus.de corpus.en",
@@ -89,8 +87,8 @@ def doctor(
     """
     from seqloom.core.config import resolve
     from seqloom.data.folders import expand_folders, pairs_in
-    from seqloom.recipes.doctor import DoctorConfig, diagnose, write_report
-    from seqloom.recipes.repairs import REPORT, choose_repairs, repair
+    from seqloom.doctor.examination import DoctorConfig, diagnose, write_report
+    from seqloom.doctor.repairs import REPORT, choose_repairs, repair
 
     given = sort_words(words)
     names = [file_names(each) for each in (train, dev, test)]
@@ -134,7 +132,7 @@ def doctor(
 
 def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Sequence[Path]], fix: str | None) -> None:
     """Refuse what cannot or must not be written, before anything is read: the examination may take long."""
-    from seqloom.recipes.repairs import REPORT, places_of, require_places
+    from seqloom.doctor.repairs import REPORT, places_of, require_places
 
     inputs = [file for text in texts for path in text for file in matching_files(path)]
     if fix is not None and out is None:

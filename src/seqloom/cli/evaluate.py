@@ -16,12 +16,12 @@ from seqloom.cli.output import examples, interval_text, json_line, one_line, sco
 from seqloom.cli.score import languages_for, require_same_count, tell_doubts
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, notice
-from seqloom.text.formats.catalogues import Languages, holds_both_sides
+from seqloom.text.formats.readers import Languages, holds_both_sides
 
 if TYPE_CHECKING:
+    from seqloom.apps.evaluate import Test
+    from seqloom.apps.translator import Translator
     from seqloom.metrics.significance import Comparison
-    from seqloom.recipes.evaluate import Test
-    from seqloom.recipes.translate import Translator
 
 EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",
@@ -248,7 +248,7 @@ def _translate(
     best = [each[0] for each in translator.search(sources, progress=tell)]
     name = str(model) if fusion is None else f"{model} + {fusion}"
     if any(each.hit_limit for each in best):
-        from seqloom.recipes.translate import limit_message
+        from seqloom.apps.translator import limit_message
 
         notice(listener, f"{name}: {limit_message(best)}")
     return System(name, [one_line(each.text) for each in best], translator.card.target, _why_lowercase(translator))
@@ -298,7 +298,7 @@ def _language_of(reference: Path) -> str | None:
 def _report(
     systems: Sequence[System], references: list[str], *, test: "Test", flags: dict[str, Any], as_json: bool
 ) -> None:
-    from seqloom.recipes import evaluate as recipe
+    from seqloom.apps import evaluate as recipe
 
     scores = [recipe.evaluate(system.lines, references, **flags) for system in systems]
     compared: tuple[Comparison, ...] = ()

@@ -11,8 +11,8 @@ from seqloom.cli.output import clean, examples, json_line, size
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqloom.apps.export import Exported, ExportKind
     from seqloom.interop.ctranslate2 import Quantization
-    from seqloom.recipes.export import Exported, ExportKind
 
 EXAMPLES = examples(
     "seqloom export runs/demo --to ctranslate2",
@@ -65,8 +65,8 @@ def export(
     Transformers can be exported to all but arpa, recurrent translators to onnx, n-gram models to arpa. Nothing that
     exists is replaced.
     """
+    from seqloom.apps import export as recipe
     from seqloom.interop import ctranslate2
-    from seqloom.recipes import export as recipe
 
     kind = cast("ExportKind", _one_of("--to", to, get_args(recipe.ExportKind)))
     if kind != "argos" and (from_code or to_code):

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from seqloom.cli.output import Numbered, clean, json_line, let_go_of
+from seqloom.core.archive import by_origin
 from seqloom.core.errors import (
     ConfigError,
     DataError,
@@ -32,8 +33,7 @@ from seqloom.core.errors import (
 )
 from seqloom.core.files import why_unwritten
 from seqloom.core.terminal import visible, visible_lines
-from seqloom.core.unpacked import by_origin
-from seqloom.training.signals import stopping_signals
+from seqloom.training.run_guard import stopping_signals
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
 """What the command line library raises for a line that it cannot read; it has no public name of its own."""

@@ -52,7 +52,7 @@ def generate(
         raise UsageError(f"{given.others[0]!r} is no setting path=value; give the beginning of a text with --prompt")
     require_search_settings(given.overrides)
 
-    from seqloom.recipes.language_model import open_language_model
+    from seqloom.apps.language_model import open_language_model
 
     opened = open_language_model(model, given.overrides, companions=others or [])
     unknown_tokens, tokens = opened.unknown_in(prompt)

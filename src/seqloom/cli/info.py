@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from seqloom.cli.output import clean, counted, duration, examples, interval_text, json_line, size
+from seqloom.core.archive import by_origin
 from seqloom.core.errors import UsageError
-from seqloom.core.unpacked import by_origin
 
 if TYPE_CHECKING:
-    from seqloom.recipes.config import RunConfig
-    from seqloom.recipes.load import Card
+    from seqloom.runs.config import RunConfig
+    from seqloom.runs.model_dir import Card
     from seqloom.search.settings import OutputLimit
     from seqloom.text.tokenizer import RoundTrip
 
@@ -41,7 +41,7 @@ def info(
     """
     if side is not None and text is None:
         raise UsageError(f"--side {side} is for a text that is cut into tokens; add --text FILE")
-    from seqloom.recipes.load import find_model, read_card, read_settings
+    from seqloom.runs.model_dir import find_model, read_card, read_settings
 
     folder = find_model(model)
     card = read_card(folder)
@@ -66,8 +66,8 @@ def info(
 
 def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", "target"]) -> "RoundTrip":
     from seqloom.cli.lines import Decoding, read_side
-    from seqloom.data.text import read_one_language
-    from seqloom.recipes.load import use_of
+    from seqloom.data.plain_text import read_one_language
+    from seqloom.runs.model_dir import use_of
     from seqloom.text.tokenizer import Tokenizers
 
     tokenizers = Tokenizers.load(folder / "text")
@@ -92,7 +92,7 @@ def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
-    from seqloom.recipes.load import use_of
+    from seqloom.runs.model_dir import use_of
 
     use = use_of(config)
     if use == "translator":

@@ -17,8 +17,8 @@ from seqloom.core.events import Event, ignore
 from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
-    from seqloom.inspection.findings import Finding
-    from seqloom.recipes.lab.catalogue import Experiment
+    from seqloom.drawing.findings import Finding
+    from seqloom.lab.catalogue import Experiment
 
 EXAMPLES = examples(
     "seqloom lab",
@@ -63,7 +63,7 @@ def lab(
     NAME.json with all of them, and NAME.png and NAME.svg with the picture. The same seed gives the same findings.
     What --quick has measured is marked as that.
     """
-    from seqloom.recipes.lab.catalogue import EXPERIMENTS
+    from seqloom.lab.catalogue import EXPERIMENTS
 
     if name is None:
         _refuse_settings(out, seed=seed, is_quick=quick)
@@ -131,7 +131,7 @@ def _usual(minutes: float) -> str:
 
 
 def _report(finding: "Finding", folder: Path, *, as_json: bool) -> None:
-    from seqloom.inspection.findings import save_finding
+    from seqloom.drawing.findings import save_finding
 
     written = save_finding(finding, folder)
     if as_json:

@@ -10,10 +10,9 @@ from typing import Annotated, Literal, Protocol, cast
 import typer
 
 from seqloom.cli.output import require_open
-from seqloom.core.compressed import open_bytes
-from seqloom.core.decoding import LineDecoder, OnBad
 from seqloom.core.files import LineReader, require_file
-from seqloom.text.formats.catalogues import Languages, PairReader, holds_both_sides, is_tsv
+from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
+from seqloom.text.formats.readers import Languages, PairReader, holds_both_sides, is_tsv
 from seqloom.text.formats.tsv import split_rows
 
 CHUNK = 1 << 18

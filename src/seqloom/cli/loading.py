@@ -13,8 +13,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, ignore, notice
 
 if TYPE_CHECKING:
-    from seqloom.recipes.engine import Translates
-    from seqloom.recipes.translate import Translator
+    from seqloom.apps.engine import Translates
+    from seqloom.apps.translator import Translator
 
 
 FUSE_WEIGHT = 0.2
@@ -70,7 +70,7 @@ def open_translator(
     listener: Listener = ignore,
 ) -> "Translator":
     """Load a model, and others that decide with it; `overrides` are settings of the search, and the device."""
-    from seqloom.recipes import translate  # here, because it brings torch with it
+    from seqloom.apps import translator as translate
 
     fuse = None if fusion is None else (fusion.folder, fusion.weight)
     translator = translate.open_translator(model, overrides, companions=companions, fuse=fuse)
@@ -96,7 +96,7 @@ def opened_for_lines(
 ) -> "Iterator[Translates]":
     """What translates lines: our search in one process or in several, or an engine from outside."""
     if engine == "ctranslate2":
-        from seqloom.recipes.engine import open_engine
+        from seqloom.apps.engine import open_engine
 
         yield open_engine(model, overrides)
         return
@@ -104,7 +104,7 @@ def opened_for_lines(
     if jobs == 1:
         yield translator
         return
-    from seqloom.recipes.processes import ProcessTranslator
+    from seqloom.apps.processes import ProcessTranslator
 
     with ProcessTranslator(translator, overrides, jobs=jobs) as several:
         yield several

@@ -2,26 +2,266 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqloom.cli.arguments import require_search_settings, sort_words
 from seqloom.cli.console import show_events
 from seqloom.cli.loading import open_translator
-from seqloom.cli.look_beam import EXAMPLES as BEAM_EXAMPLES
-from seqloom.cli.look_beam import beam
-from seqloom.cli.look_partition import EXAMPLES as PARTITION_EXAMPLES
-from seqloom.cli.look_partition import partition
-from seqloom.cli.look_zipf import EXAMPLES as ZIPF_EXAMPLES
-from seqloom.cli.look_zipf import zipf
 from seqloom.cli.output import clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
-from seqloom.text.formats.catalogues import holds_both_sides
+from seqloom.core.files import require_folders_above
+from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
-    from seqloom.recipes.gradients import Pair
-    from seqloom.recipes.load import LoadedModel
+    from seqloom.look.beam_tree import BeamTree
+    from seqloom.look.gradients import Pair
+    from seqloom.look.zipf import OrderStatistics, ZipfFindings
+    from seqloom.runs.model_dir import LoadedModel
+
+
+# `seqloom look beam`: the tree of a beam search.
+
+BEAM_EXAMPLES = examples(
+    "seqloom look beam runs/demo 'The old man reads a book.'",
+    "seqloom look beam run/model 'Guten Morgen.' --out beam.svg search.beam=4 search.nbest=4",
+)
+
+
+def beam(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="search.beam=4", help="Settings of the search, path=value.")
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="By its ending a page to play with (HTML) or a picture (SVG, PNG)."),
+    ] = Path("beam.html"),
+    pruned: Annotated[
+        int,
+        typer.Option("--pruned", min=1, metavar="N", help="Pruned children shown of each node; others are counted."),
+    ] = 2,
+    json: Annotated[
+        bool, typer.Option("--json", help="What has ended and all that is shown, as JSON on stdout as well.")
+    ] = False,
+) -> None:
+    """Translate a sentence by beam search and draw every candidate that was looked at, and what became of it.
+
+    Steps go from left to right, a line is as wide as its symbol is probable, the best hypothesis stands on a band. The
+    page tells the score of each node by its terms, replays the search step by step, and needs no network.
+    """
+    from seqloom.look.attention import BEAM_ENDINGS, draw_beam_search
+    from seqloom.look.beam_tree import describe
+
+    given = sort_words(words)
+    if given.others:
+        raise UsageError(f"one sentence at most, but {given.others[0]!r} was given as well; put it into quotes")
+    require_search_settings(given.overrides)
+    if out.suffix not in BEAM_ENDINGS:
+        raise UsageError(f"{out} is neither .html nor .svg nor .png; name it with one of these endings")
+    require_folders_above(out)
+    translator = open_translator(model, given.overrides)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    tree = draw_beam_search(translator, sentence, out, pruned=pruned)
+    if json:
+        print(json_line({"sentence": describe(tree), **_record(tree), "picture": out}))
+        return
+    rows = [(f"{place}", f"{leaf.node.score:.3f}", clean(leaf.text)) for place, leaf in enumerate(tree.leaves, start=1)]
+    print("\n".join([*table(rows), describe(tree), f"drawn in {out}"]))
+
+
+def _record(tree: "BeamTree") -> dict[str, Any]:
+    leaves = [
+        {
+            "text": leaf.text,
+            "score": leaf.node.score,
+            "terms": leaf.node.terms,
+            "path": leaf.path,
+            "is_finished": leaf.node.fate == "finished",
+            "is_returned": leaf.is_returned,
+            "is_complete": leaf.is_complete,
+        }
+        for leaf in tree.leaves
+    ]
+    nodes = [
+        {
+            "number": place.node.number,
+            "parent": place.node.parent,
+            "step": place.node.step,
+            "symbol": place.symbol,
+            "token_log_prob": place.node.token_log_prob,
+            "fate": place.node.fate,
+            "rank": place.rank,
+            "others": place.others,
+            "terms": place.node.terms,
+        }
+        for place in tree.places
+    ]
+    return {"leaves": leaves, "fates": tree.fates, "nodes": nodes}
+
+
+# `seqloom look partition`: the normaliser of a language model.
+
+PARTITION_EXAMPLES = examples(
+    "seqloom look partition run/model test.txt",
+    "seqloom look partition run/model test.txt --out partition.svg tokens=4096 samples=[64,1024]",
+)
+
+
+def partition(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A recurrent language model, or its run.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE [path=value]", help="A text; settings: tokens=4096, samples=[64,1024], power=0.75 …"
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
+    ] = Path("partition.png"),
+    json: Annotated[bool, typer.Option("--json", help="All numbers as JSON on stdout, a record per picture.")] = False,
+) -> None:
+    """See how far a language model is from normalised: log Z = log Σ exp(score) at the positions of a text.
+
+    NCE takes log Z for 0, maximum likelihood does not care. Two more pictures tell what a sampled loss would see of
+    this model: PICTURE-gradient-cosine, how its gradient points beside that of the full softmax, by the number of
+    samples; and PICTURE-importance-variance, how well Z is known from importance samples.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.look.partition import PartitionConfig, look_at_partition
+    from seqloom.runs.model_dir import load_any
+
+    given = sort_words(words)
+    if len(given.others) != 1:
+        raise UsageError(f"name one text to look at, not {len(given.others)}: seqloom look partition MODEL test.txt")
+    if out.suffix not in (".png", ".svg"):
+        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    require_folders_above(out)
+    config = resolve(PartitionConfig, overrides=given.overrides)
+    loaded = load_any(model)
+    with show_events(as_json=json) as listener:
+        found = look_at_partition(
+            loaded,
+            Path(given.others[0]),
+            config,
+            progress=lambda done, parts: listener(
+                Event("progress", {"what": "looking at log Z, parts of the work", "done": done, "all": parts})
+            ),
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for finding in found:
+        picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
+        finding.draw().savefig(picture, dpi=144, metadata={"Date": None} if picture.suffix == ".svg" else None)
+        if json:
+            values = {"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}
+            print(json_line(values))
+        else:
+            print(clean(finding.sentence))
+            print(f"drawn in {picture}")
+
+
+# `seqloom look zipf`: what a text is made of.
+
+ZIPF_EXAMPLES = examples(
+    "seqloom look zipf corpus.en",
+    "seqloom look zipf corpus.en.gz --out zipf.png unit=characters orders=2",
+    "seqloom look zipf corpus.en --pieces runs/demo --json",
+)
+
+FEWEST_RANKS = 20
+"""Ranks below which an exponent is not worth telling: it would change with every word."""
+
+
+def zipf(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE… [path=value]",
+            help="Text files, plain or .gz; settings: unit=characters, lowercase=false, punctuation=true, "
+            "minimum_count=5, orders=2 …",
+        ),
+    ] = None,
+    pieces: Annotated[
+        Path | None,
+        typer.Option("--pieces", metavar="MODEL", help="Count the pieces of this model's tokeniser instead of words."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="All numbers as one JSON record on stdout.")] = False,
+) -> None:
+    """See what a text is made of: its n-grams by rank, Zipf's law through them, and how its vocabulary grows.
+
+    A line of a file is a sentence; n-grams stay within it. The exponent α of [bold]count ∝ 1 / (rank + b)^α[/bold] is
+    the most likely one for the n-grams seen ten times at least, once with b = 0 (Zipf) and once with the best b
+    (Mandelbrot); beside them stands the slope of the line through the logarithms.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.look.zipf import ZipfConfig, find_tokenizer, look_at_counts
+
+    given = sort_words(words)
+    if not given.others:
+        raise UsageError("name the text to look at: seqloom look zipf corpus.en")
+    if out is not None and out.suffix not in (".png", ".svg"):
+        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+    if out is not None:
+        require_folders_above(out)
+    config = resolve(ZipfConfig, overrides=given.overrides)
+    tokenizer = None if pieces is None else find_tokenizer(pieces)
+    with show_events(as_json=json) as listener:
+        found = look_at_counts([Path(name) for name in given.others], config, tokenizer=tokenizer, listener=listener)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        found.draw().savefig(out, dpi=144, metadata={"Date": None} if out.suffix == ".svg" else None)
+    if json:
+        picture = {} if out is None else {"picture": out}
+        print(json_line({"unit": found.unit, "settings": config.model_dump(), "text": found.statistics, **picture}))
+        return
+    print("\n".join([*_lines(found), *([] if out is None else [f"drawn in {out}"])]))
+
+
+def _lines(found: "ZipfFindings") -> list[str]:
+    text, unit = found.statistics, found.unit
+    lengths, growth = text.lengths, text.growth
+    rows: list[tuple[str, ...]] = [
+        ("", f"{unit}s", "different", "once", "Zipf α", "Mandelbrot α, b", "line α", "fitted ranks")
+    ]
+    rows += [_row(order) for order in text.orders]
+    lines = [
+        f"{lengths.lines:,} lines of {lengths.shortest:,} to {lengths.longest:,} {unit}s: mean {lengths.mean:.1f}, "
+        f"median {lengths.median:g}, 95% have at most {lengths.ninety_fifth:.0f}; {lengths.blank:,} blank",
+        "",
+        *table(rows),
+        "",
+        f"Vocabulary: grows like {growth.scale:.3g} · tokens^{growth.exponent:.3f} (Heaps)",
+    ]
+    shares = [
+        f"the first {k:,} are {share:.1%}" if k > 1 else f"the first is {share:.1%}" for k, share in _cover(found)
+    ]
+    lines += [f"Coverage: {', '.join(shares)} of all {unit}s", ""]
+    for order in text.orders:
+        if order.top:
+            shown = ", ".join(f"{clean(ngram.text)} {ngram.count:,}" for ngram in order.top)
+            lines.append(f"{order.order}-grams: {shown}")
+    return lines
+
+
+def _row(order: "OrderStatistics") -> tuple[str, ...]:
+    head = (f"{order.order}-grams", f"{order.tokens:,}", f"{order.types:,}", f"{order.singletons:,}")
+    if order.fits is None or order.fits.zipf.ranks < FEWEST_RANKS:
+        ranks = 0 if order.fits is None else order.fits.zipf.ranks
+        return (*head, "—", "—", "—", f"{ranks}: too few" if ranks else "too few frequent ones")
+    zipf, mandelbrot, line = order.fits.zipf, order.fits.mandelbrot, order.fits.line
+    shifted = f"{mandelbrot.exponent:.3f}, {mandelbrot.shift:.1f}"
+    return (*head, f"{zipf.exponent:.3f}", shifted, f"{line.exponent:.3f}", f"{zipf.ranks:,}")
+
+
+def _cover(found: "ZipfFindings") -> tuple[tuple[int, float], ...]:
+    return found.statistics.orders[0].coverage
+
 
 EXAMPLES = examples("seqloom look attention runs/demo 'The old man reads a book.' --out attention.png")
 GRADIENT_EXAMPLES = examples(
@@ -62,7 +302,7 @@ def attention(
 
     Shown are the weights of the last decoder layer, the mean over its heads.
     """
-    from seqloom.recipes.look import draw_attention
+    from seqloom.look.attention import draw_attention
 
     _check_picture(out)
     translator = open_translator(model)
@@ -113,8 +353,8 @@ def gradients(
 
     Without sentences, some of the run's own dev set are taken.
     """
-    from seqloom.recipes.gradients import look_at_gradients
-    from seqloom.recipes.load import find_model, load, read_settings, require_trained, use_of
+    from seqloom.look.gradients import look_at_gradients
+    from seqloom.runs.model_dir import find_model, load, read_settings, require_trained, use_of
 
     _check_picture(out)
     folder = find_model(model)
@@ -166,9 +406,9 @@ def heads(
     The model reads given translations. Each head links a target word to the source word it looks at most; F1 says how
     well its links agree with those of IBM model 1, or with given ones.
     """
+    from seqloom.apps.attention_alignment import best_head
     from seqloom.cli.score import languages_for, read_pairs
-    from seqloom.recipes.alignments import best_head
-    from seqloom.recipes.load import load, require_translator
+    from seqloom.runs.model_dir import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold
     from seqloom.text.normalise import is_blank
 
@@ -228,9 +468,9 @@ def _pairs(
     model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
 ) -> "list[Pair]":
     from seqloom.cli.score import read_pairs
-    from seqloom.data.text import read_one_language
-    from seqloom.recipes.gradients import dev_pairs, text_lines, text_pairs
-    from seqloom.recipes.load import use_of
+    from seqloom.data.plain_text import read_one_language
+    from seqloom.look.gradients import dev_pairs, text_lines, text_pairs
+    from seqloom.runs.model_dir import use_of
 
     source, reference = files
     if use_of(loaded.config) != "translator" and (given or source is not None):

@@ -8,7 +8,7 @@ import typer
 from seqloom.cli.output import clean, counted, examples, json_line, size
 
 if TYPE_CHECKING:
-    from seqloom.recipes.archives import Packed
+    from seqloom.apps.export import Packed
 
 EXAMPLES = examples("seqloom pack runs/demo demo.zip", "seqloom pack run/model small.zip --precision int8")
 UNPACK_EXAMPLES = examples("seqloom unpack demo.zip demo-model", "seqloom translate demo.zip text.en")
@@ -32,7 +32,7 @@ def pack(
 
     Every file is checked first. The same model gives the same bytes, on every machine.
     """
-    from seqloom.recipes.archives import pack as recipe
+    from seqloom.apps.export import pack as recipe
 
     _tell(recipe(model, out, precision=precision), json=json)
 
@@ -47,7 +47,7 @@ def unpack(
     Nothing in it is run, nothing is written outside the folder, and the folder appears when every file was checked.
     All commands also take an archive in place of MODEL and unpack it each time.
     """
-    from seqloom.recipes.archives import unpack as recipe
+    from seqloom.apps.export import unpack as recipe
 
     _tell(recipe(archive, folder), json=json)
 

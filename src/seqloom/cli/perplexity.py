@@ -13,8 +13,8 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
+    from seqloom.apps.language_model import LanguageModel, Measured, Tell
     from seqloom.metrics.perplexity import Perplexities
-    from seqloom.recipes.language_model import LanguageModel, Measured, Tell
 
 EXAMPLES = examples(
     "seqloom perplexity run/model test.txt",
@@ -91,7 +91,7 @@ def perplexity(
             )
     shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
 
-    from seqloom.recipes.language_model import open_language_model
+    from seqloom.apps.language_model import open_language_model
 
     decoding = Decoding.asked(encoding, on_bad_utf8)
     opened = open_language_model(model, companions=companions, weights=shares)
@@ -133,8 +133,8 @@ def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[fl
 
 
 def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: Listener) -> list[str]:
-    from seqloom.data.text import TextCorpus, split_pieces
-    from seqloom.text.formats.catalogues import holds_both_sides
+    from seqloom.data.plain_text import TextCorpus, split_pieces
+    from seqloom.text.formats.readers import holds_both_sides
 
     data = model.config.data
 

@@ -14,10 +14,10 @@ from seqloom.cli.loading import open_translator
 from seqloom.cli.output import examples, json_line
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, ignore, notice
-from seqloom.text.formats.catalogues import Languages, format_of, holds_both_sides
+from seqloom.text.formats.readers import Languages, format_of, holds_both_sides
 
 if TYPE_CHECKING:
-    from seqloom.recipes.translate import Translator
+    from seqloom.apps.translator import Translator
 
 EXAMPLES = examples(
     "seqloom score run/model news.de news.en",
@@ -117,7 +117,7 @@ def languages_for(model: Path | None, paths: Sequence[Path | None]) -> Languages
     """The languages of a model, where files are read that may hold several."""
     if model is None or not any(path is not None and format_of(path) for path in paths):
         return None, None
-    from seqloom.recipes.search_settings import resolved
+    from seqloom.apps.search_settings import resolved
 
     data = resolved(model, ()).data
     return data.source, data.target
@@ -135,8 +135,8 @@ def tell_doubts(
     translator: "Translator", source: Sequence[str] = (), target: Sequence[str] = (), *, listener: Listener
 ) -> None:
     """Say so if the texts are hardly in the languages of the model, or hardly known to it."""
-    from seqloom.recipes.doubts import Sample, doubts_of_pair
-    from seqloom.text.unfamiliar import are_unknown
+    from seqloom.runs.language_check import Sample, doubts_of_pair
+    from seqloom.text.tokenizer import are_unknown
 
     card = translator.card
     for sentence in doubts_of_pair(Sample(source), Sample(target), (card.source, card.target)):

@@ -13,8 +13,8 @@ from seqloom.cli.output import clean, duration, examples, json_line
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqloom.recipes.selfcheck.findings import Checked
-    from seqloom.recipes.selfcheck.run import Report
+    from seqloom.selfcheck.promises import Checked
+    from seqloom.selfcheck.run import Report
 
 EXAMPLES = examples(
     "seqloom selfcheck run/model",
@@ -66,8 +66,8 @@ def selfcheck(
         require_new_file(out, inputs=[] if lines is None else [lines])
 
     from seqloom.core.files import write_atomically
-    from seqloom.recipes.selfcheck.page import selfcheck_page
-    from seqloom.recipes.selfcheck.run import selfcheck as check
+    from seqloom.selfcheck.page import selfcheck_page
+    from seqloom.selfcheck.run import selfcheck as check
 
     telling = _Telling(_record if json else _promise, has_head=not json)
     try:
@@ -111,7 +111,7 @@ class _Telling:
 
 
 def _promise(checked: "Checked") -> Iterator[str]:
-    from seqloom.recipes.selfcheck.page import MARKS
+    from seqloom.selfcheck.page import MARKS
 
     finding = checked.finding
     yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAMES}}{checked.promise}")

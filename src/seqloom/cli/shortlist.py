@@ -12,7 +12,7 @@ from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
 from seqloom.cli.output import clean, examples, json_line
 
 if TYPE_CHECKING:
-    from seqloom.recipes.lexicon import Fitted
+    from seqloom.apps.lexicon import Fitted
 
 EXAMPLES = examples(
     "seqloom shortlist run",
@@ -45,7 +45,7 @@ def shortlist(
     [bold]seqloom translate MODEL search.shortlist=50[/bold] then scores the 50 best translations of each source symbol
     and the most frequent symbols only.
     """
-    from seqloom.recipes.lexicon import fit_lexicon
+    from seqloom.apps.lexicon import fit_lexicon
 
     paths, decoding = [Path(name) for name in file_names(train)], Decoding.asked(encoding, on_bad_utf8)
     with show_events(as_json=json, has_progress=True) as listener:

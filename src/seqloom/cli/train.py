@@ -11,12 +11,10 @@ from seqloom.cli.console import show_events
 from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
 from seqloom.cli.output import duration, examples, json_line, score_rows
 from seqloom.core.errors import UsageError
-from seqloom.core.files import require_file, require_folders_above
-from seqloom.core.globs import matching_files
-from seqloom.core.places import require_run
+from seqloom.core.files import matching_files, require_file, require_folders_above, require_run
 
 if TYPE_CHECKING:
-    from seqloom.recipes.train import Trained
+    from seqloom.runs.train import Trained
 
 EXAMPLES = examples(
     "seqloom train --train corpus.de --train corpus.en --out run",
@@ -116,7 +114,7 @@ def train(
         flags = {"--exact": exact, "--allow-data-change": allow_data_change, "--strict": strict}
         _check_new(out, config=config, names=[*names, *dev_names], flags=flags)
 
-    from seqloom.recipes import train as recipe
+    from seqloom.runs import train as recipe
 
     with show_events(as_json=json) as listener:
         if resume is not None:

@@ -16,18 +16,28 @@ from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_bl
 from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, opened_for_lines
 from seqloom.cli.output import clean, examples, require_open
 from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, translate_catalogue
-from seqloom.cli.translate_formats import Format, as_json, as_nbest, as_scored, as_text
-from seqloom.cli.translate_notices import TRANSLATING, Hearing, Tally, Telling
-from seqloom.cli.translate_wishes import Asked, read_asked
+from seqloom.cli.translate_output import (
+    TRANSLATING,
+    Asked,
+    Format,
+    Hearing,
+    Tally,
+    Telling,
+    as_json,
+    as_nbest,
+    as_scored,
+    as_text,
+    read_asked,
+)
 from seqloom.core.errors import Problems, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import open_output
-from seqloom.text.formats.catalogues import is_tsv
 from seqloom.text.formats.pharaoh import format_links
+from seqloom.text.formats.readers import is_tsv
 from seqloom.text.formats.tsv import column_problem
 
 if TYPE_CHECKING:
-    from seqloom.recipes.engine import Translates
+    from seqloom.apps.engine import Translates
 
 EXAMPLES = examples(
     "echo 'Guten Morgen.' | seqloom translate run/model",
@@ -358,7 +368,7 @@ def _require_room(nbest: int | None, model: Path, *, overrides: Sequence[str], e
     """Refuse a list that is longer than the beam, in the words of the command, before the model is read."""
     if nbest is None or engine != "seqloom":
         return
-    from seqloom.recipes.search_settings import resolved
+    from seqloom.apps.search_settings import resolved
 
     search = resolved(model, overrides).search
     if search.method == "beam" and nbest > search.beam:

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 from seqloom.cli.arguments import require_content
 from seqloom.cli.output import json_line, require_open
-from seqloom.cli.translate_notices import TRANSLATING, Tally
-from seqloom.cli.translate_wishes import Asked
-from seqloom.core.compressed import is_compressed
+from seqloom.cli.translate_output import TRANSLATING, Asked, Tally
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import require_file, require_writable, write_atomically
-from seqloom.text.formats.catalogues import format_of
+from seqloom.core.text_files import is_compressed
+from seqloom.text.formats.readers import format_of
 from seqloom.text.languages import is_language_code
 
 if TYPE_CHECKING:
-    from seqloom.recipes.catalogues import Filled
-    from seqloom.recipes.engine import Translates
+    from seqloom.apps.catalogues import Filled
+    from seqloom.apps.engine import Translates
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,10 @@ def translate_catalogue(
     listener: Listener,
 ) -> None:
     """Read, translate, write. What is wrong with the file is told before the model is read."""
-    from seqloom.recipes.catalogues import fill_catalogue, plan_work, require_languages
-    from seqloom.recipes.search_settings import resolved
-    from seqloom.text.formats.catalogues import open_catalogue
-    from seqloom.text.unfamiliar import are_unknown
+    from seqloom.apps.catalogues import fill_catalogue, plan_work, require_languages
+    from seqloom.apps.search_settings import resolved
+    from seqloom.text.formats.readers import open_catalogue
+    from seqloom.text.tokenizer import are_unknown
 
     assert job.path is not None
     config = resolved(model, overrides) if job.engine == "seqloom" else None

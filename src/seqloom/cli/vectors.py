@@ -115,7 +115,7 @@ def evaluate(
 
     Pairs and questions with words that have no vector are left out, and how many is said.
     """
-    from seqloom.recipes.vectors import as_record, evaluate_vectors
+    from seqloom.apps.vectors import as_record, evaluate_vectors
 
     if similarity is None and analogies is None:
         raise UsageError("name what to measure with: --similarity wordsim353.tsv, --analogies questions-words.txt")
@@ -162,8 +162,8 @@ def draw_map(
     json: Json = False,
 ) -> None:
     """Draw words on a plane, near to each other where their vectors are."""
-    from seqloom.inspection.embedding_map import ITERATIONS
-    from seqloom.recipes.vectors import draw_words
+    from seqloom.apps.embedding_map import ITERATIONS
+    from seqloom.apps.vectors import draw_words
 
     if method not in ("pca", "tsne"):
         raise UsageError(f"--method {method} is neither pca nor tsne")
@@ -202,7 +202,7 @@ def export(
 
 def _open(model: Path, *, as_json: bool) -> "WordVectors":
     """The vectors of a model or a file; a notice if the text they come from is too small."""
-    from seqloom.recipes.vectors import doubt_of, open_vectors
+    from seqloom.apps.vectors import doubt_of, open_vectors
 
     opened = open_vectors(model)
     if doubt := doubt_of(model):

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.core.errors import ModelError
-from seqloom.core.files import require_file
-from seqloom.core.json_files import parse_json
+from seqloom.core.files import parse_json, require_file
 
 _LENGTH = 8
 """Bytes at the beginning of a file that say how long its header is."""

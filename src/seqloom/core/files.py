@@ -3,25 +3,118 @@
 import contextlib
 import difflib
 import errno
+import glob
 import hashlib
+import io
+import json
 import os
 import re
+import secrets
 import shutil
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from seqloom.core.compressed import open_bytes
-from seqloom.core.decoding import LineDecoder, OnBad
 from seqloom.core.errors import SeqloomError, UsageError, is_of_user
-from seqloom.core.partial import create, partial_name
+from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from seqloom.core.oddities import Oddities
+    from seqloom.core.hidden_characters import Oddities
+
+
+# Names and rights of what is not yet whole: written beside its place, under a name that tells so.
+
+_KEPT = 100
+"""Bytes of a name that are kept. File systems take 255, or 143 where they encrypt names, and a mark is added."""
+
+
+def partial_name(path: Path, *, mark: str = "partial", is_hidden: bool = True) -> Path:
+    """Another name beside a path, for what is to get that one: `.NAME.partial-1a2b3c4d`, where a long NAME is cut."""
+    kept = path.name
+    if len(os.fsencode(kept)) > _KEPT:  # at a border of characters: some systems take no name that is not UTF-8
+        kept = os.fsencode(kept)[:_KEPT].decode("utf-8", "ignore")
+    return path.with_name(f"{'.' if is_hidden else ''}{kept}.{mark}-{secrets.token_hex(4)}")
+
+
+def create(partial: Path, *, place: Path) -> io.FileIO:
+    """A new file that is to be put in a place. What stands there lends it its permissions and, if allowed, its owner.
+
+    Nobody else may open it before they are set: what is written into it may be meant for few.
+    """
+    is_old = place.is_file()
+    file = io.FileIO(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if is_old else 0o666))
+    if is_old:
+        try:
+            _lend_rights(place, partial)
+        except BaseException:
+            file.close()
+            raise
+    return file
+
+
+def _lend_rights(old: Path, new: Path) -> None:
+    has_same_group = _lend_owner(old, new)
+    with contextlib.suppress(PermissionError):  # of a file system that knows no rights
+        shutil.copystat(old, new)  # with access lists, where there are some
+    if not has_same_group:
+        mode = stat.S_IMODE(new.stat().st_mode)
+        new.chmod(mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3)  # one group's rights are not another's
+
+
+def _lend_owner(old: Path, new: Path) -> bool:
+    """Whether the group is the same in the end. Only root may give a file away, and others only to groups of theirs."""
+    if not hasattr(os, "chown"):  # Windows
+        return True
+    wanted = old.stat()
+    for user in (wanted.st_uid, -1):
+        try:
+            os.chown(new, user, wanted.st_gid)
+        except OSError:
+            continue
+        return True
+    return new.stat().st_gid == wanted.st_gid
+
+
+# JSON files that may come from elsewhere: of bounded size, and an error of two kinds only.
+
+LARGEST = 1 << 26
+"""Bytes. Descriptions of models have some thousands, vocabularies some millions."""
+
+
+def read_json(path: Path, *, largest: int = LARGEST) -> Any:
+    """What a file holds. It raises an OSError where it cannot be read, and a ValueError where that is no JSON."""
+    with path.open("rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    return parse_json(content)
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The value that a text in UTF-8 stands for; all that can be wrong with it is a ValueError."""
+    try:
+        return json.loads(content.decode("utf-8") if isinstance(content, bytes) else content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+# Names of files that stand for several: `memories/*.tmx`.
+
+
+def matching_files(path: Path) -> list[Path]:
+    """The files that a name with *, ? or [ ] stands for, by their names; a file that is called so is itself."""
+    if not glob.has_magic(str(path)) or path.exists():
+        return [path]
+    files = sorted(each for each in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if not each.is_dir())
+    if not files:
+        raise UsageError(f"{path}: no file has such a name", file=path)
+    return files
+
 
 CHUNK = 1 << 20
 """Bytes read at a time: large enough that decoding, not Python, takes the time."""
@@ -351,7 +444,7 @@ class LineReader:
         return [*self._met.notices(), *(self._odd.sentences(str(self._path)) if self._odd is not None else ())]
 
     def __iter__(self) -> Iterator[str]:
-        from seqloom.core.oddities import Oddities  # here, because it brings numpy with it
+        from seqloom.core.hidden_characters import Oddities  # here, because it brings numpy with it
 
         met, odd = self._start(), Oddities()
         self._met, self._odd = met, odd
@@ -371,3 +464,46 @@ class LineReader:
         except OSError as error:
             raise UsageError(f"{self._path} cannot be read: {error.strerror or error}") from error
         yield b""
+
+
+# Files and folders that appear under their names when they are whole, where nothing was before.
+
+
+def require_new(path: Path, *, named_by: str | None = "--out") -> None:
+    """Refuse a place where something is already; `named_by` is the option that names it, if one does."""
+    if path.exists() or path.is_symlink():
+        option = f" with {named_by}" if named_by else ""
+        raise UsageError(f"{path} is there already; remove it, or name another place{option}")
+    require_folders_above(path)
+
+
+def require_run(run: Path) -> None:
+    """Refuse a run directory that is not there."""
+    if not run.is_dir():
+        raise UsageError(f"{run}: there is no such run directory", file=run)
+
+
+@contextlib.contextmanager
+def new_place(path: Path, *, named_by: str | None = "--out", need: int | None = None) -> Iterator[Path]:
+    """Another name for a path at which nothing may be yet; what is written there gets its own name at the end.
+
+    Whoever is killed in between leaves a hidden name with "partial" in it, and nothing that could be taken for the
+    result. `need` is its size in bytes, if that is known.
+    """
+    require_new(path, named_by=named_by)
+    partial = partial_name(path)
+    written = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            for file in [partial, *partial.rglob("*")]:
+                fsync(file)
+            partial.rename(path)
+        finally:
+            written = sum(file.stat().st_size for file in [partial, *partial.rglob("*")] if file.is_file())
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.unlink(missing_ok=True)
+        fsync_directory(path.parent)
+    except OSError as error:
+        raise unwritten(path, error, need=need or written or None, is_least=need is None) from error

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from seqloom.core.yaml_reader import write_value
+from seqloom.core.yaml_files import write_value
 
 Section = type[BaseModel]
 

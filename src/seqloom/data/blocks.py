@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from seqloom.core.compressed import is_compressed
 from seqloom.core.errors import DataError
+from seqloom.core.text_files import is_compressed
 
 BLOCK = 2048
 """Lines in a block; fewer at the end of a file."""

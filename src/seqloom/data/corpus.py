@@ -15,14 +15,12 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Int64, Num
 
-from seqloom.core.compressed import bare_name
-from seqloom.core.decoding import OnBad
 from seqloom.core.errors import DataError, Problem, Problems, UsageError
-from seqloom.core.files import LineReader
-from seqloom.core.globs import matching_files
+from seqloom.core.files import LineReader, matching_files
 from seqloom.core.seeds import seed_for
+from seqloom.core.text_files import OnBad, bare_name
 from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
-from seqloom.text.formats.catalogues import (
+from seqloom.text.formats.readers import (
     Languages,
     PairReader,
     format_of,

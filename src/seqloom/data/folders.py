@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.core.compressed import bare_name
 from seqloom.core.errors import UsageError
-from seqloom.text.formats.catalogues import Languages, format_of
+from seqloom.core.text_files import bare_name
+from seqloom.text.formats.readers import Languages, format_of
 from seqloom.text.languages import is_known_language
 
 _HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")

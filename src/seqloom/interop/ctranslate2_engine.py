@@ -28,12 +28,11 @@ from typing import Any
 import torch
 
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.files import check_manifest
-from seqloom.core.json_files import read_json
+from seqloom.core.files import check_manifest, read_json
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import require_ctranslate2
-from seqloom.search.peer_rules import rules_of
+from seqloom.search.peers.rules import rules_of
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers
 

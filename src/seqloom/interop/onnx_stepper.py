@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.core.json_files import read_json
+from seqloom.core.files import read_json
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.interop.onnx import ENCODER, STEP, Graphs

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from seqloom.classical.vectors import WordVectors
-from seqloom.core.compressed import read_whole
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import read_lines, require_file, require_folders_above, write_atomically
+from seqloom.core.text_files import read_whole
 
 _HEADER = re.compile(r"\s*([0-9]{1,18})\s+([0-9]{1,18})\s*")
 _WIDEST = 100_000

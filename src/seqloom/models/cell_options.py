@@ -4,8 +4,8 @@ from pydantic import Field, model_validator
 
 from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cell_kinds import CellKind, cell_maker
-from seqloom.nn.cells import Activation, Peephole, Reset, Update
+from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.standard import Activation, Peephole, Reset, Update
 from seqloom.nn.init import Start
 from seqloom.nn.recurrent import MakeCell
 

@@ -22,22 +22,60 @@ import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.cell_options import CellOptions
-from seqloom.nn.cell_base import check_lengths
-from seqloom.nn.character_input import MARKS, CharacterInput, spell_vocabulary
-from seqloom.nn.dropout import reseed
-from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.cells.cell import check_lengths
+from seqloom.nn.dropout import evaluating, reseed
+from seqloom.nn.embeddings import MARKS, CharacterInput, Embedding, Symbols, spell_vocabulary
 from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.masks import length_mask
-from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import pack_features, packing_of
-from seqloom.nn.recurrent import Stack, StackState, cells_of, input_widths, reorder, turning
-from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
+from seqloom.nn.packing import length_mask, pack_features, packing_of
+from seqloom.nn.recurrent import (
+    DropoutKind,
+    SequenceDropout,
+    Skip,
+    Stack,
+    StackState,
+    cells_of,
+    input_widths,
+    reorder,
+    turning,
+)
+
+# The scalar mix: one vector from those of all layers, with weights that a task learns (Peters et al., 2018).
+
+
+class ScalarMix(nn.Module):
+    """A weighted mean of layers, scaled.
+
+        y = γ Σ_j softmax(s)_j h_j            s begins at 0: all layers alike;  γ begins at 1
+
+    With `normalise`, each h_j is first brought to mean 0 and variance 1, so that loud layers do not decide by loudness.
+    """
+
+    def __init__(self, layers: int, *, normalise: bool = False) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.normalise = normalise
+
+    @property
+    def weights(self) -> Float[Tensor, " layers"]:
+        """The share of each layer; they sum to one."""
+        return self.scores.softmax(0)
+
+    def forward(self, layers: Float[Tensor, "layers *rows width"]) -> Float[Tensor, "*rows width"]:
+        if len(layers) != len(self.scores):
+            raise UsageError(
+                f"this mix has {len(self.scores)} weights, but {len(layers)} layers came; give one for each"
+            )
+        values = F.layer_norm(layers, layers.shape[-1:]) if self.normalise else layers
+        mixed: Tensor = self.scale * torch.tensordot(self.weights, values, dims=1)
+        return mixed
 
 
 class ElmoConfig(CellOptions):
@@ -363,3 +401,47 @@ class ElmoStepper:
             features, layers = self.half.step(last, state.layers)
             log_probs = self.half.output.log_probs(features)
         return Step(log_probs, Reading(layers))
+
+
+# ELMo in other models: one vector for each word of a sentence, for a tagger or a classifier to read.
+
+Combination = Literal["scalar_mix", "concat"]
+"""How layers become one vector: γ Σ_j softmax(s)_j h_j (the paper), or [→h_L; ←h_L; x] (joined)."""
+
+
+class ElmoFeatures(nn.Module):
+    """One vector for each word of padded sentences.
+
+    Frozen, the language model stays as it is and only the mix is learned; else it is trained with the task.
+    """
+
+    def __init__(
+        self, elmo: Elmo, *, combine: Combination = "scalar_mix", is_frozen: bool = True, normalise: bool = False
+    ) -> None:
+        super().__init__()
+        if combine == "concat" and normalise:
+            raise ConfigError("normalise=True is for combine='scalar_mix'; layers that are joined keep their loudness")
+        self.elmo = elmo
+        self.is_frozen = is_frozen
+        self.mix = None
+        if combine == "scalar_mix":
+            self.mix = ScalarMix(1 + len(elmo.rightward.layers.cells), normalise=normalise)
+        if is_frozen:
+            elmo.requires_grad_(False)
+
+    @property
+    def width(self) -> int:
+        """Of each vector."""
+        cell = self.elmo.rightward.layers.cells[-1]
+        return 2 * cell.width + (self.elmo.rightward.layers.cells[0].input_width if self.mix is None else 0)
+
+    def forward(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch time features"]:
+        if self.is_frozen:
+            with evaluating(self.elmo):
+                found = self.elmo.features(ids, lengths)
+        else:
+            found = self.elmo.features(ids, lengths)
+        mixed: Tensor = found.concat() if self.mix is None else self.mix(found.stack())
+        return mixed

@@ -23,14 +23,22 @@ from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
 from seqloom.nn.adaptive import AdaptiveOutput
-from seqloom.nn.bptt import FULL, Truncation
-from seqloom.nn.dropout import reseed
+from seqloom.nn.bptt.truncation import FULL, Truncation
+from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.recurrent import Bidirectional, Stack, StackState, cells_of, input_widths, require_causal
-from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
+from seqloom.nn.recurrent import (
+    Bidirectional,
+    DropoutKind,
+    SequenceDropout,
+    Skip,
+    Stack,
+    StackState,
+    cells_of,
+    input_widths,
+    require_causal,
+)
 
 
 class RnnLmConfig(CellOptions):

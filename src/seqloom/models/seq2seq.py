@@ -23,14 +23,22 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
 from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Score
 from seqloom.nn.decoder import Decoder, Decoding, Query
-from seqloom.nn.dropout import reseed
+from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
-from seqloom.nn.recurrent import Bidirectional, Stack, Summary, cells_of, input_widths, summarise
-from seqloom.nn.shortlist import Offered, Shortlister
-from seqloom.nn.skips import DropoutKind, SequenceDropout, Skip
+from seqloom.nn.recurrent import (
+    Bidirectional,
+    DropoutKind,
+    SequenceDropout,
+    Skip,
+    Stack,
+    Summary,
+    cells_of,
+    input_widths,
+    summarise,
+)
 
 
 class Seq2SeqConfig(CellOptions):

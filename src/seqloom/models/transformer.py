@@ -23,22 +23,19 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.transformer_plan import Places, Plan
-from seqloom.nn.beam_attention import Looks, has_loops
-from seqloom.nn.beam_cache import BeamCache, Lineage
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.heads import HeadPolicy
+from seqloom.nn.fast.beam_attention import Looks, Memory, has_loops
+from seqloom.nn.fast.beam_cache import BeamCache, Lineage
+from seqloom.nn.fast.shortlist import Offered, Shortlister
+from seqloom.nn.fast.tables import Table
 from seqloom.nn.init import seeded
-from seqloom.nn.masks import additive, future, length_mask
-from seqloom.nn.memory import Memory
-from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, check_heads
+from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import Packing, pack, packing_of, side_by_side
+from seqloom.nn.packing import Packing, additive, future, length_mask, pack, packing_of, side_by_side
 from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
 from seqloom.nn.probe import listen
-from seqloom.nn.shortlist import Offered, Shortlister
-from seqloom.nn.tables import Table
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -283,7 +280,7 @@ class Transformer(nn.Module):
     ) -> "TransformerStepper":
         """This model as the search sees it; with `attention`, each step tells where it looked in the source.
 
-        `heads` says which look that is (`nn/heads.py`). With a `shortlist`, only the symbols that it names for a
+        `heads` says which look that is (`nn/multihead.py`). With a `shortlist`, only the symbols that it names for a
         sentence are offered.
         """
         return TransformerStepper(self, heads=heads if attention else None, shortlist=shortlist)

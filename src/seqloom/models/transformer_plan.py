@@ -19,10 +19,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.nn.beam_attention import Looks
-from seqloom.nn.int8 import Int8Linear
-from seqloom.nn.norms import Norm
-from seqloom.nn.tables import Table
+from seqloom.nn.fast.beam_attention import Looks
+from seqloom.nn.fast.int8 import Int8Linear
+from seqloom.nn.fast.norms import Norm
+from seqloom.nn.fast.tables import Table
 
 if TYPE_CHECKING:
     from seqloom.models.transformer import DecoderLayer

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn.init import xavier_uniform
-from seqloom.nn.masks import additive, length_mask
-from seqloom.nn.packing import slots_of
+from seqloom.nn.packing import additive, length_mask, slots_of
 from seqloom.nn.probe import Probe
 
 

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from seqloom.core.errors import check_known
 from seqloom.nn.attention import Attention, Memory, Owners, owners_of
 from seqloom.nn.embeddings import Embedding
+from seqloom.nn.fast.shortlist import Offered
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import Packing, pack, packing_of
-from seqloom.nn.recurrent import Bidirectional, Stack, StackState, require_causal
-from seqloom.nn.shortlist import Offered
-from seqloom.nn.skips import DropoutKind, Masks, SequenceDropout
+from seqloom.nn.recurrent import Bidirectional, DropoutKind, Masks, SequenceDropout, Stack, StackState, require_causal
 
 Query = Literal["current", "previous"]
 """Which decoder state looks at the memory: s_t or s_{t−1}."""

@@ -4,6 +4,9 @@ torch draws one float per element from a generator that runs on one thread, a co
 byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 1/256.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy
 import torch
 from jaxtyping import Float, UInt8
@@ -11,6 +14,23 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError
+
+# The two modes of a model: training, with gradients and dropout, and evaluation, without.
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """No gradients and no dropout inside; afterwards every module is in the mode it was in."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
 
 LEVELS = 256
 """Values of a byte, and so the number of rates there are."""

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the place
 """Constraints: what an output must or must not hold, as values that every search obeys.
 
 A constraint is asked about places. A place is where a hypothesis stands with it: a hashable value that only the
@@ -15,13 +14,27 @@ hypotheses of a sentence, and a hypothesis that is dropped leaves no trace.
 Constraints speak of symbols before END; END itself is never fed to one. Those that forbid it are told which it is.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, Protocol
 
 from seqloom.core.errors import UsageError
-from seqloom.search.automata import ANYWHERE, ROOT, Automaton, Borders, Demands, Run, Standing, automaton_of
+from seqloom.search.phrase_automata import (
+    ANYWHERE,
+    ROOT,
+    Anywhere,
+    Automaton,
+    Borders,
+    Demands,
+    Run,
+    Standing,
+    automaton_of,
+)
+
+# ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the place
+
 
 NOTHING: frozenset[int] = frozenset()
 NO_SYMBOLS: Mapping[int, int] = {}
@@ -459,3 +472,231 @@ def _union(sets: Sequence[Collection[int]]) -> Collection[int]:
 def _require_symbols(runs: Sequence[Run], *, name: str) -> None:
     if () in runs:
         raise UsageError(f"{name} has no symbols: {list(runs)}; leave it out")
+
+
+# What an output must not say, however it is cut into symbols.
+
+
+class Reader(Protocol):
+    """Reads what an output says, symbol by symbol. Its places are asked about as a constraint's are."""
+
+    def begin(self) -> Hashable:
+        """Before the first symbol."""
+        ...
+
+    def after(self, place: Any, symbol: int) -> Hashable | None:
+        """The place one symbol later; None if the output would then say what it must not, whatever follows."""
+        ...
+
+    def may_end(self, place: Any) -> bool:
+        """Whether an output that ends here does not say what it must not."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Onward:
+    """How a text may go on from a place."""
+
+    refused: frozenset[int]
+    """Symbols that may not come next, END perhaps among them."""
+    unfinished: Mapping[int, int]
+    """Symbols that may come, but after which the output may not end yet: the fewest symbols until it may."""
+
+
+@dataclass(frozen=True)
+class ForbiddenText(Free):
+    """No phrase may stand in the text of the output, however it is cut into symbols. A place is the reader's.
+
+    Symbols are refused, too, after which the output could never end.
+    """
+
+    reader: Reader
+    strings: tuple[str, ...]
+    """What is forbidden, for messages; the reader knows it."""
+    symbols: int
+    """Symbols there are."""
+    end: int
+
+    def begin(self) -> Hashable:
+        return self.reader.begin()
+
+    def after(self, place: Hashable, symbol: int) -> Hashable:
+        # What has gone wrong stays wrong, where somebody looks beyond what is let through.
+        return None if place is None else self.reader.after(place, symbol)
+
+    def forbidden(self, place: Hashable) -> Collection[int]:
+        return self._onward(place).refused
+
+    def unfinished(self, place: Hashable) -> Mapping[int, int]:
+        return self._onward(place).unfinished
+
+    def _onward(self, place: Hashable) -> _Onward:
+        """Remembered for each place: there are few, and each is met again and again."""
+        if place not in self._known:
+            self._known[place] = self._look(place)
+        return self._known[place]
+
+    def _look(self, place: Hashable) -> _Onward:
+        refused = set() if place is not None and self.reader.may_end(place) else {self.end}
+        unfinished: dict[int, int] = {}
+        for symbol in self._others:
+            later = self.after(place, symbol)
+            if later not in self._distances:
+                self._distances[later] = self._distance(later)
+            distance = self._distances[later]
+            if distance is None:
+                refused.add(symbol)
+            elif distance:
+                unfinished[symbol] = distance
+        return _Onward(frozenset(refused), unfinished)
+
+    def _distance(self, place: Hashable) -> int | None:
+        """The fewest symbols after which an output that stands here may end, None if it never may."""
+        if place is None or self.reader.may_end(place):
+            return None if place is None else 0
+        level: list[Hashable] = [place]
+        reached, distance = {None, place}, 0
+        while level:
+            distance += 1
+            further: list[Hashable] = []
+            for later in (self.reader.after(each, symbol) for each in level for symbol in self._others):
+                if later in reached:
+                    continue
+                if self.reader.may_end(later):  # found before the other thousands of symbols were looked at
+                    return distance
+                reached.add(later)
+                further.append(later)
+            level = further
+        return None
+
+    @cached_property
+    def _known(self) -> dict[Hashable, _Onward]:
+        return {}
+
+    @cached_property
+    def _distances(self) -> dict[Hashable, int | None]:
+        return {}
+
+    @cached_property
+    def _others(self) -> list[int]:
+        return [symbol for symbol in range(self.symbols) if symbol != self.end]
+
+
+# Constraints that cannot all hold, found before the search begins.
+
+Show = Callable[[Sequence[int]], str]
+"""How a run of symbols is written in a message."""
+
+
+def check(constraint: Constraint, *, most: int, show: Show | None = None) -> None:
+    """Raise a UsageError that names two constraints which exclude each other; `most` symbols may come before END.
+
+    What is found: prefixes, phrases and least lengths that do not fit in the maximum length; prefixes that differ;
+    prefixes and phrases in which something is forbidden or repeated, or in the middle of which the output would stop.
+    What is not: contradictions that show only when phrases are put together, or that hang on the model.
+    """
+    parts = constraint.parts if isinstance(constraint, All) else (constraint,)
+    forced = list(_forced(parts, show or _plainly))
+    _check_lengths(parts, forced, most)
+    for run, part in product(forced, parts):
+        reason = _clash(part, run, show or _plainly)
+        if reason is not None:
+            raise UsageError(f"{run.name} cannot come: {reason}; leave out one of the two")
+
+
+@dataclass(frozen=True)
+class _Forced:
+    """A run that must come, in one of several ways, and its name in a message."""
+
+    name: str
+    ways: tuple[Run, ...]
+    times: int
+    is_at_start: bool
+    owner: Constraint
+    needs_border: bool = False
+    """Whether what follows it is a border, as the end is. A prefix that ends in a word is taken to mean that word."""
+
+
+def _plainly(symbols: Sequence[int]) -> str:
+    return str(list(symbols))
+
+
+def _forced(parts: Sequence[Constraint], show: Show) -> Iterator[_Forced]:
+    for part in parts:
+        if isinstance(part, Prefix) and part.symbols:
+            yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part, needs_border=True)
+        if isinstance(part, Phrases):
+            for demand in part.demands.parts:
+                name = " or ".join(dict.fromkeys(show(way) for way in demand.ways))
+                is_bound = not isinstance(part.borders, Anywhere)
+                yield _Forced(f"the forced phrase {name}", demand.ways, demand.times, False, part, is_bound)
+
+
+def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most: int) -> None:
+    bounds = [part.most for part in parts if isinstance(part, Lengths) and part.most is not None]
+    room = min([most, *bounds])
+    limit = f"the output may have at most {room} symbols before its end"
+    least = max((part.least for part in parts if isinstance(part, Lengths)), default=0)
+    if least > room:
+        raise UsageError(f"at least {least} symbols are asked for, but {limit}; lower the one or raise the other")
+    together = All(tuple(part for part in parts if isinstance(part, Prefix | Phrases)))
+    needed = together.missing(together.begin())
+    if needed > room:
+        names = " and ".join(f"{run.name}{f' ({run.times} times)' if run.times > 1 else ''}" for run in forced)
+        verb = "needs" if len(forced) == 1 else "need"
+        raise UsageError(f"{names} {verb} {needed} symbols or more, but {limit}; shorten one or raise the limit")
+
+
+def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
+    """Why a run cannot come under a constraint, if it cannot, whichever way it is written."""
+    # Forced phrases wait until a prefix has come.
+    if part is run.owner or isinstance(part, Phrases):
+        return None
+    if run.is_at_start:
+        return _reason(part, show) if _refuses(part, run.ways[0], with_end=run.needs_border) else None
+    # What these refuse at the start of an output they refuse everywhere: what stands before can only add to it.
+    if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
+        return None
+    if all(_refuses(part, way, with_end=run.needs_border) for way in run.ways):
+        return _reason(part, show)
+    if isinstance(part, NoRepeat) and run.times > 1 and len(run.ways) == 1 and len(run.ways[0]) >= part.size:
+        return f"it is asked for {run.times} times, but no {part.size} symbols may be repeated"
+    return None
+
+
+def _refuses(part: Constraint, run: Run, *, with_end: bool = False) -> bool:
+    """Whether a run at the start of an output is broken off before it is complete, or cannot be followed by a border.
+
+    In a text that may not end here, no border may come either.
+    """
+    place = part.begin()
+    for symbol in run:
+        only = part.only(place)
+        is_shut_out = only is not None and symbol not in only
+        if is_shut_out or symbol in part.forbidden(place) or part.is_over(place):
+            return True
+        place = part.after(place, symbol)
+    return with_end and isinstance(part, ForbiddenText) and part.end in part.forbidden(place)
+
+
+def _reason(part: Constraint, show: Show) -> str:
+    """What a constraint says, as the second half of a sentence."""
+    match part:
+        case Prefix():
+            return f"the output must begin with {show(part.symbols)}"
+        case Forbidden():
+            return f"something in it is forbidden ({_several(part.phrases, show)})"
+        case ForbiddenText():
+            return f"something in it is forbidden ({', '.join(map(repr, part.strings[:5]))})"
+        case NoRepeat():
+            return f"no {part.size} symbols may be repeated"
+        case StopAt():
+            return f"the output stops within it ({_several(part.phrases, show)})"
+        case StopText():
+            return f"the output stops within it ({', '.join(map(repr, part.strings[:5]))})"
+        case _:
+            return f"{part} does not let it through"
+
+
+def _several(runs: Sequence[Run], show: Show) -> str:
+    return ", ".join(show(run) for run in runs[:5]) + (" …" if len(runs) > 5 else "")

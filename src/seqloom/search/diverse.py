@@ -23,13 +23,12 @@ from torch import Tensor
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Stepper
+from seqloom.search.candidates import Top, dead_end, top_symbols
 from seqloom.search.finished import Finished
-from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
 from seqloom.search.offers import Rules
 from seqloom.search.rerank import without_duplicates
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import Top, dead_end, top_symbols
-from seqloom.search.trail import Ledger, Trail, extend
 
 
 @torch.inference_mode()

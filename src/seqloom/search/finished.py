@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from seqloom.search.hypothesis import Ledger, Trail
 from seqloom.search.settings import SearchConfig
-from seqloom.search.trail import Ledger, Trail
 
 
 @dataclass

@@ -1,10 +1,15 @@
 """A hypothesis: one way to say it, with its score itemised."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from seqloom.core.errors import UsageError
+from seqloom.search.scores import Outcome, Score, score_of
 
 
 @dataclass(frozen=True)
@@ -38,3 +43,102 @@ class Hypothesis:
     def log_prob(self) -> float:
         """log P(y∣x), end included if it was reached."""
         return self.terms["log_prob"]
+
+
+# The way a row came: links from symbol to symbol, shared by all hypotheses that begin alike.
+
+
+class Trail(NamedTuple):  # a tuple, because one is made for each row at each step
+    """One symbol after those of `before`. `row` is the row whose step gave it; `log_prob` is that of the whole way.
+
+    What no live hypothesis links to is freed by itself, so the memory is that of the hypotheses, not of the search.
+    """
+
+    before: "Trail | None"
+    symbol: int
+    token_log_prob: float
+    log_prob: float
+    row: int
+    length: int
+
+
+def extend(before: Trail | None, symbol: int, *, token_log_prob: float, row: int) -> Trail:
+    """The way with one symbol more; log-probabilities are added in float64, one after the other."""
+    log_prob = token_log_prob if before is None else before.log_prob + token_log_prob
+    return Trail(before, symbol, token_log_prob, log_prob, row, 1 if before is None else before.length + 1)
+
+
+Attention = Sequence[Float[Tensor, "_ _"] | None]
+"""For each step of a search, how its rows (fewer as sentences finish) looked at the source."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What is needed to turn the trails of one sentence into hypotheses.
+
+    `attention` grows as the search goes on; `source_length` counts the end symbol, as `end` is the one of the output.
+    """
+
+    score: Score
+    end: int
+    source_length: int
+    attention: Attention
+
+    def terms(self, trail: Trail) -> dict[str, float]:
+        """The score of a trail, by parts."""
+        coverage = None
+        if self.score.needs_attention:
+            looked = self._looked(_links(trail))
+            if looked is None:
+                raise UsageError(
+                    "search.coverage scores how much of the source was looked at, but this model gives no attention to "
+                    "the source; set search.coverage=0"
+                )
+            coverage = tuple(looked.double().sum(0).tolist())
+        outcome = Outcome(
+            log_prob=trail.log_prob,
+            length=trail.length,
+            source_length=self.source_length,
+            end_log_prob=trail.token_log_prob if trail.symbol == self.end else None,
+            coverage=coverage,
+        )
+        return dict(self.score.terms(outcome))
+
+    def value(self, trail: Trail) -> float:
+        """The score of a trail."""
+        return score_of(self.terms(trail))
+
+    def hypothesis(
+        self, trail: Trail, *, is_finished: bool, is_complete: bool = False, hit_limit: bool = False
+    ) -> Hypothesis:
+        """Walk back along the links."""
+        links, terms = _links(trail), self.terms(trail)
+        symbols = tuple(link.symbol for link in links)
+        return Hypothesis(
+            symbols=symbols[:-1] if trail.symbol == self.end else symbols,
+            is_finished=is_finished,
+            score=score_of(terms),
+            terms=terms,
+            token_log_probs=tuple(link.token_log_prob for link in links),
+            attention=self._looked(links),
+            is_complete=is_complete,
+            hit_limit=hit_limit,
+        )
+
+    def _looked(self, links: Sequence[Trail]) -> Float[Tensor, "steps source"] | None:
+        """The attention of each link; None for a model that gives none."""
+        rows = [
+            step[link.row, : self.source_length]
+            for step, link in zip(self.attention, links, strict=False)
+            if step is not None
+        ]
+        return torch.stack(rows) if rows else None
+
+
+def _links(trail: Trail | None) -> list[Trail]:
+    links: list[Trail] = []
+    while trail is not None:
+        links.append(trail)
+        trail = trail.before
+    links.reverse()
+    return links

@@ -18,13 +18,11 @@ import torch
 from torch import Tensor
 
 from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.search.candidates import IMPOSSIBLE, dead_end, ranked, top_symbols
 from seqloom.search.finished import Finished
-from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
 from seqloom.search.offers import Rules
-from seqloom.search.ranking import IMPOSSIBLE, ranked
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import dead_end, top_symbols
-from seqloom.search.trail import Ledger, Trail, extend
 
 Array = np.ndarray
 

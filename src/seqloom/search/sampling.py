@@ -31,11 +31,10 @@ from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.beam import Constraints
-from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.candidates import Top, dead_end, top_symbols
+from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
 from seqloom.search.offers import Rules, Standing
 from seqloom.search.settings import SearchConfig
-from seqloom.search.top import Top, dead_end, top_symbols
-from seqloom.search.trail import Ledger, Trail, extend
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
-from seqloom.search.peer_rules import PeerMode
+from seqloom.search.peers.rules import PeerMode
 from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, Score
 
 Stop = Literal["exact", "k_finished", "first"]

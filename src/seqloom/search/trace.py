@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seqloom.search.hypothesis import Trail
 from seqloom.search.scores import score_of
-from seqloom.search.trail import Trail
 
 Fate = Literal["kept", "pruned", "finished", "cut", "left"]
 """kept: went on; pruned: others of its step were better; finished: ended; cut: reached the maximum length, or a place

@@ -25,11 +25,11 @@ from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Stepper
-from seqloom.data.stream import Stream
+from seqloom.data.plain_text import Stream
 from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.adaptive import AdaptiveOutput
-from seqloom.nn.bptt import FULL, Truncation
+from seqloom.nn.bptt.truncation import FULL, Truncation
 from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import StackState
 from seqloom.tasks.objectives import FullConfig, ObjectiveConfig

@@ -5,14 +5,16 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
-from seqloom.nn.alias import AliasSampler, Counts, noise_distribution
 from seqloom.nn.objectives import (
+    AliasSampler,
     Correction,
+    Counts,
     FullSoftmax,
     Nce,
     NegativeSampling,
     SampledSoftmax,
     Sharing,
+    noise_distribution,
 )
 
 Samples = Annotated[int, Field(ge=1, le=100_000)]

@@ -20,14 +20,14 @@ from seqloom.data.batches import PairBatch, collate
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for, score
+from seqloom.nn.dropout import evaluating
 from seqloom.nn.losses import smoothed_cross_entropy
-from seqloom.nn.modes import evaluating
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.training.cutting import gathered
+from seqloom.training.fsdp import gathered
 from seqloom.training.task import Loss
 
 

@@ -18,10 +18,10 @@ from seqloom.core.arguments import as_text, require_instance, shown
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import UNKNOWN
-from seqloom.text.borders import sort_of, stands_between_borders
 from seqloom.text.marks import SPACE
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.words import sort_of, stands_between_borders
 
 Pair = tuple[str, str]
 """A term of the source and its translation."""
@@ -140,7 +140,7 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     """The ids of a term at the start of a text, after a space, and directly after a mark, each way once.
 
     A way without a space before it is given with one, too, where the vocabulary has a piece for it. Which way may stand
-    where, the borders of words decide (`seqloom.text.phrases`). Ways with unknown pieces are left out; the list is
+    where, the borders of words decide (`seqloom.text.spelling`). Ways with unknown pieces are left out; the list is
     empty when there is no other.
     """
     normal = tokenizer.normaliser(term)

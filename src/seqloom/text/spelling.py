@@ -5,13 +5,16 @@ takes those at the ends away.
 """
 
 import codecs
-from collections.abc import Hashable, Sequence
+import unicodedata
+from collections.abc import Collection, Hashable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from seqloom.core.symbols import RESERVED, UNKNOWN
+from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, JOINER, UNKNOWN_SIGN, show_spaces
+from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.words import LETTER_SORT, Sort, is_border, sort_of
 
 
 class Spelling(Protocol):
@@ -99,3 +102,175 @@ class _Bytes:
         # What can still become a character is left for the next symbol; what cannot becomes U+FFFD.
         text, read = codecs.utf_8_decode(content, "replace", False)
         return show_spaces(text, has_start=False), content[read:]
+
+
+# Phrases in a text that is written symbol by symbol: where one would stand that must not, where one may begin and end.
+#
+# A text says the same however it is cut into symbols, so both read the characters that each symbol adds, as the
+# decoded text will show them. A phrase stands in a text only between borders of words (`seqloom.text.words`).
+
+_ROOT = 0
+
+
+class Reading(NamedTuple):
+    """Where a text stands: how its next symbol is spelled, its last character, and which phrases it has begun."""
+
+    spelled: Hashable
+    last: Sort | None
+    begun: tuple[int, ...] = ()
+    """The nodes, in the tree of all beginnings of phrases, of those that may end here or later."""
+
+
+class _Added(NamedTuple):
+    """What a symbol adds to a text."""
+
+    characters: tuple[tuple[str, Sort], ...]
+    quiet: int
+    """From this character on no phrase can begin."""
+
+
+@lru_cache(maxsize=8)
+def unwritten(tokenizer: Tokenizer, phrases: tuple[str, ...]) -> "Unwritten":
+    """The reader of a tokeniser's texts that finds these phrases; one for all sentences, since it remembers much."""
+    return Unwritten(tokenizer, phrases)
+
+
+class Unwritten:
+    """Reads a text and tells where it would hold one of these phrases between borders of words.
+
+    Whether a phrase that is complete ends at a border shows with the next character, or with the end of the text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, phrases: Sequence[str]) -> None:
+        self._spelling = spelling_of(tokenizer)
+        self._children: list[dict[str, int]] = [{}]
+        self._is_whole = [False]
+        for phrase in phrases:
+            for form in _forms(phrase, tokenizer.normaliser):
+                self._add(form)
+        self._added: dict[str, _Added] = {}
+
+    def begin(self) -> Reading:
+        """Before the first symbol."""
+        return Reading(self._spelling.begin(), None)
+
+    def after(self, place: Reading, symbol: int) -> Reading | None:
+        """The place one symbol later, or None if the text would then hold a phrase, whatever follows."""
+        text, spelled = self._spelling.after(place.spelled, symbol)
+        if not text:
+            # Half a character may become part of the word or not. Behind a whole phrase that is not risked.
+            return None if spelled and self._has_whole(place.begun) else place._replace(spelled=spelled)
+        read = self._read(place.last, place.begun, text)
+        if read is None or (spelled and self._has_whole(read[1])):
+            return None
+        return Reading(spelled, *read)
+
+    def may_end(self, place: Reading) -> bool:
+        """Whether the text may end here."""
+        rest = self._spelling.rest(place.spelled)
+        read = self._read(place.last, place.begun, rest) if rest else (place.last, place.begun)
+        return read is not None and not self._has_whole(read[1])
+
+    def _read(self, last: Sort | None, begun: tuple[int, ...], text: str) -> tuple[Sort | None, tuple[int, ...]] | None:
+        characters, quiet = self._added.get(text) or self._add_text(text)
+        for number, (character, sort) in enumerate(characters):
+            if not begun and number >= quiet:
+                # Nothing can happen any more; of spaces at the start of the text nothing is left.
+                final = characters[-1][1]
+                return (None if last is None and final.is_space and len(characters) == 1 else final), ()
+            if sort.is_space and (last is None or last.is_space):
+                continue
+            is_at_border = is_border(last, sort)
+            if is_at_border and self._has_whole(begun):
+                return None
+            nodes = (*begun, _ROOT) if is_at_border else begun
+            begun = tuple(self._children[node][character] for node in nodes if character in self._children[node])
+            last = sort
+        return last, begun
+
+    def _has_whole(self, begun: tuple[int, ...]) -> bool:
+        return any(self._is_whole[node] for node in begun)
+
+    def _add(self, phrase: str) -> None:
+        node = _ROOT
+        for character in phrase:
+            if character not in self._children[node]:
+                self._children[node][character] = len(self._children)
+                self._children.append({})
+                self._is_whole.append(False)
+            node = self._children[node][character]
+        self._is_whole[node] = True
+
+    def _add_text(self, text: str) -> _Added:
+        characters: list[tuple[str, Sort]] = []
+        for character in text:
+            sort = sort_of(character)
+            if not (sort.is_space and characters and characters[-1][1].is_space):
+                characters.append((" " if sort.is_space else character, sort))
+        quiet = 0
+        for number, (character, sort) in enumerate(characters):
+            can_begin = number == 0 or is_border(characters[number - 1][1], sort)
+            if can_begin and character in self._children[_ROOT]:
+                quiet = number + 1
+        self._added[text] = _Added(tuple(characters), quiet)
+        return self._added[text]
+
+
+def _forms(phrase: str, normaliser: Normaliser) -> set[str]:
+    """How a phrase may be spelled: as the model's text is normalised, and with letters and their accents apart."""
+    normal = {Normaliser()(phrase), normaliser(phrase)} - {""}
+    return normal | {unicodedata.normalize("NFD", form) for form in normal}
+
+
+@lru_cache(maxsize=8)
+def word_borders(tokenizer: Tokenizer) -> "WordBorders":
+    """The borders of words in a tokeniser's texts; one for all sentences, since it remembers much."""
+    return WordBorders(tokenizer)
+
+
+class WordBorders:
+    """Tells before which symbols the text has a border of words. Where that is open, there is none."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._spelling = spelling_of(tokenizer)
+        self._symbols = tokenizer.size
+        self._inner: dict[Reading, frozenset[int]] = {}
+
+    def begin(self) -> Reading:
+        """Before the first symbol."""
+        return Reading(self._spelling.begin(), None)
+
+    def inside(self) -> Reading:
+        """Where the fewest symbols have a border before them: in the middle of a letter, or else behind one."""
+        return Reading(self._spelling.middle(), LETTER_SORT)
+
+    def after(self, place: Reading, symbol: int) -> Reading:
+        """The place one symbol later."""
+        text, spelled = self._spelling.after(place.spelled, symbol)
+        last = place.last
+        for character in text:
+            sort = sort_of(character)
+            last = None if last is None and sort.is_space else sort
+        return Reading(spelled, last)
+
+    def may_begin(self, place: Reading, symbol: int) -> bool:
+        """Whether a phrase whose first symbol is this one begins at a border here."""
+        if self._spelling.rest(place.spelled):
+            return False
+        text, spelled = self._spelling.after(place.spelled, symbol)
+        if text:
+            return is_border(place.last, sort_of(text[0]))
+        # The first byte of a character: where a letter may begin, any phrase may.
+        return bool(spelled) and is_border(place.last, LETTER_SORT)
+
+    def may_end(self, place: Reading, symbol: int) -> bool:
+        """Whether a phrase that is complete has ended at a border, now that this symbol comes."""
+        text, _ = self._spelling.after(place.spelled, symbol)
+        return bool(text) and is_border(place.last, sort_of(text[0]))
+
+    def inner(self, place: Reading) -> Collection[int]:
+        """All symbols before which there is no border. END is the end of the text, which is one."""
+        if place not in self._inner:
+            symbols = (symbol for symbol in range(self._symbols) if symbol != END)
+            self._inner[place] = frozenset(symbol for symbol in symbols if not self.may_end(place, symbol))
+        return self._inner[place]

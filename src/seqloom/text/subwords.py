@@ -17,8 +17,8 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
-from seqloom.text.kinds import BytePairs, Unigram, pre_tokenizer
 from seqloom.text.marks import BYTE_PIECES, SPACE, UNSPACED, mark_spaces, split_chunks
+from seqloom.text.tokenizer import BytePairs, Unigram, pre_tokenizer
 
 COVERAGE = 0.9995
 """Characters may fill more than half of a subword vocabulary only as far as this share of the text needs them."""

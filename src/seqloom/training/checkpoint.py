@@ -8,23 +8,181 @@ disk: what is then found is the old checkpoint or the new one, and leftovers tha
 
 import hashlib
 import json
+import math
+import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
+import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seqloom.core.errors import ModelError, SeqloomError, TrainingError
 from seqloom.core.events import Listener, notice
-from seqloom.core.files import FileRecord, check_manifest, directory_manifest, sha256_of, why_unwritten
-from seqloom.training.arriving import Arriving
-from seqloom.training.disk import Disk
+from seqloom.core.files import (
+    FileRecord,
+    check_manifest,
+    directory_manifest,
+    fsync_directory,
+    sha256_of,
+    why_unwritten,
+    write_atomically,
+)
+
+# Tensors that come one after another, and a safetensors file that is written as they come.
+#
+# The library that writes such files wants all tensors at once. A rank that gathers a model from shards has room for
+# one of them: this module lays out the file beforehand, from names, types and shapes alone. The bytes are the same.
+
+_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int64: "I64",
+}
+"""The names of types in a file, in the order that the format gives them; tensors of the last stand first."""
+
+_RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}
+_ALIGNMENT = 8
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is known of a tensor before it comes."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Arriving:
+    """Tensors by name in the order of their file, each of them made when it is asked for, and once.
+
+    Where ranks make them together, all must ask for all: `finish` asks for those that nobody has asked for yet.
+    """
+
+    def __init__(self, forms: Mapping[str, Form], make: Callable[[str], Tensor | None]) -> None:
+        """`make` gives None on a rank that has a part in a tensor, but does not get it."""
+        order = sorted(forms, key=lambda name: (-_RANKS[forms[name].dtype], name))
+        self.forms = {name: forms[name] for name in order}
+        self._make = make
+        self._left = iter(order)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all of them."""
+        return sum(form.nbytes for form in self.forms.values())
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor | None]]:
+        for name in self._left:
+            yield name, self._make(name)
+
+    def finish(self) -> None:
+        """Have the rest made, and drop it."""
+        for _ in self:
+            pass
+
+
+def write_safetensors(file: BinaryIO, tensors: Arriving) -> None:
+    """Write a safetensors file with one tensor in memory at a time."""
+    file.write(_header(tensors.forms))
+    for name, tensor in tensors:
+        assert tensor is not None, "only the rank that gets the tensors writes them"
+        form = tensors.forms[name]
+        assert (tensor.dtype, tuple(tensor.shape)) == (form.dtype, form.shape), f"{name} is not as it was announced"
+        file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _header(forms: Mapping[str, Form]) -> bytes:
+    """Its length in eight bytes, then JSON, filled up with spaces so that what follows is aligned."""
+    entries, offset = {}, 0
+    for name, form in forms.items():
+        end = offset + form.nbytes
+        entries[name] = {"dtype": _NAMES[form.dtype], "shape": list(form.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+# The disk as the write protocol sees it: a few calls, so that a test can let any one of them fail.
+
+
+class Disk(Protocol):
+    """The calls that change the disk. A test hands in one that fails, or dies, at the n-th of them."""
+
+    def free_bytes(self, folder: Path) -> int: ...
+
+    def make_folder(self, folder: Path) -> None: ...
+
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
+
+    def write_arriving(self, path: Path, tensors: Arriving) -> None: ...
+
+    def write_text(self, path: Path, text: str) -> None: ...
+
+    def sync_folder(self, folder: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def replace_text(self, path: Path, text: str) -> None: ...
+
+    def remove_folder(self, folder: Path) -> None: ...
+
+
+class RealDisk:
+    """The disk of this machine. What is written is on it when the call returns, not in a cache."""
+
+    def free_bytes(self, folder: Path) -> int:
+        return shutil.disk_usage(folder).free
+
+    def make_folder(self, folder: Path) -> None:
+        folder.mkdir()
+
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        save_file(dict(tensors), path)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+    def write_arriving(self, path: Path, tensors: Arriving) -> None:
+        with path.open("xb") as file:
+            write_safetensors(file, tensors)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_text(self, path: Path, text: str) -> None:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        fsync_directory(folder)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def replace_text(self, path: Path, text: str) -> None:
+        write_atomically(path, text)
+
+    def remove_folder(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+
 
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""

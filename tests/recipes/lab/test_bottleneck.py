@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from seqloom.inspection.findings import save_finding
-from seqloom.recipes.lab.bottleneck import WITH, WITHOUT, run
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.bottleneck import WITH, WITHOUT, run
 
 
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:

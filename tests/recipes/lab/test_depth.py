@@ -5,9 +5,8 @@ from statistics import median
 
 import pytest
 
-from seqloom.inspection.character_models import CharacterTraining
-from seqloom.inspection.findings import save_finding
-from seqloom.recipes.lab.depth import FORMS, SKIPS, run, two_layers_finding
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.depth import FORMS, SKIPS, CharacterTraining, run, two_layers_finding
 
 
 @pytest.mark.slow

@@ -3,9 +3,8 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from seqloom.inspection.delayed_recall import Attempt, Horizon, RecallBudget
-from seqloom.inspection.findings import save_finding
-from seqloom.recipes.lab.horizon import CELLS, NOTES, Measured, Teaching, horizon_finding, run
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.horizon import CELLS, NOTES, Attempt, Horizon, Measured, RecallBudget, Teaching, horizon_finding, run
 
 
 def measured(cell: str, teaching: Teaching, *lags: int, longest: int = 64) -> Measured:

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from seqloom.inspection.dependence import Way
-from seqloom.inspection.findings import save_finding
-from seqloom.inspection.layer_times import Times
-from seqloom.recipes.lab.speed import ATTENTION, Paths, path_finding, run, speed_finding
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.speed import ATTENTION, Paths, Times, Way, path_finding, run, speed_finding
 
 
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:

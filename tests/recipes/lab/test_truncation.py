@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from seqloom.inspection.findings import save_finding
-from seqloom.inspection.truncated import EchoTask, Estimate
-from seqloom.recipes.lab.truncation import Row, run, truncation_finding, truncations
+from seqloom.drawing.findings import save_finding
+from seqloom.lab.truncation import EchoTask, Estimate, Row, run, truncation_finding, truncations
 
 
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:

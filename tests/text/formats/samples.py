@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from seqloom.text.formats.carrying import Carrier, Rendering
+from seqloom.text.formats.carry import Carrier, Rendering
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 
 PO = r"""# German translations for loom.

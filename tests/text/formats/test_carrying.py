@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.text.formats.carrying import CannotCarry, Carrier, Rendering, has_all_of
+from seqloom.text.formats.carry import CannotCarry, Carrier, Rendering, has_all_of
 from seqloom.text.formats.segments import Code, Content, Filling, text_of
 from seqloom.text.words import word_spans
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.text.formats.carrying import has_all_of
-from seqloom.text.formats.catalogues import open_catalogue
+from seqloom.text.formats.carry import has_all_of
 from seqloom.text.formats.placeholders import count_placeholders
+from seqloom.text.formats.readers import open_catalogue
 from seqloom.text.formats.segments import Catalogue, Code, Filling, Segment, text_of
 from text.formats.generated import FORBIDDEN, WRITERS, Message, Unit, Written, messages, read_string
 from text.formats.samples import Engine, fill, inventing, reversed_words, shouting

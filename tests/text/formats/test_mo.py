@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.apps.catalogues import plan_work
 from seqloom.core.errors import DataError
-from seqloom.recipes.catalogues import plan_work
-from seqloom.text.formats.catalogues import PairReader
 from seqloom.text.formats.mo import MAGIC, Message, compile_mo, read_mo
+from seqloom.text.formats.readers import PairReader, SideReader
 from seqloom.text.formats.segments import Filling
-from seqloom.text.formats.sides import SideReader
 
 HEADER = Message(
     "", ("Content-Type: text/plain; charset=UTF-8\nLanguage: de\nPlural-Forms: nplurals=2; plural=(n != 1);\n",)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.text.formats.carrying import has_all_of
-from seqloom.text.formats.markup import unescape
+from seqloom.text.formats.carry import has_all_of
 from seqloom.text.formats.mo import compile_mo, read_mo
 from seqloom.text.formats.po import read_po
 from seqloom.text.formats.segments import Content, Filling
 from seqloom.text.formats.tmx import read_tmx
 from seqloom.text.formats.xliff import read_xliff
+from seqloom.text.formats.xml import unescape
 from text.formats.generated import WRITERS, Unit, write_po
 from text.formats.samples import fill, shouting, write
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.plurals import plural_forms
-from seqloom.text.formats.po import read_po
-from seqloom.text.formats.po_text import read_strings, write_strings
+from seqloom.text.formats.po import plural_forms, read_po, read_strings, write_strings
 from seqloom.text.formats.segments import Filling
 from text.formats.samples import PO, fill, shouting, write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.sides import SideReader
+from seqloom.text.formats.readers import SideReader
 from text.formats.samples import NAMES, write
 
 

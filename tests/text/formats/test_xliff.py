@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.catalogues import open_catalogue
+from seqloom.text.formats.readers import open_catalogue
 from seqloom.text.formats.segments import Code, Filling
 from seqloom.text.formats.xliff import read_xliff
 from text.formats.samples import XLIFF_1, XLIFF_2, fill, shouting, write

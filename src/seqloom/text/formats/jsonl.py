@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqloom.core.compressed import read_whole
 from seqloom.core.errors import Problems
 from seqloom.core.files import LineReader
+from seqloom.core.text_files import read_whole
 from seqloom.text.formats.segments import Edit, Filling, Pair, Script, Segment, State, decoded, text_of
 
 _SPACE = re.compile(r"[ \t\r\n]*")

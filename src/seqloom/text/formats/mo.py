@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.core.compressed import read_whole
-from seqloom.core.decoding import is_encoding_of_files
 from seqloom.core.errors import DataError
-from seqloom.text.formats.plurals import forms_like_english, plural_forms
+from seqloom.core.text_files import is_encoding_of_files, read_whole
+from seqloom.text.formats.po import forms_like_english, plural_forms
 from seqloom.text.formats.segments import Filling, Segment, State, text_of
 
 MAGIC = 0x950412DE

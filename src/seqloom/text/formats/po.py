@@ -11,17 +11,137 @@ Obsolete entries (#~) and the header stay as they are. Translations are wrapped 
 longer lines.
 """
 
+import gettext
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from seqloom.core.compressed import read_whole
 from seqloom.core.errors import DataError, Problem
-from seqloom.text.formats.plurals import PluralForms, forms_like_english, plural_forms
-from seqloom.text.formats.po_text import WIDTH, read_strings, with_bytes, write_strings
+from seqloom.core.text_files import read_whole
+from seqloom.text.formats.placeholders import count_placeholders
 from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, decoded, text_of
+
+# Plural forms of a language, as the header of a message catalogue tells them.
+#
+# Plural-Forms: nplurals=2; plural=(n > 1); for each number n, which form it takes: here 0 for none and one
+
+MOST_FORMS = 12
+"""No language has more than six; a header that says a million is not believed."""
+
+_PLURAL_FORMS = re.compile(
+    r"^Plural-Forms:\s*nplurals\s*=\s*(\d{1,6})\s*;\s*plural\s*=\s*([^;\n]+)", re.MULTILINE | re.IGNORECASE
+)
+_TRIED = 1_001
+
+
+@dataclass(frozen=True)
+class PluralForms:
+    """How many forms there are, and which of them is that of one."""
+
+    count: int
+    of_one: int
+    is_of_one_alone: bool
+    """Whether that form serves no other number, as it does in English but not in Russian (1, 21, 31 …)."""
+
+    def source(self, form: int, singular: str, plural: str, *, is_format: bool = False) -> str:
+        """What a form is translated from: the singular for that of one, unless it serves other numbers, too.
+
+        "One file" cannot stand for 21 files where the plural says "%d files".
+        """
+        if form != self.of_one or self.count == 1:
+            return plural
+        of_one, of_others = (count_placeholders(text, is_format=is_format) for text in (singular, plural))
+        return singular if self.is_of_one_alone or of_one == of_others else plural
+
+
+def plural_forms(header: str) -> PluralForms | None:
+    """The forms that a header tells; None where it tells none, or none that can be."""
+    found = _PLURAL_FORMS.search(header)
+    if found is None or not 1 <= int(found[1]) <= MOST_FORMS:
+        return None
+    count = int(found[1])
+    try:
+        choose: Callable[[int], int] = gettext.c2py(found[2].strip())
+        of_one = choose(1)
+        is_alone = all(choose(number) != of_one for number in range(_TRIED) if number != 1)
+    except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
+        return None
+    return PluralForms(count, of_one, is_alone) if 0 <= of_one < count else None
+
+
+def forms_like_english(count: int) -> PluralForms:
+    """So many forms, for want of a header: the first is that of one."""
+    return PluralForms(count, 0, True)
+
+
+# Strings of message catalogues: "quoted", escaped as in C, and going on over several lines.
+
+WIDTH = 79
+"""Columns up to which gettext fills a line."""
+
+_STRING = re.compile(r'[ \t]*"((?:[^"\\\n]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]++)|(.))", re.DOTALL)
+_BYTE = re.compile("[\udc80-\udcff]")
+_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN = {value: f"\\{name}" for name, value in _MEANINGS.items()} | {"\\": "\\\\", '"': '\\"'}
+_TO_ESCAPE = re.compile(r'[\x00-\x1f\x7f\\"]')
+_WORD = re.compile(r"[^ ]*+ *+(?!$)|[^ ]*+ *+")
+
+
+def read_strings(line: str) -> tuple[str, int]:
+    """What the strings of a line say together, and where the last one ends; -1 if something else is there."""
+    values, end = [], 0
+    while found := _STRING.match(line, end):
+        values.append(unescape(found[1]))
+        end = found.end()
+    return "".join(values), end if values and not line[end:].strip() else -1
+
+
+def unescape(text: str) -> str:
+    """The characters that escapes stand for; bytes beyond ASCII, which are parts of characters, as lone surrogates."""
+    return _ESCAPED.sub(_meaning, text) if "\\" in text else text
+
+
+def _meaning(found: "re.Match[str]") -> str:
+    if found[3] is not None:
+        return _MEANINGS.get(found[3], found[3])
+    byte = (int(found[1], 8) if found[1] is not None else int(found[2][-2:], 16)) & 0xFF  # as in C, what is over goes
+    return chr(byte) if byte < 0x80 else chr(0xDC00 + byte)
+
+
+def with_bytes(text: str, encoding: str) -> str:
+    """A text whose lone surrogates are read as bytes, together with their neighbours, or else a UnicodeError."""
+    if _BYTE.search(text) is None:
+        return text
+    return text.encode(encoding, errors="surrogateescape").decode(encoding)
+
+
+def escape(text: str) -> str:
+    """A text as it stands between quotes."""
+    return _TO_ESCAPE.sub(lambda found: _WRITTEN.get(found[0], f"\\{ord(found[0]):03o}"), text)
+
+
+def write_strings(text: str, *, column: int, line_end: str = "\n", is_wrapped: bool = True) -> str:
+    """A text in quotes, after `column` characters of its line: on one line, or begun anew after each line end."""
+    lines = [escape(line) for line in re.split(r"(?<=\n)", text)]
+    lines = lines[:-1] if lines[-1] == "" and len(lines) > 1 else lines
+    if len(lines) == 1 and (not is_wrapped or column + len(lines[0]) + 2 <= WIDTH):
+        return f'"{lines[0]}"'
+    filled = [part for line in lines for part in (_fill(line) if is_wrapped else [line])]
+    return line_end.join(['""', *(f'"{part}"' for part in filled)])
+
+
+def _fill(line: str) -> list[str]:
+    """A line in parts that fit, each with the spaces after its words."""
+    parts = [""]
+    for word in _WORD.findall(line):
+        if parts[-1] and len(parts[-1]) + len(word) + 2 > WIDTH:
+            parts.append("")
+        parts[-1] += word
+    return parts
+
 
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 _HEADER = re.compile(rb'^[ \t]*msgid[ \t]*""\s*msgstr', re.MULTILINE)

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
-from seqloom.core.decoding import is_encoding_of_files
 from seqloom.core.errors import DataError, Problem
+from seqloom.core.text_files import is_encoding_of_files
 
 State = Literal["untranslated", "fuzzy", "translated"]
 Kind = Literal["alone", "open", "close", "border"]

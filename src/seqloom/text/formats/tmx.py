@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
-from seqloom.text.formats.inline import content_of, space_before, write_content
-from seqloom.text.formats.markup import Element, escape_attribute, parse_xml, read_tree
 from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
+from seqloom.text.formats.xml import (
+    Element,
+    content_of,
+    escape_attribute,
+    parse_xml,
+    read_tree,
+    space_before,
+    write_content,
+)
 
 FUZZY = "x-fuzzy"
 LOOKED_AT = 1_000

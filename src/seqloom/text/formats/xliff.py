@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.inline import content_of, space_before, write_content
-from seqloom.text.formats.markup import Element, escape_attribute, read_tree
 from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, text_of
+from seqloom.text.formats.xml import Element, content_of, escape_attribute, read_tree, space_before, write_content
 
 REVIEW = "needs-review-translation"
 _DONE = frozenset({"translated", "final", "signed-off", "reviewed"})

@@ -1,0 +1,182 @@
+"""Catalogues translated: what has no translation gets one, and all else stays as it was, byte for byte."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from seqloom.apps.engine import Translates
+from seqloom.apps.request import Wish
+from seqloom.apps.translator import Translation, Watch
+from seqloom.core.errors import UsageError
+from seqloom.text.formats.carry import CannotCarry, Carrier, Rendering
+from seqloom.text.formats.mo import MoCatalogue
+from seqloom.text.formats.segments import Catalogue, Filling, Segment
+from seqloom.text.formats.tmx import TmxCatalogue, is_language
+from seqloom.text.glossary import Glossary
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a segment, as the model sees it, with its translation."""
+
+    text: str
+    place: int
+    """The line of the file in which its segment begins."""
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The segments of a catalogue that were not to be translated."""
+
+    translated: int = 0
+    fuzzy: int = 0
+    blank: int = 0
+    """Those without text."""
+    locked: int = 0
+    """Those of which the file says so; they are not counted among its segments."""
+    foreign: int = 0
+    """Units of a memory that lack the source language; nor are they."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A catalogue with its translations, and what was done."""
+
+    data: bytes
+    segments: int
+    wanted: int
+    """Segments that were to be translated."""
+    fillings: Mapping[int, Filling]
+    """As they were made: whether they are all marked for review is another matter."""
+    rest: Rest
+    lines: Sequence[Line] = field(default_factory=tuple)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """How many of those wanted were never shown to the model, by the reason."""
+
+    @property
+    def fuzzy(self) -> int:
+        """Translations that took a guess or a repair."""
+        return sum(filling.is_fuzzy for filling in self.fillings.values())
+
+    @property
+    def left(self) -> int:
+        """Segments left as they were: those passed over, and where the model said nothing or garbled placeholders."""
+        return self.wanted - len(self.fillings)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The segments of a catalogue that are to be translated, and their lines."""
+
+    catalogue: Catalogue
+    carriers: Mapping[int, Carrier]
+    lines: tuple[str, ...]
+    places: tuple[int, ...]
+    """For each line, the line of the file in which its segment begins."""
+    passed_over: Mapping[int, str] = field(default_factory=dict)
+    """Segments whose placeholders could not be brought back, with the reason."""
+
+    def rest(self) -> Rest:
+        """What is left alone, counted by the reason."""
+        wanted = self.carriers.keys() | self.passed_over.keys()
+        alone = [each for number, each in enumerate(self.catalogue.segments) if number not in wanted]
+        translated = sum(each.state == "translated" for each in alone)
+        blank = sum(each.state != "translated" and not has_text(each) for each in alone)
+        foreign = self.catalogue.foreign if isinstance(self.catalogue, TmxCatalogue) else 0
+        return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked, foreign)
+
+
+def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
+    """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
+    if isinstance(catalogue, MoCatalogue):
+        catalogue.require_fillable()
+    states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
+    wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
+    carriers, passed_over = {}, {}
+    for number, segment in wanted.items():
+        try:
+            carriers[number] = Carrier(segment.source, is_format=segment.is_format)
+        except CannotCarry as reason:
+            passed_over[number] = str(reason)
+    lines = [(line, wanted[number].line) for number, carrier in carriers.items() for line in carrier.lines]
+    return Work(catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines), passed_over)
+
+
+def has_text(segment: Segment) -> bool:
+    """Whether there is anything in a segment."""
+    return bool(segment.text.strip())
+
+
+def fill_catalogue(
+    work: Work,
+    translator: Translates,
+    *,
+    target: str | None = None,
+    align: bool = True,
+    review: bool = False,
+    wishes: Sequence[Wish | None] | None = None,
+    glossary: Glossary | None = None,
+    dictionary: Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda _lines: None,
+    watch: Watch | None = None,
+) -> Filled:
+    """Translate the segments of a catalogue. `target` is the language that is written down where the file needs one.
+
+    Without `align`, for engines and models that tell of no alignment, the places of placeholders are guessed, and
+    translations that have some are fuzzy. With `review`, all translations are marked as such that somebody should
+    look at.
+    """
+    found = translator.search(
+        work.lines,
+        align=align,
+        wishes=wishes,
+        glossary=glossary,
+        dictionary=dictionary,
+        progress=progress,
+        watch=watch,
+    )
+    best = [each[0] for each in found]
+    given = iter(best)
+    fillings: dict[int, Filling] = {}
+    for number, carrier in work.carriers.items():
+        renderings = [_rendering(next(given)) for _ in carrier.lines]
+        filling = carrier.filling(renderings, normalise=translator.tokenizers.source.normaliser)
+        if filling is not None:
+            fillings[number] = filling
+    lines = [Line(*each) for each in zip(work.lines, work.places, best, strict=True)]
+    marked = {number: replace(each, is_fuzzy=True) for number, each in fillings.items()} if review else fillings
+    data = work.catalogue.filled(marked, target=target)
+    return Filled(
+        data,
+        len(work.catalogue.segments),
+        len(work.carriers) + len(work.passed_over),
+        fillings,
+        work.rest(),
+        lines,
+        Counter(work.passed_over.values()),
+    )
+
+
+def _rendering(translation: Translation) -> Rendering:
+    is_whole = not translation.hit_limit
+    known = translation.alignment
+    if known is None:
+        return Rendering(translation.text, is_whole=is_whole)
+    return Rendering(translation.text, known.target_spans, known.links, is_whole)
+
+
+def require_languages(
+    name: str,
+    catalogue: tuple[str | None, str | None],
+    model: tuple[str | None, str | None],
+    *,
+    way_out: str = "correct what the file says of its language",
+) -> None:
+    """Refuse a catalogue whose languages are not those of the model, where both are known."""
+    for side, has, can in zip(("from", "into"), catalogue, model, strict=True):
+        if has and can and not is_language(has, can):
+            raise UsageError(
+                f"{name} is to be translated {side} {has!r}, but this model translates {side} {can!r}; take another "
+                f"model, or {way_out}"
+            )

@@ -1,0 +1,399 @@
+"""The demo: a real small translator, trained on the corpus inside the package and tested on what it has not seen."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from seqloom.apps.evaluate import evaluate
+from seqloom.apps.translator import Translator
+from seqloom.core.arguments import as_path
+from seqloom.core.config import resolve
+from seqloom.core.errors import SeqloomError, Stopped, UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.files import partial_name, read_json, require_folders_above, sha256_of, write_atomically
+from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
+from seqloom.metrics.translation import Score
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import read_card
+from seqloom.runs.prepare import fixed_settings, is_unbegun, open_run
+from seqloom.runs.train import Trained, resume, train
+from seqloom.training.progress import Outcome
+from seqloom.training.run_guard import locked
+
+SEED = 1
+TRAIN_PAIRS, DEV_PAIRS, TEST_PAIRS = 20_000, 500, 1_000
+SPLITS: tuple[Split, ...] = ("train", "dev", "test", "unseen")
+SHOWN = 10
+WARMUP = 150
+
+SETTINGS = (
+    "data.tokens_per_batch=3072",
+    "text.size=2000",
+    "model.kind=transformer",
+    "model.width=128",
+    "model.feed_forward=384",
+    "model.encoder_layers=2",
+    "model.decoder_layers=2",
+    "model.heads=4",
+    "model.dropout_rate=0.1",
+    "training.learning_rate=4e-3",
+    "training.schedule=cosine",
+    f"training.warmup={WARMUP}",
+    "training.clip_norm=1.0",
+    "training.validate_every=100",
+    "training.save_every=100",
+    "training.log_every=25",
+    "training.patience=0",
+    "training.average=0",
+    "task.dev_lines=200",
+)
+"""Found by hand for the phrasebook: three minutes on two cores."""
+STEPS = 700
+
+RESULT = "demo.json"
+"""The file of the run directory that holds scores and samples, once the demo has finished."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sentence the model never saw, what it made of it, and what it should be."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo ends with."""
+
+    trained: Trained
+    test_scores: tuple[Score, ...]
+    """On new sentences."""
+    unseen_scores: tuple[Score, ...]
+    """On combinations of words that no training sentence has."""
+    samples: tuple[Sample, ...]
+
+
+def demo(
+    out: Path | str,
+    *,
+    languages: tuple[str, str] = ("en", "de"),
+    steps: int | None = None,
+    force: bool = False,
+    listener: Listener = ignore,
+) -> DemoResult:
+    """Write the corpus beside `out`, train on it, and test the model on held-out sentences.
+
+    A demo that was interrupted is resumed, to the same bits as without the interruption, and the results of one that
+    has finished are returned at once. `force` removes either and starts over.
+    """
+    out = _named(as_path(out, "out"))
+    corpus = _corpus_of(out)
+    require_folders_above(corpus)  # before the sentences are made, which takes a while
+    resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
+    is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unbegun(out)))
+    if not is_new and force:
+        _require_removable(out)
+    elif not is_new:
+        _require_demo(out, languages=languages, steps=steps)
+        if (finished := _read_result(out)) is not None:
+            notice(listener, f"{out} has finished already: these are its results. Start over with --force.")
+            return finished
+    try:
+        texts = _make_corpus(corpus, languages)
+        _require_corpus_place(corpus, texts, overwrite=force or not is_new)
+        _remove_leftovers(out)
+        if not is_new and force:
+            _remove(out)
+            is_new = True
+        _write_corpus(corpus, texts, listener=listener)
+        files = {split: [str(corpus / f"{split}.{language}") for language in languages] for split in SPLITS}
+        trained = _train(out, files, steps=steps or STEPS, is_new=is_new, listener=listener)
+        result = _test(trained, languages=languages, listener=listener)
+    except (Stopped, KeyboardInterrupt):
+        given = f" --steps {steps}" if steps else ""
+        notice(listener, f"the demo was interrupted; resume it with: seqloom demo --out {out}{given}")
+        raise
+    _write_result(out, result)
+    return result
+
+
+def _named(out: Path) -> Path:
+    """A path that ends in a name, beside which the corpus has its own: `.` is the folder of that name."""
+    if out.name not in ("", ".."):
+        return out
+    named = out.resolve()
+    if not named.name:
+        raise UsageError(f"--out {out} is the root of the file system, where the demo cannot be kept; name a folder")
+    return named
+
+
+def _corpus_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}-corpus")
+
+
+def _settings(steps: int) -> list[str]:
+    """The settings of a demo of so many steps; a short one warms up in a quarter of them."""
+    warmup = [f"training.warmup={max(1, steps // 4)}"] if steps < WARMUP else []
+    return [*SETTINGS, *warmup, f"training.steps={steps}", f"seed={SEED}"]
+
+
+def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: bool, listener: Listener) -> Trained:
+    if is_new:
+        trained = train(None, _settings(steps), out=out, train=files["train"], dev=files["dev"], listener=listener)
+    else:
+        notice(listener, f"{out} holds a demo that has not finished; it is resumed")
+        data = open_run(out)[0].data
+        # The folder may have moved, or have been named from another place.
+        named = {"train": (data.train, files["train"]), "dev": (data.dev, files["dev"])}
+        moved = [
+            f"data.{name}={json.dumps(now)}"
+            for name, (before, now) in named.items()
+            if [Path(file).absolute() for file in before] != [Path(file).absolute() for file in now]
+        ]
+        trained = resume(out, moved, listener=listener)
+    assert trained is not None, "the demo runs in one process"
+    return trained
+
+
+def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -> DemoResult:
+    translator = Translator.load(trained.model)
+    test = _pairs("test", languages, TEST_PAIRS)
+    unseen = _pairs("unseen", languages, TEST_PAIRS)
+    translations = _translate(translator, test, what="new sentences", listener=listener)
+    unseen_translations = _translate(translator, unseen, what="new combinations of words", listener=listener)
+    return DemoResult(
+        trained,
+        test_scores=_scores(test, translations, languages[1]),
+        unseen_scores=_scores(unseen, unseen_translations, languages[1]),
+        samples=tuple(
+            Sample(pair.source, translation, pair.target)
+            for pair, translation in list(zip(test, translations, strict=True))[:SHOWN]
+        ),
+    )
+
+
+# --- what is there already -------------------------------------------------------------------------------------------
+
+
+def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -> None:
+    """Refuse a place that holds something else than a run of this demo."""
+    way_out = "Choose another --out, or move it away."
+    if not out.is_dir():
+        raise UsageError(f"{out} is not a folder, so the demo cannot be kept there. {way_out}")
+    if not (out / "run.json").is_file():
+        raise UsageError(f"{out} exists and is not a run of the demo: run.json is missing. {way_out}")
+    try:
+        config, _ = open_run(out)
+        wanted = resolve(RunConfig, file=out / "config.yaml", overrides=[*SETTINGS, f"seed={SEED}"])
+    except SeqloomError as error:
+        raise UsageError(f"{out} holds a damaged run: {error}. {way_out}") from error
+    if not _names_corpus(config, languages):
+        raise UsageError(
+            f"{out} is another run, trained on {', '.join(config.data.train)}, and not the demo. {way_out}"
+        )
+    now, demo = fixed_settings(config), fixed_settings(wanted)
+    if other := [name for name in now if now[name] != demo.get(name)]:
+        start_over = "Start over with --force, or choose another --out." if _is_demo(out, config) else way_out
+        raise UsageError(
+            f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, and the demo of this "
+            f"version has {json.dumps(demo.get(other[0]))}. {start_over}"
+        )
+    if steps is not None and steps != config.training.steps:
+        raise UsageError(
+            f"{out} is a demo of {config.training.steps} steps, which cannot become {steps}. Leave out --steps, start "
+            "over with --force, or choose another --out."
+        )
+
+
+def _names_corpus(config: RunConfig, languages: Sequence[str]) -> bool:
+    """Whether a run was trained on a corpus that the demo writes for these languages."""
+    for split, names in (("train", config.data.train), ("dev", config.data.dev)):
+        files = [Path(name) for name in names]
+        if [file.name for file in files] != [f"{split}.{language}" for language in languages]:
+            return False
+        if any(not file.parent.name.endswith("-corpus") for file in files):
+            return False
+    return True
+
+
+def _is_demo(out: Path, config: RunConfig) -> bool:
+    """Whether a run is certainly a demo, so that it may be removed.
+
+    It was trained on the corpus of a demo, has that corpus beside it, and either has finished as a demo, perhaps of
+    another version, or has all settings of this one.
+    """
+    languages = [Path(name).suffix[1:] for name in config.data.train]
+    if not _names_corpus(config, languages) or set(languages) - set(LANGUAGES) or len(set(languages)) != 2:
+        return False
+    if _names_in(_corpus_of(out)) != {f"{split}.{language}" for split in SPLITS for language in languages}:
+        return False
+    if (out / RESULT).is_file():
+        return True
+    settings = _settings(config.training.steps)
+    return config == resolve(RunConfig, file=out / "config.yaml", overrides=settings)
+
+
+def _names_in(corpus: Path) -> set[str]:
+    """The names in a folder, without what an interrupted write of the corpus leaves."""
+    unfinished = re.compile(rf"\.({'|'.join(SPLITS)})\.[a-z]+\.partial-[0-9a-f]{{8}}")
+    names = {path.name for path in corpus.iterdir()} if corpus.is_dir() else set()
+    return {name for name in names if not unfinished.fullmatch(name)}
+
+
+def _require_removable(out: Path) -> None:
+    """Refuse to remove anything but an earlier demo: a wrong --out must not cost another run or folder."""
+    try:
+        is_demo = out.is_dir() and _is_demo(out, open_run(out)[0])
+    except SeqloomError:
+        is_demo = False
+    if not is_demo:
+        raise UsageError(
+            f"{out} is not a run of the demo with its corpus in {_corpus_of(out)}, so --force does not remove it. "
+            "Choose another --out, or remove it yourself."
+        )
+
+
+def _remove(out: Path) -> None:
+    """Remove an earlier demo that `_require_removable` has accepted."""
+    with locked(out):  # nobody trains it
+        aside = partial_name(out, mark="old")  # in one step: half a run would pass for something else
+        out.replace(aside)
+    _delete(aside)
+
+
+def _delete(aside: Path) -> None:
+    """Delete a run; run.json last, by which `_remove_leftovers` knows it after an interruption."""
+    for path in aside.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "run.json":
+            path.unlink()
+    shutil.rmtree(aside)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove what an interrupted `_remove` has left: folders of exactly its names that hold a run, and nothing else."""
+    start = partial_name(out, mark="old").name.rpartition("-")[0]
+    for path in out.parent.iterdir() if out.parent.is_dir() else ():
+        if not re.fullmatch(rf"{re.escape(start)}-[0-9a-f]{{8}}", path.name) or path.is_symlink():
+            continue
+        try:
+            record = read_json(path / "run.json")
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and "seqloom" in record:
+            _delete(path)
+
+
+def _write_result(out: Path, result: DemoResult) -> None:
+    record = {"weights": _weights_of(result.trained.model), **asdict(result)}
+    del record["trained"]["run"], record["trained"]["model"]  # the folder may move
+    write_atomically(out / RESULT, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read_result(out: Path) -> DemoResult | None:
+    """The results of a demo that has finished, if its model is whole and the one that was tested."""
+    model = out / "model"
+    try:
+        read_card(model)
+        record = read_json(out / RESULT)
+        trained = record["trained"]
+        if record["weights"] != _weights_of(model):
+            return None
+        return DemoResult(
+            Trained(
+                out,
+                model,
+                outcome=Outcome(**trained["outcome"]),
+                scores=_read_scores(trained["scores"]),
+                use=trained["use"],
+            ),
+            test_scores=_read_scores(record["test_scores"]),
+            unseen_scores=_read_scores(record["unseen_scores"]),
+            samples=tuple(Sample(**sample) for sample in record["samples"]),
+        )
+    except (SeqloomError, OSError, ValueError, KeyError, TypeError):  # what is damaged is made again
+        return None
+
+
+def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[Score, ...]:
+    return tuple(Score(**{**each, "interval": each["interval"] and tuple(each["interval"])}) for each in records)
+
+
+def _weights_of(model: Path) -> str:
+    return sha256_of(model / "model.safetensors")
+
+
+# --- the corpus and the scores ---------------------------------------------------------------------------------------
+
+
+def _translate(translator: Translator, pairs: Sequence[PhrasePair], *, what: str, listener: Listener) -> list[str]:
+    done = 0
+
+    def tell(lines: int) -> None:
+        nonlocal done
+        done += lines
+        listener(Event("progress", {"what": f"translating {what}", "done": done, "all": len(pairs)}))
+
+    return [found[0].text for found in translator.search([pair.source for pair in pairs], progress=tell)]
+
+
+def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhrasePair]:
+    pairs = sample_pairs(*languages, count=count, seed=SEED, split=split)
+    return [*note_pairs(*languages), *pairs] if split == "train" else pairs
+
+
+def _make_corpus(folder: Path, languages: tuple[str, str]) -> dict[Path, str]:
+    """The text of each file of the corpus, one per split and language."""
+    counts = {"train": TRAIN_PAIRS, "dev": DEV_PAIRS, "test": TEST_PAIRS, "unseen": TEST_PAIRS}
+    files: dict[Path, str] = {}
+    for split in SPLITS:
+        pairs = _pairs(split, languages, counts[split])
+        for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
+            files[folder / f"{split}.{language}"] = "".join(f"{line}\n" for line in lines)
+    return files
+
+
+def _wrong(texts: Mapping[Path, str]) -> list[Path]:
+    """The files that are missing or hold something else."""
+    return [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
+
+
+def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> None:
+    """Refuse to write among files that are not the demo's, or over them.
+
+    With `overwrite`, files with other text are replaced if the folder holds a whole corpus of the demo, which may be
+    damaged or from another version.
+    """
+    way_out = "Move it away, or choose another --out."
+    if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder, and the corpus of the demo is kept there. {way_out}")
+    if not (wrong := _wrong(texts)):
+        return
+    names, ours = _names_in(folder), {path.name for path in texts}
+    if strangers := sorted(names - ours):
+        raise UsageError(f"{folder} holds {strangers[0]}, which is not of the demo's corpus. {way_out}")
+    if (foreign := [path for path in wrong if path.exists()]) and not (overwrite and names >= ours):
+        if names >= ours:
+            way_out = "Move it away, overwrite it with --force, or choose another --out."
+        raise UsageError(f"{foreign[0]} exists and is not the text of the demo. {way_out}")
+
+
+def _write_corpus(folder: Path, texts: Mapping[Path, str], *, listener: Listener) -> None:
+    """Write the files of the corpus; those that are right are left alone."""
+    if not (wrong := _wrong(texts)):
+        return
+    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in wrong:
+        write_atomically(path, texts[path])
+
+
+def _scores(pairs: Sequence[PhrasePair], translations: Sequence[str], language: str) -> tuple[Score, ...]:
+    return evaluate(translations, [pair.target for pair in pairs], language=language, seed=SEED)

@@ -1,0 +1,183 @@
+"""Translating with an engine from outside: CTranslate2 searches, everything around the search is ours."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from seqloom.apps.export import export_ctranslate2
+from seqloom.apps.long_lines import Part, join, make_parts
+from seqloom.apps.request import Wish
+from seqloom.apps.search_settings import require_effect, settings_for
+from seqloom.apps.translator import Translation, Watch, unknown_share
+from seqloom.core.arguments import as_lines
+from seqloom.core.config import resolve
+from seqloom.core.errors import UsageError
+from seqloom.interop.ctranslate2 import require_ctranslate2
+from seqloom.interop.ctranslate2_engine import DESCRIPTION, CTranslate2Engine, Found, asked_of, read_description
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import load
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.text.glossary import Glossary
+from seqloom.text.tokenizer import Tokenizers
+
+
+class Translates(Protocol):
+    """What turns lines into translations, by our search or by an engine."""
+
+    @property
+    def tokenizers(self) -> Tokenizers: ...
+
+    @property
+    def longest(self) -> int: ...
+
+    @property
+    def source_language(self) -> str | None: ...
+
+    def unknown_rate(self, lines: Sequence[str]) -> float: ...
+
+    def search(
+        self,
+        lines: Iterable[str],
+        *,
+        align: bool = False,
+        tags: bool = False,
+        wishes: Sequence[Wish | None] | None = None,
+        glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
+        progress: Callable[[int], None] = ...,
+        watch: Watch | None = None,
+    ) -> list[list[Translation]]: ...
+
+
+class SearchesIds(Protocol):
+    """An engine that searches ids, such as `CTranslate2Engine`."""
+
+    @property
+    def tokenizers(self) -> Tokenizers: ...
+
+    def translate_ids(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Found]]: ...
+
+
+class EngineTranslator:
+    """Translates lines as `Translator` does, with an engine for the search."""
+
+    def __init__(
+        self, engine: SearchesIds, *, search: SearchConfig, longest: int, source_language: str | None = None
+    ) -> None:
+        """`longest` is how many tokens of a source sentence, the end counted, the model takes."""
+        self.source_language = source_language
+        self.engine = engine
+        self.settings = search
+        self.longest = longest
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """Those of the model."""
+        return self.engine.tokenizers
+
+    def unknown_rate(self, lines: Sequence[str]) -> float:
+        """Share of source tokens that the model's vocabulary does not have."""
+        return unknown_share(self.tokenizers.source, lines)
+
+    def search(
+        self,
+        lines: Iterable[str],
+        *,
+        align: bool = False,
+        tags: bool = False,
+        wishes: Sequence[Wish | None] | None = None,
+        glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
+        progress: Callable[[int], None] = lambda _lines: None,
+        watch: Watch | None = None,
+    ) -> list[list[Translation]]:
+        """The best translations of each line, best first. Of wishes, the engine knows prefixes alone.
+
+        In messages, lines are numbered on from `first`.
+        """
+        if align or tags or glossary is not None or dictionary is not None:
+            raise UsageError(
+                "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
+            )
+        given = as_lines(lines, "search")
+        source, split = self.tokenizers.source, self.settings.split
+        parts = make_parts(given, source, limit=self.longest, split=split, wishes=wishes, first=first)
+        if watch is not None and self.settings.split == "long":
+            for line, count in Counter(part.line for part in parts).items():
+                if count > 1:
+                    watch.cut(line, count)
+        # It takes a sentence of no tokens for a mistake; such a one is left as it is.
+        asked = [part for part in parts if len(part.ids) > 1]
+        prefixes = [self._prefix(part) for part in asked]
+        found = self.engine.translate_ids([part.ids for part in asked], self.settings, prefixes=prefixes)
+        by_line: dict[int, list[tuple[Part, list[Found]]]] = {}
+        for part, some in zip(asked, found, strict=True):
+            by_line.setdefault(part.line, []).append((part, some))
+        progress(len(given))
+        return [self._translations(by_line.get(number, [])) for number in range(len(given))]
+
+    def _prefix(self, part: Part) -> list[int]:
+        if part.wish and replace(part.wish, prefix=""):
+            raise UsageError("CTranslate2 knows neither forced nor forbidden words nor stops; use no engine")
+        return self.tokenizers.target.encode(part.wish.prefix) if part.wish else []
+
+    def _translations(self, searched: Sequence[tuple[Part, Sequence[Found]]]) -> list[Translation]:
+        if not searched:
+            return [Translation("", None)]
+        lists = [found for _, found in searched]
+        ways = [[each] for each in lists[0]] if len(lists) == 1 else [[found[0] for found in lists]]
+        return [self._translation([part for part, _ in searched], way) for way in ways]
+
+    def _translation(self, parts: Sequence[Part], found: Sequence[Found]) -> Translation:
+        texts = [self.tokenizers.target.decode(each.ids) for each in found]
+        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
+        hypotheses = tuple(
+            Hypothesis(each.ids, each.is_finished, each.score, {"log_prob": each.score}, ()) for each in found
+        )
+        return Translation(joined.text, sum(each.score for each in found), hypotheses)
+
+
+def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator:
+    """CTranslate2 with an exported directory, or with a model that is exported into a temporary one.
+
+    `overrides` are settings of the search; those that the engine cannot follow are refused before anything is written.
+    """
+    require_ctranslate2()
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    device = devices[-1] if devices else "cpu"
+    if (folder / DESCRIPTION).is_file():
+        description = read_description(folder)
+        config = resolve(RunConfig, defaults={"search": dict(description.search)}, overrides=overrides)
+        require_effect(config.search, overrides)
+        asked_of(config.search)
+        search = config.search
+        if any(override.startswith(("search.length_factor=", "search.length_constant=")) for override in overrides):
+            search = search.model_copy(update={"length_overrun": None})  # the exported one belongs to another maximum
+        engine = CTranslate2Engine(folder, device=device)
+        return EngineTranslator(engine, search=search, longest=description.longest)
+    config = settings_for(folder, overrides)  # before the weights are read
+    asked_of(config.search)
+    loaded = load(folder, device="cpu")
+    with TemporaryDirectory() as temporary:
+        place = Path(temporary) / "model"
+        export_ctranslate2(loaded, place)
+        engine = CTranslate2Engine(place, device=device)
+        assert engine.tokenizers  # read while they are there
+    return EngineTranslator(
+        engine,
+        search=loaded.search_settings(config.search),
+        longest=loaded.config.data.longest,
+        source_language=loaded.card.source,
+    )

@@ -1,0 +1,388 @@
+"""Export: a trained model in the form that other programs run.
+
+ctranslate2   a directory: the model, our tokenisers, and how they go together
+argos         a `.argosmodel` file for Argos Translate and LibreTranslate
+onnx          a directory: encoder and decoder step as ONNX graphs, with our tokenisers
+arpa          a file of n-grams for KenLM, SRILM and others
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, assert_never
+
+import torch
+
+from seqloom.apps.language_model import write_model_as_arpa
+from seqloom.apps.lexicon import FILE as LEXICON
+from seqloom.apps.search_settings import resolved
+from seqloom.core.archive import extract_archive, is_archive, write_archive
+from seqloom.core.errors import UsageError
+from seqloom.core.files import directory_manifest, new_place, require_file, require_new, sha256_of, write_atomically
+from seqloom.core.stepping import Source
+from seqloom.interop.argos import (
+    Package,
+    differences,
+    require_codes,
+    require_sentencepiece,
+    sentencepiece_for_argos,
+    write_package,
+)
+from seqloom.interop.ctranslate2 import (
+    LEAST_POSITIONS,
+    Quantization,
+    has_position_table,
+    require_ctranslate2,
+    require_transformer,
+    write_ctranslate2,
+)
+from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
+from seqloom.interop.onnx import require_onnx, wrap, write_onnx
+from seqloom.interop.onnx_stepper import write_graphs
+from seqloom.models.transformer import Transformer
+from seqloom.nn.fast.int8 import LEAST_WEIGHTS, keep_scales, kept_scales, row_scales
+from seqloom.runs.model_dir import (
+    INT8_FORMAT,
+    LoadedModel,
+    add_file,
+    check_archived,
+    find_model,
+    has_file,
+    listed_files,
+    load,
+    read_card,
+    require_translator,
+    save_model,
+    stored_weights,
+)
+from seqloom.search.settings import Precision
+from seqloom.text.languages import language_name
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.version import __version__
+
+# A model as one file, and the way back.
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive that was written, or the folder that came out of one."""
+
+    path: Path
+    files: int
+    bytes: int
+    """The size of the archive."""
+    sha256: str
+    """Of the archive: the same model gives the same one everywhere."""
+
+
+def pack(model: Path, out: Path, *, precision: Precision = "float32") -> Packed:
+    """Write a model directory, or the model of a finished run, into a zip archive; whole or not at all.
+
+    Its files are checked first, and only those that its manifest lists go in. With the precision int8, large matrices
+    are rounded as `search.precision=int8` rounds them, and the archive is searched so unless told otherwise.
+    """
+    if out.suffix.lower() != ".zip":
+        raise UsageError(f"{out}: the name of an archive ends in .zip; write {out.with_name(f'{out.name}.zip')}")
+    require_new(out, named_by=None)
+    folder = find_model(model)
+    if precision == "int8":
+        with TemporaryDirectory() as temporary:
+            return _write(_rounded(folder, Path(temporary) / "model"), out)
+    return _write(folder, out)
+
+
+def _write(folder: Path, out: Path) -> Packed:
+    read_card(folder)
+    names = ["manifest.json", *listed_files(folder)]
+    need = sum((folder / name).stat().st_size for name in names)
+    with new_place(out, named_by=None, need=need) as partial:
+        write_archive(partial, {name: folder / name for name in names})
+    return Packed(out, len(names), out.stat().st_size, sha256_of(out))
+
+
+def _rounded(folder: Path, place: Path) -> Path:
+    """The same model in another directory, with large matrices in eight bits."""
+    loaded = load(folder, device="cpu")
+    require_translator(folder, loaded.config)
+    if not isinstance(loaded.model, Transformer):
+        raise UsageError(
+            f"{folder} cannot be packed with --precision int8: it is a {loaded.config.model.kind} model, whose cells "
+            "multiply in float32; leave out --precision"
+        )
+    scales = kept_scales(loaded.model) or row_scales(loaded.model)
+    if not scales:
+        raise UsageError(
+            f"{folder} cannot be packed with --precision int8: no linear layer (attention, feed-forward) has "
+            f"{LEAST_WEIGHTS:,} weights or more, the limit for eight bits, and tables of symbols (embeddings, output) "
+            "stay as they are; leave out --precision"
+        )
+    keep_scales(loaded.model, scales)
+    weights = stored_weights(loaded.model)
+    search = loaded.config.search.model_copy(update={"precision": "int8"})
+    config = loaded.config.model_copy(update={"search": search})
+    card = replace(loaded.card, format=INT8_FORMAT)
+    save_model(place, config, tokenizers=loaded.tokenizers, weights=weights, card=card)
+    if has_file(folder, LEXICON):
+
+        def copy(path: Path) -> None:
+            shutil.copyfile(folder / LEXICON, path)
+
+        add_file(place, LEXICON, write=copy)
+    return place
+
+
+def unpack(archive: Path, folder: Path) -> Packed:
+    """Make a model directory from an archive; whole, with every file checked, or not at all."""
+    require_file(archive)
+    if not is_archive(archive):
+        raise UsageError(f"{archive} is no archive of a model: its name does not end in .zip")
+    with new_place(folder, named_by=None) as partial:
+        names = extract_archive(archive, partial)
+        check_archived(archive, partial, names)
+    return Packed(folder, len(names), archive.stat().st_size, sha256_of(archive))
+
+
+ExportKind = Literal["ctranslate2", "argos", "onnx", "arpa"]
+"""What a model can be exported to. A new one is a function below and a case in `export`."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    kind: ExportKind
+    path: Path
+    quantization: Quantization
+    bytes: int
+    """The size of the file, or of all files of the directory."""
+    notes: tuple[str, ...] = ()
+    """What is otherwise there than here, a sentence each."""
+
+
+def export(
+    model: Path,
+    to: ExportKind,
+    *,
+    out: Path | None = None,
+    quantization: Quantization | None = None,
+    from_code: str | None = None,
+    to_code: str | None = None,
+) -> Exported:
+    """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
+    if out is not None:
+        require_new(out)
+    if to in ("onnx", "arpa") and quantization not in (None, "none"):
+        what = "ONNX graphs" if to == "onnx" else "ARPA files"
+        raise UsageError(f"--quantization {quantization} is not for {what}, whose weights stay as they are")
+    if to == "arpa":
+        file = out or beside(model, f"{_name_of(model)}.arpa")
+        require_new(file)
+        write_model_as_arpa(model, file)
+        return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
+    _require_library(model, to)
+    loaded = load(model, device="cpu")
+    match to:
+        case "ctranslate2":
+            folder = out or beside(model, f"{_name_of(model)}-ctranslate2")
+            return export_ctranslate2(loaded, folder, quantization=quantization or "none")
+        case "argos":
+            codes = require_codes(from_code or loaded.card.source, to_code or loaded.card.target)
+            package = Package(*codes, version="1.0")
+            file = out or beside(model, f"{package.name}.argosmodel")
+            return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
+        case "onnx":
+            return export_onnx(loaded, out or beside(model, f"{_name_of(model)}-onnx"))
+        case _:
+            assert_never(to)
+
+
+def _require_library(model: Path, to: ExportKind) -> None:
+    """Refuse to begin without the library that writes it, before the weights are read."""
+    text = resolved(model, []).text
+    if to == "onnx":
+        require_onnx()
+    elif to == "ctranslate2" or text.kind == "unigram":  # no other model becomes an Argos package
+        require_ctranslate2()
+
+
+def beside(model: Path, name: str) -> Path:
+    """A place next to a model."""
+    return model.resolve().parent / name
+
+
+def _name_of(model: Path) -> str:
+    return model.resolve().name
+
+
+# --- CTranslate2 ------------------------------------------------------------------------------------------------------
+
+
+def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quantization = "none") -> Exported:
+    """Write a directory that CTranslate2 loads, with our tokenisers and how to use them; whole or not at all."""
+    require_transformer(loaded.model)
+    with new_place(folder) as partial:
+        partial.mkdir()
+        _write_model(loaded, partial, quantization=quantization)
+        loaded.tokenizers.save(partial / "text")
+        write_atomically(partial / "README.md", _readme(loaded, folder.name))
+        description = Description(
+            source=loaded.card.source,
+            target=loaded.card.target,
+            quantization=quantization,
+            positions=_positions(loaded),
+            longest=loaded.config.data.longest,
+            search=loaded.search_settings().model_dump(mode="json"),
+            version=__version__,
+            files=directory_manifest(partial),
+        )
+        write_atomically(partial / DESCRIPTION, description.to_json())
+    return Exported("ctranslate2", folder, quantization, _size(folder))
+
+
+def _write_model(loaded: LoadedModel, folder: Path, *, quantization: Quantization) -> None:
+    write_ctranslate2(
+        folder,
+        loaded.model,
+        pieces=(_pieces(loaded.tokenizers.source), _pieces(loaded.tokenizers.target)),
+        quantization=quantization,
+        positions=_positions(loaded) or 0,
+    )
+
+
+def _pieces(tokenizer: Tokenizer) -> list[str]:
+    return [tokenizer.piece(number) for number in range(tokenizer.size)]
+
+
+def _positions(loaded: LoadedModel) -> int | None:
+    """Rows of the table of positions: for the longest source it was trained on, and its longest translation."""
+    return _most_positions(loaded) if has_position_table(require_transformer(loaded.model)) else None
+
+
+def _most_positions(loaded: LoadedModel) -> int:
+    longest = torch.tensor([loaded.config.data.longest])
+    (limit,) = loaded.search_settings().hard_limits(Source(longest.new_empty(1, 0), longest))
+    return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
+
+
+# --- Argos ------------------------------------------------------------------------------------------------------------
+
+
+def export_argos(
+    loaded: LoadedModel,
+    file: Path,
+    *,
+    from_code: str,
+    to_code: str,
+    version: str = "1.0",
+    quantization: Quantization = "int8",
+) -> Exported:
+    """Write a package that Argos Translate and LibreTranslate install; whole or not at all."""
+    require_transformer(loaded.model)
+    tokenizer = loaded.tokenizers.source
+    require_sentencepiece(tokenizer.config)
+    codes = require_codes(from_code, to_code)
+    package = Package(*codes, version=version)
+    notes = differences(tokenizer.config, from_code=codes[0])
+    with new_place(file) as partial, TemporaryDirectory() as folder:
+        _write_model(loaded, Path(folder), quantization=quantization)
+        model = {f"model/{each.name}": each.read_bytes() for each in Path(folder).iterdir()}
+        tokenizer.save(Path(folder) / "text")
+        unigram = (Path(folder) / "text" / "unigram.model").read_bytes()
+        contents = {
+            **model,
+            "metadata.json": package.metadata().encode(),
+            "sentencepiece.model": sentencepiece_for_argos(unigram, tokenizer.normaliser, from_code=codes[0]),
+            "README.md": _package_readme(package, notes).encode(),
+        }
+        write_package(partial, package, contents=contents)
+    return Exported("argos", file, quantization, _size(file), tuple(notes))
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
+    """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
+    if any("\ud800" <= each <= "\udfff" for each in str(folder)):
+        raise UsageError(f"{str(folder)!a} is no name in UTF-8, and ONNX knows no others; name another --out")
+    positions = _most_positions(loaded)
+    wrap(loaded.model, positions=positions)  # refuses what has no form there, before anything is written
+    with new_place(folder) as partial:
+        partial.mkdir()
+        write_graphs(partial, write_onnx(partial, loaded.model, positions=positions))
+        loaded.tokenizers.save(partial / "text")
+        write_atomically(partial / "README.md", _onnx_readme(loaded, folder.name))
+    return Exported("onnx", folder, "none", _size(folder))
+
+
+def _onnx_readme(loaded: LoadedModel, name: str) -> str:
+    return f"""# {_languages(loaded.card.source, loaded.card.target)}
+
+A translator as ONNX graphs, exported by Seqloom {__version__}.
+
+| file | what it is |
+|---|---|
+| `encoder.onnx` | ids, lengths → memory and the first state |
+| `step.onnx` | last symbols, state, memory → log-probabilities and the next state |
+| `graphs.json` | the names of these tensors, and how many positions there are |
+| `text/` | the tokenisers, which Seqloom reads |
+
+`seqloom.interop.onnx_stepper.OnnxStepper("{name}")` makes of it what every search of Seqloom takes.
+"""
+
+
+# --- places and words -------------------------------------------------------------------------------------------------
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def _languages(source: str | None, target: str | None) -> str:
+    return f"{language_name(source or '?')} to {language_name(target or '?')}"
+
+
+def _readme(loaded: LoadedModel, name: str) -> str:
+    shared = loaded.tokenizers.is_shared
+    vocabulary = "shared_vocabulary.json" if shared else "target_vocabulary.json"
+    return f"""# {_languages(loaded.card.source, loaded.card.target)}
+
+A translator for CTranslate2, exported by Seqloom {__version__}.
+
+| file | what it is |
+|---|---|
+| `model.bin`, `config.json`, `*_vocabulary.json` | what CTranslate2 loads |
+| `text/` | the tokenisers, which Seqloom reads |
+| `seqloom.json` | languages, quantisation, settings of the search, SHA-256 of every file |
+
+The engine wants pieces of a normalised line, without begin and end, both of which it adds itself:
+
+```python
+import json
+from pathlib import Path
+
+import ctranslate2
+from seqloom.text.tokenizer import Tokenizers
+
+text = Tokenizers.load(Path("{name}/text"))
+translator = ctranslate2.Translator("{name}")
+found = translator.translate_batch(
+    [text.source.pieces("…")], beam_size=4, max_decoding_length=100, min_decoding_length=0
+)
+ids = {{piece: id for id, piece in enumerate(json.load(open("{name}/{vocabulary}")))}}
+print(text.target.decode([ids[piece] for piece in found[0].hypotheses[0]]))
+```
+
+`seqloom.interop.ctranslate2_engine.CTranslate2Engine` does the same from ids to ids.
+"""
+
+
+def _package_readme(package: Package, notes: list[str]) -> str:
+    rows = "".join(f"- {note}\n" for note in notes)
+    otherwise = f"\nArgos treats text a little otherwise than Seqloom:\n\n{rows}" if notes else ""
+    return f"""# {_languages(package.from_code, package.to_code)}
+
+A package for Argos Translate, exported by Seqloom {__version__}.
+{otherwise}"""

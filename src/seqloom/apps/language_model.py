@@ -1,0 +1,665 @@
+"""Language models at work: how probable texts are, and texts drawn from them.
+
+Several models of one vocabulary may be mixed:
+
+    P(w | before) = Σ_m λ_m P_m(w | before)        Σ λ_m = 1; each model remembers the words before in its own way
+
+Weights are given, or found on a text by expectation maximisation, whose every round makes that text more probable:
+
+    λ_m ← mean over tokens t of  λ_m P_m(w_t) / Σ_n λ_n P_n(w_t)
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int, Int64
+from torch import Tensor
+
+from seqloom.apps.search_settings import require_effect, search_with
+from seqloom.classical.ngram import NGram
+from seqloom.classical.steppers import NGramStepper
+from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, require_choice, shown
+from seqloom.core.config import resolve
+from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
+from seqloom.data.windows import Places, cut_windows
+from seqloom.interop.arpa import read_arpa, write_arpa
+from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
+from seqloom.models.elmo import Elmo
+from seqloom.models.rnn_lm import RnnLm
+from seqloom.runs.config import RunConfig
+from seqloom.runs.model_dir import Card, Loaded, LoadedFitted, in_words, load_any, require_loaded
+from seqloom.search.driver import decode
+from seqloom.search.ensemble import Ensemble
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import OutputLimit, SearchConfig
+from seqloom.tasks.language_modelling import LanguageModel as ReadableModel
+from seqloom.text.normalise import collapse_spaces, is_blank
+from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
+from seqloom.text.vocabulary import Vocabulary
+
+# Writing on: a stepper that has read a text already, and goes on with it.
+
+
+class Continuing:
+    """A language model that goes on after a prompt.
+
+    The prompt is read symbol by symbol and left out of the score. The end of a line is read as the beginning of the
+    next, as in training. A model that does not read on over the ends of lines begins with the last line of the prompt.
+
+    PAD and BEGIN are never written, nor is `<unk>` unless it is asked for. Where the text goes past the ends of lines,
+    END is a symbol as any other, and nothing ends the text but its length.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        lines: Sequence[Sequence[int]],
+        *,
+        reads_on: bool,
+        past_line_ends: bool = False,
+        has_unknown: bool = False,
+    ) -> None:
+        kept = lines if reads_on else lines[-1:]
+        prompt = [symbol for line in kept for symbol in (stepper.begin, *line)]
+        self._stepper, self._read = stepper, prompt[:-1]
+        self._begin = prompt[-1]
+        self._past_line_ends = past_line_ends
+        self._left_out = [PAD, BEGIN, *([] if has_unknown else [UNKNOWN])]
+
+    @property
+    def begin(self) -> int:
+        return self._begin
+
+    @property
+    def end(self) -> int:
+        # PAD is never offered, so a text that ends with PAD goes on to the maximum length.
+        return PAD if self._past_line_ends else self._stepper.end
+
+    def start(self, source: Source) -> State:
+        state = self._stepper.start(source)
+        for symbol in self._read:
+            state = self._stepper.step(state, source.lengths.new_full((len(source.lengths),), symbol)).state
+        return state
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        step = self._stepper.step(state, torch.where(last == END, self._stepper.begin, last))
+        log_probs = step.log_probs.clone()
+        log_probs[:, self._left_out] = -torch.inf
+        return Step(log_probs, step.state)
+
+
+def split_lines(symbols: Sequence[int]) -> list[list[int]]:
+    """The symbols of each line, without the ENDs between them."""
+    lines: list[list[int]] = [[]]
+    for symbol in symbols:
+        if symbol == END:
+            lines.append([])
+        else:
+            lines[-1].append(symbol)
+    return lines
+
+
+# How each kind of language model reads a text: the log-probability of every token, given those before it.
+#
+# line each line by itself, from BEGIN on text on and on: what was read in the lines before is remembered
+
+Context = Literal["line", "text"]
+Progress = Callable[[int], None]
+
+WINDOW = 512
+"""Tokens read at a time where a text is read on and on; it changes speed and memory, not results."""
+TOKENS = 8192
+"""Tokens of lines that are read side by side."""
+SCORES = 1 << 24
+"""Scores of symbols held at a time."""
+BLOCK = 1 << 20
+"""Tokens after which a counted model tells how far it is."""
+
+
+@dataclass(frozen=True)
+class TextIds:
+    """Lines as ids, one after another, each ended by END."""
+
+    ids: Int64[np.ndarray, " tokens"]
+    lengths: Int64[np.ndarray, " lines"]
+
+    @staticmethod
+    def of(lines: Sequence[Sequence[int]]) -> "TextIds":
+        """From the ids of each line, without END."""
+        ids = np.fromiter((symbol for line in lines for symbol in (*line, END)), dtype=np.int64)
+        return TextIds(ids, np.array([len(line) + 1 for line in lines], dtype=np.int64))
+
+    @property
+    def offsets(self) -> Int64[np.ndarray, " borders"]:
+        """Where each line begins, and where the last one ends."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
+
+
+class Reader(Protocol):
+    """A language model as texts are measured and written with it."""
+
+    @property
+    def context(self) -> Context:
+        """How it reads unless it is told: as it was trained."""
+        ...
+
+    @property
+    def has_blank_lines(self) -> bool:
+        """Whether it has learned that a line may be blank; if not, blank lines are left out of what is measured."""
+        ...
+
+    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
+        """log P of each token given those before it; `progress` is told how many more are done."""
+        ...
+
+    def stepper(self) -> Stepper:
+        """The model as a search sees it."""
+        ...
+
+
+class RecurrentReader:
+    """A recurrent language model, which reads windows of text at once."""
+
+    def __init__(
+        self, model: ReadableModel, device: torch.device, *, context: Context = "text", has_blank_lines: bool = True
+    ) -> None:
+        self.model, self.device = model, device
+        self.context: Context = context
+        self.has_blank_lines = has_blank_lines
+
+    def stepper(self) -> Stepper:
+        return self.model.stepper()
+
+    @torch.inference_mode()
+    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
+        found = np.empty(len(text.ids))
+        for places, log_probs in self._read_on(text) if context == "text" else self._read_lines(text):
+            found[places] = log_probs
+            progress(len(log_probs))
+        return found
+
+    def _read_on(self, text: TextIds) -> Iterator[tuple[slice, np.ndarray]]:
+        state, tokens = None, len(text.ids)
+        for begin in range(0, tokens, WINDOW):
+            length = min(WINDOW, tokens - begin)
+            window = cut_windows(text.ids, Places(np.array([begin], dtype=np.int64), length))
+            features, state = self.model(window.previous.to(self.device), state)
+            yield slice(begin, begin + length), self._chosen(features[0], window.labels[0].to(self.device))
+
+    def _read_lines(self, text: TextIds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        offsets = text.offsets
+        for lines in _batches(text.lengths):
+            columns = np.arange(text.lengths[lines].max(initial=0))
+            is_token = columns < text.lengths[lines][:, None]
+            places = offsets[lines][:, None] + columns
+            labels = np.full(is_token.shape, PAD, dtype=np.int64)
+            labels[is_token] = text.ids[places[is_token]]
+            previous = np.concatenate([np.full((len(lines), 1), BEGIN), labels[:, :-1]], axis=1)
+            state = None
+            # Only a line that is longer than all that is read side by side takes more than one part.
+            for part in (np.s_[:, begin : begin + TOKENS] for begin in range(0, len(columns), TOKENS)):
+                features, state = self.model(torch.from_numpy(previous[part]).to(self.device), state)
+                mask = torch.from_numpy(is_token[part]).to(self.device)
+                chosen = self._chosen(features[mask], torch.from_numpy(labels[part]).to(self.device)[mask])
+                yield places[part][is_token[part]], chosen
+
+    def _chosen(self, features: Float[Tensor, "tokens width"], labels: Int[Tensor, " tokens"]) -> np.ndarray:
+        """log P of the labels, a part at a time: there are as many scores as symbols for each token."""
+        output = self.model.output
+        first = output.log_probs(features[:1])
+        at_once = max(1, SCORES // first.shape[1])
+        parts = [
+            output.log_probs(features[begin : begin + at_once]).gather(1, labels[begin : begin + at_once, None])
+            for begin in range(0, len(labels), at_once)
+        ]
+        return torch.cat(parts).squeeze(1).double().cpu().numpy()
+
+
+class NGramReader:
+    """A counted model, which looks no further back than its order and never past the beginning of a line."""
+
+    context: Context = "line"
+    has_blank_lines = True
+
+    def __init__(self, model: NGram) -> None:
+        self.model = model
+
+    def stepper(self) -> Stepper:
+        return NGramStepper(self.model)
+
+    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
+        if context == "text":
+            raise UsageError("an n-gram model reads each line by itself; leave out --context text")
+        found = np.empty(len(text.ids))
+        # In blocks of lines, so that progress can be told.
+        ends = text.offsets[1:]
+        begin = 0
+        while begin < len(found):
+            end = int(ends[min(int(np.searchsorted(ends, begin + BLOCK)), len(ends) - 1)])
+            found[begin:end] = self.model.log_probs(text.ids[begin:end])
+            progress(end - begin)
+            begin = end
+        return found
+
+
+def _batches(lengths: Int64[np.ndarray, " lines"]) -> Iterator[Int64[np.ndarray, " some"]]:
+    """Lines of similar length, rows × the longest of them within `TOKENS`."""
+    order = np.argsort(-lengths, kind="stable")
+    begin = 0
+    while begin < len(order):
+        rows = max(1, TOKENS // int(lengths[order[begin]]))
+        yield order[begin : begin + rows]
+        begin += rows
+
+
+# Which reader a language model needs: the one place that knows all kinds of them.
+
+
+def reader_of(loaded: Loaded) -> Reader:
+    """The reader of a loaded model; one that is no language model is refused with what can be done with it."""
+    model = loaded.model
+    if isinstance(model, RnnLm):
+        return RecurrentReader(model, loaded.device)
+    if isinstance(model, Elmo):
+        half = cast("ReadableModel", model.forward_half())
+        return RecurrentReader(half, loaded.device, context="line", has_blank_lines=False)
+    if isinstance(model, NGram):
+        return NGramReader(model)
+    raise UsageError(f"{loaded.folder} is no language model: {in_words(loaded.config)}")
+
+
+# ARPA files as language models, and n-gram models as ARPA files.
+
+
+def is_arpa(path: Path) -> bool:
+    """Whether a model is an ARPA file, by its name."""
+    return path.name.removesuffix(".gz").endswith(".arpa") and not path.is_dir()
+
+
+def load_language_model(path: Path | str, *, device: str | None = None) -> Loaded:
+    """A model directory, a run, or an ARPA file."""
+    path = as_path(path, "folder")
+    return load_arpa(path) if is_arpa(path) else load_any(path, device=device)
+
+
+def load_arpa(path: Path) -> LoadedFitted:
+    """The model of an ARPA file; words are what stands between spaces, as it was for the program that wrote it."""
+    model = read_arpa(path)
+    # Words are looked up as the file writes them: in a normal form they might be others.
+    text = TextConfig(kind="word", segmentation="spaces", unicode_form="none")
+    words = tuple(model.vocabulary[len(RESERVED) :])
+    tokenizer = Tokenizer(text, Words(Vocabulary(words, (0,) * len(words)), segmentation="spaces"))
+    settings = {"text": text.model_dump(), "model": {"kind": "ngram", "order": model.order}}
+    card = Card(source=None, target=None, parameters=sum(array.size for array in model.arrays().values()))
+    return LoadedFitted(path, resolve(RunConfig, defaults=settings), Tokenizers(tokenizer, tokenizer), model, card)
+
+
+def write_model_as_arpa(model: Path, out: Path) -> None:
+    """Write the n-gram model of a directory or a run to an ARPA file, compressed if its name ends in `.gz`."""
+    if not is_arpa(out):
+        raise UsageError(f"{out} ends neither in .arpa nor in .arpa.gz; name the file with one of these endings")
+    loaded = load_any(model)
+    if not isinstance(loaded.model, NGram):
+        raise UsageError(f"{loaded.folder} cannot become an ARPA file, which holds n-grams: {in_words(loaded.config)}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_arpa(loaded.model, out)
+
+
+Tell = Callable[[int, int], None]
+"""Told how many tokens are done, and how many there are in all."""
+
+FOR_TRANSLATORS = ("shortlist", "precision", "split", "unknown", "heads", "tokens_per_batch")
+"""Settings of the search that change nothing where there is no source text."""
+WRITTEN_AT_ONCE = 1 << 28
+"""Scores of symbols that texts may need at a time: one per symbol and text, a gigabyte in all."""
+
+MOST_BEAMS, MOST_SAMPLES = 1_000, 100_000
+"""Texts that one search can give."""
+
+ROUNDS, ENOUGH = 200, 1e-7
+"""Rounds of expectation maximisation at most, and the change of a weight below which it ends."""
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """How probable a line is: log P in nats over its tokens, of which END is one."""
+
+    log_prob: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A token of a text, and the number of its line, from 1."""
+
+    token: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Perplexities of a text, and what stands behind them."""
+
+    perplexities: Perplexities
+    alone: tuple[float, ...]
+    """The perplexity per token of each model by itself."""
+    first_impossible: Place | None
+    """Where the first token stands to which the mixture gives no probability."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text that a model has written."""
+
+    text: str
+    """With the prompt."""
+    continuation: str
+    """What came after the prompt."""
+    log_prob: float
+    """log P of the continuation by the model itself, in nats."""
+    tokens: int
+    is_finished: bool
+    """Whether it ended by itself, before the maximum length."""
+
+
+class LanguageModel:
+    """Measures and writes text.
+
+    model = LanguageModel.load("run/model")
+    model.perplexity(["The old man reads a book."]).word.value
+    model.generate("The old")[0].text
+    """
+
+    def __init__(
+        self, loaded: Loaded, companions: Sequence[Loaded] = (), *, weights: Sequence[float] | None = None
+    ) -> None:
+        """One model, or several that are mixed with these weights (alike, if none are given)."""
+        companions = require_loaded(loaded, companions, caller="LanguageModel")
+        self.loaded = loaded
+        self.config = loaded.config
+        members = [loaded, *companions]
+        for member in companions:
+            if member.tokenizers.target != loaded.tokenizers.target:
+                raise UsageError(
+                    f"{member.folder} has another vocabulary than {loaded.folder}; models that are mixed must read the "
+                    f"same tokens: train the second with data.tokenizers_from={loaded.folder}"
+                )
+        self._readers = [reader_of(member) for member in members]
+        self._folders = [member.folder for member in members]
+        self.weights = _checked(weights, len(members))
+        self._members = [member.summary() for member in members]
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({', mixed with '.join(self._members)})"
+
+    @staticmethod
+    def load(
+        folder: Path | str,
+        *others: Path | str,
+        weights: Sequence[float] | None = None,
+        device: str | None = None,
+    ) -> "LanguageModel":
+        """Read a model directory, a run or an ARPA file, and others that are mixed with it."""
+        loaded = [load_language_model(each, device=device) for each in (folder, *others)]
+        return LanguageModel(loaded[0], loaded[1:], weights=weights)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How it cuts text into symbols."""
+        return self.loaded.tokenizers.target
+
+    @property
+    def card(self) -> Card:
+        """What the model says of itself."""
+        return self.loaded.card
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    def score(self, lines: Iterable[str], *, context: Context | None = None) -> list[LineScore]:
+        """log P of each line, its END included.
+
+        With `context="line"` each line is read by itself, with "text" as the one that follows the line before it; left
+        open, as the model was trained.
+        """
+        text = self._encoded(as_lines(lines, "score"))
+        log_probs = self.mixed(self.log_probs(text, context=context))
+        sums = np.add.reduceat(log_probs, text.offsets[:-1])
+        return [LineScore(float(total), int(count)) for total, count in zip(sums, text.lengths, strict=True)]
+
+    def perplexity(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> Perplexities:
+        """Perplexities of a text. A blank line counts: its end is told as any other, unless a model never saw one."""
+        return self.measure(lines, context=context, progress=progress).perplexities
+
+    def measure(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> "Measured":
+        """The same with what stands behind it: each model by itself, and the first token that is impossible."""
+        given = as_lines(lines, "perplexity")
+        numbers: Sequence[int] = range(1, len(given) + 1)
+        if not all(reader.has_blank_lines for reader in self._readers):
+            numbers, given = _without_blank(given)
+        text = self._encoded(given)
+        each = self.log_probs(text, context=context, progress=progress)
+        log_probs = self.mixed(each)
+        # Spaces are counted as they are set, not as they came, and the same for every model whatever it makes of them.
+        size = measure_text(map(collapse_spaces, given), len(text.ids) - len(given))
+        is_unknown, is_impossible = text.ids == UNKNOWN, log_probs == -math.inf
+        found = perplexities(
+            -float(log_probs[~is_unknown].sum()) + 0.0,
+            size,
+            unknown=int(is_unknown.sum()),
+            unknown_cross_entropy=-float(log_probs[is_unknown].sum()) + 0.0,
+            impossible=int(is_impossible.sum()),
+        )
+        first = None
+        if found.impossible:
+            place = int(is_impossible.argmax())
+            line = int(np.searchsorted(text.offsets, place, side="right")) - 1
+            first = Place(self.tokenizer.piece(int(text.ids[place])), numbers[line])
+        with np.errstate(over="ignore"):
+            alone = tuple(float(value) for value in np.exp(-each.mean(axis=1)))
+        return Measured(found, alone, first)
+
+    def log_probs(
+        self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> Float64[np.ndarray, "models tokens"]:
+        """log P of each token by each model."""
+        if context is not None:
+            require_choice(context, "context", get_args(Context))
+        done = 0  # of all models; what is told counts each token once
+
+        def tell(tokens: int) -> None:
+            nonlocal done
+            done += tokens
+            progress(done // len(self._readers), len(text.ids))
+
+        found = np.stack(
+            [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
+        )
+        self._require_numbers(found)
+        return found
+
+    def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
+        """log Σ_m λ_m P_m of each token."""
+        with np.errstate(divide="ignore"):  # a model may have been found to be of no use
+            mixed: np.ndarray = np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
+        return mixed
+
+    def tuned(
+        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+    ) -> "LanguageModel":
+        """The same models, mixed with the weights that suit a text best."""
+        text = self._encoded(as_lines(lines, "tune"))
+        other = copy(self)
+        other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
+        return other
+
+    def _require_numbers(self, log_probs: Float64[np.ndarray, "models tokens"]) -> None:
+        """Refuse a model that answers with no number, before it becomes a perplexity of NaN."""
+        for folder, row in zip(self._folders, np.isnan(log_probs), strict=True):
+            if row.any():
+                raise ModelError(
+                    f"{folder} gives no number (NaN) for log P of {int(row.sum()):,} of {len(row):,} tokens, first of "
+                    f"token {int(row.argmax()) + 1:,}; its weights are not finite: train it again, with a smaller "
+                    "training.learning_rate"
+                )
+
+    def _encoded(self, lines: Sequence[str]) -> TextIds:
+        if not lines:
+            raise DataError("there is no text to measure: it has 0 lines")
+        return TextIds.of(self.tokenizer.encode_many(lines))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        search: SearchConfig | Mapping[str, Any] | None = None,
+        count: int = 1,
+        seed: int | None = None,
+        past_line_ends: bool = False,
+        has_unknown: bool = False,
+        **changes: Any,
+    ) -> list[Written]:
+        """`count` texts that go on after `prompt`, which the model reads first.
+
+        A text ends with its line; with `past_line_ends` the model writes on, line after line, up to the maximum length,
+        `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
+        `changes` are settings of `SearchConfig` for this call, such as `generate("The", temperature=0.7)`; a mapping as
+        `search` does the same, and a SearchConfig replaces all settings of the model.
+        """
+        prompt = as_text(prompt, "prompt")
+        own = self.config.search
+        chosen = search_with(own, search, changes, method=self.generate, check=_require_effect)
+        limit = OutputLimit(own.length_factor or 0.0, own.length_constant or OutputLimit().constant)
+        chosen = chosen.with_output_limit(limit).model_copy(update={"length_overrun": 1.0})
+        settings = self._for_texts(chosen, as_whole_number(count, "count", least=1), seed=seed)
+        ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
+        stepper = Continuing(
+            self.stepper(),
+            ids,
+            reads_on=all(reader.context == "text" for reader in self._readers),
+            past_line_ends=past_line_ends,
+            has_unknown=has_unknown,
+        )
+        one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
+        with torch.inference_mode():
+            (found,) = decode(stepper, Source(one, one[0]), settings, keys=[0], show=self.tokenizer.decode)
+        return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
+
+    def _for_texts(self, settings: SearchConfig, count: int, *, seed: int | None) -> SearchConfig:
+        """Settings that give so many texts."""
+        most = WRITTEN_AT_ONCE // self.tokenizer.size
+        most = min(most, MOST_BEAMS // settings.groups * settings.groups if settings.method == "beam" else MOST_SAMPLES)
+        if count > most:
+            raise UsageError(f"count={count} asks for more texts than fit side by side; give at most {most:,}")
+        given = {**settings.model_dump(), "nbest": count, "seed": settings.seed if seed is None else seed}
+        if settings.method == "beam":
+            given["beam"] = max(settings.beam_for(count), settings.beam)
+        return SearchConfig(**given)
+
+    def unknown_in(self, text: str) -> tuple[int, int]:
+        """How many tokens of a text the vocabulary does not have, and how many there are."""
+        ids = [symbol for line in as_text(text, "text").split("\n") for symbol in self.tokenizer.encode(line)]
+        return ids.count(UNKNOWN), len(ids)
+
+    def stepper(self) -> Stepper:
+        """The model, or the mixture, as a search sees it."""
+        steppers = [reader.stepper() for reader in self._readers]
+        return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
+
+    def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> Written:
+        first, *others = split_lines(hypothesis.symbols)
+        # Pieces join by what stands before them, so the line is put together as a whole and the prompt taken off it.
+        known, whole = self.tokenizer.decode(begun), self.tokenizer.decode([*begun, *first])
+        rest = whole[len(known) :] if whole.startswith(known) else whole
+        if prompt[-1:].isspace():
+            rest = rest.lstrip(" ")
+        continuation = "\n".join([rest, *map(self.tokenizer.decode, others)])
+        return Written(
+            text=prompt + continuation,
+            continuation=continuation,
+            log_prob=hypothesis.log_prob,
+            tokens=len(hypothesis.token_log_probs),
+            is_finished=hypothesis.is_finished,
+        )
+
+
+def open_language_model(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    companions: Sequence[Path] = (),
+    weights: Sequence[float] | None = None,
+) -> LanguageModel:
+    """A model with other settings of the search or another device, and models that are mixed with it."""
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    device = devices[-1] if devices else None
+    loaded = load_language_model(folder, device=device)
+    if is_arpa(folder):
+        config = resolve(RunConfig, defaults=loaded.config.model_dump(mode="json"), overrides=overrides)
+    else:
+        config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=overrides)
+    _require_effect(config.search, overrides)
+    others = [load_language_model(other, device=device) for other in companions]
+    return LanguageModel(replace(loaded, config=config), others, weights=weights)
+
+
+def _without_blank(lines: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The lines that are not blank, with their numbers."""
+    kept = [(number, line) for number, line in enumerate(lines, start=1) if not is_blank(line)]
+    return [number for number, _ in kept], [line for _, line in kept]
+
+
+def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
+    """Refuse settings that were given here and change nothing."""
+    for override in overrides:
+        name = override.partition("=")[0].removeprefix("search.")
+        if name == "nbest":
+            raise UsageError(f"{override}: the number of texts is given with count (--count)")
+        if name in FOR_TRANSLATORS:
+            raise UsageError(f"{override} has no effect on a language model, which has no source text; leave it out")
+    # Of how many texts is chosen is not known yet.
+    require_effect(settings, [override for override in overrides if not override.startswith("search.rerank=")])
+
+
+def best_weights(log_probs: Float64[np.ndarray, "models tokens"]) -> tuple[float, ...]:
+    """The weights λ under which a text is most probable. Tokens that no model allows tell nothing and are left out."""
+    highest = log_probs.max(axis=0)
+    is_possible = highest > -math.inf
+    if not is_possible.any():
+        raise DataError("no weights can be found: every token of the text is impossible for every model")
+    probabilities = np.exp(log_probs[:, is_possible] - highest[is_possible])
+    weights = np.full(len(log_probs), 1 / len(log_probs))
+    for _ in range(ROUNDS):
+        shares = weights[:, None] * probabilities
+        better = (shares / shares.sum(axis=0)).mean(axis=1)
+        change, weights = np.abs(better - weights).max(), better
+        if change < ENOUGH:
+            break
+    return tuple(float(weight) for weight in weights)
+
+
+def _checked(weights: Any, members: int) -> tuple[float, ...]:
+    if weights is None:
+        return (1 / members,) * members
+    if isinstance(weights, str | bytes | Mapping) or not isinstance(weights, Iterable):
+        raise UsageError(f"weights must be a list of numbers, one for each model; got {shown(weights)}")
+    weights = tuple(weights)
+    if len(weights) != members:
+        raise UsageError(f"{len(weights)} weights were given for {members} models; each model needs one")
+    if not all(isinstance(weight, Real) and 0 < float(weight) < math.inf for weight in weights):
+        raise UsageError(f"weights {list(weights)} are out of range; give each model more than 0, or leave it out")
+    return tuple(weight / sum(weights) for weight in weights)

@@ -1,0 +1,210 @@
+"""A lexicon for a model: which target symbols each of its source symbols may become.
+
+It is fitted once, by IBM model 1 in both directions on the ids of the model's own tokenisers, and lies in the model
+directory. A search with `search.shortlist=N` then scores the N best translations of each source symbol and the most
+frequent symbols, not the whole vocabulary.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int, Integer
+from torch import Tensor
+
+from seqloom.apps.request import Wish
+from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
+from seqloom.classical.lexicon import Lexicon, Shortlist
+from seqloom.core.archive import is_archive
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import RESERVED
+from seqloom.core.text_files import OnBad
+from seqloom.data.corpus import ParallelCorpus, open_corpus
+from seqloom.data.store import HEADER, Side, Store
+from seqloom.runs.model_dir import (
+    add_file,
+    find_model,
+    has_file,
+    read_card,
+    read_settings,
+    require_finished,
+    require_translator,
+)
+from seqloom.text.glossary import ways_to_write
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.words import sort_of
+
+FILE = "lexicon.safetensors"
+"""Its name in a model directory."""
+
+BEST = 200
+"""Translations that are kept of each source symbol, so many as a shortlist can ask for."""
+
+FREQUENT = 100
+"""The most frequent target symbols, which stand in every shortlist: articles, signs, endings."""
+
+AT_ONCE = 1_000
+"""Lines that are cut into symbols together."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A lexicon that was written, and what it was made of."""
+
+    path: Path
+    pairs: int
+    """Sentence pairs that it was fitted on."""
+    words: int
+    """Source symbols that have a translation."""
+    entries: int
+    """Translations of all of them."""
+
+
+def fit_lexicon(
+    model: Path,
+    train: Sequence[Path] = (),
+    *,
+    config: Model1Config | None = None,
+    encoding: str = "utf-8",
+    on_bad: OnBad = "error",
+    threads: int = 1,
+    listener: Listener = ignore,
+) -> Fitted:
+    """Fit a lexicon on parallel text and put it into the model directory; one that is there is replaced.
+
+    Without text, on what the run around the model was trained on, as long as that is there.
+    """
+    if is_archive(model):
+        raise UsageError(
+            f"{model} is an archive, to which nothing is added; unpack it first: seqloom unpack {model} DIR"
+        )
+    require_finished(model)
+    folder = find_model(model)
+    read_card(folder)
+    settings = read_settings(folder)
+    require_translator(folder, settings)
+    tokenizers = Tokenizers.load(folder / "text")
+    if train:
+        languages = settings.data.source, settings.data.target
+        corpus = open_corpus(train, encoding=encoding, languages=languages, on_bad=on_bad)
+        for sentence in corpus.notices:
+            notice(listener, sentence)
+        bitext = _encoded(corpus, tokenizers, listener)
+    else:
+        bitext = _stored(folder, tokenizers)
+    config = config or Model1Config()
+
+    def tell(done: int) -> None:
+        what = "learning translations, rounds"
+        listener(Event("progress", {"what": what, "done": done, "all": 2 * config.iterations}))
+
+    aligner = fit_aligner(bitext, config, threads=threads, progress=tell)
+    counts = np.bincount(bitext.targets, minlength=tokenizers.target.size)
+    # Ranked by t(y ∣ x) alone, lists of the same length hold more of what is used, and rare words less.
+    lexicon = Lexicon.from_aligner(aligner, counts, best=BEST, ranking="forward")
+    add_file(folder, FILE, write=lexicon.save)
+    words = int(np.count_nonzero(np.diff(lexicon.starts)))
+    return Fitted(folder / FILE, pairs=len(bitext), words=words, entries=len(lexicon.targets))
+
+
+def load_lexicon(folder: Path, tokenizers: Tokenizers) -> Lexicon:
+    """The lexicon of a model directory that was found to be whole."""
+    if not has_file(folder, FILE):
+        raise UsageError(
+            f"search.shortlist needs a lexicon, and {folder} has none; make it with: "
+            f"seqloom shortlist {folder} --train SOURCE --train TARGET, or set search.shortlist=0"
+        )
+    lexicon = Lexicon.load(folder / FILE)
+    highest = max(lexicon.targets.max(initial=0), lexicon.frequent.max(initial=0))
+    if highest >= tokenizers.target.size or len(lexicon.starts) - 1 > tokenizers.source.size:
+        raise ModelError(
+            f"{folder / FILE} belongs to another vocabulary: it knows target symbol {highest}, and the model has "
+            f"{tokenizers.target.size}; make it again with: seqloom shortlist {folder}"
+        )
+    return lexicon
+
+
+def shortlist_of(lexicon: Lexicon, translations: int) -> Shortlist:
+    """So many translations of each source symbol, and the most frequent symbols."""
+    return Shortlist.of(lexicon, translations=translations, frequent=FREQUENT)
+
+
+def offered_symbols(
+    shortlist: Shortlist, source: Source, *, needed: Sequence[Collection[int]]
+) -> Int[Tensor, "sentences offered"]:
+    """The list of each sentence in rising order, −1 after its end; `needed` come besides, whatever the lexicon says."""
+    lists = []
+    for ids, length, more in zip(source.ids.tolist(), source.lengths.tolist(), needed, strict=True):
+        symbols = shortlist.symbols(ids[:length])
+        lists.append(np.union1d(symbols, np.array(sorted(more), np.int64)) if more else symbols)
+    table = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
+    for row, symbols in enumerate(lists):
+        table[row, : len(symbols)] = symbols
+    return torch.from_numpy(table).to(source.ids.device)
+
+
+def wished_symbols(wish: Wish | None, tokenizer: Tokenizer) -> set[int]:
+    """The symbols without which what is wished for cannot be written, or a word that is forbidden not gone on with."""
+    if not wish:
+        return set()
+    ways = [way for phrase in wish.phrases for way in ways_to_write(phrase, tokenizer)]
+    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(wish.prefix) if wish.prefix else ())
+    return found | _letters(tokenizer) if wish.forbidden else found
+
+
+@lru_cache(maxsize=8)
+def _letters(tokenizer: Tokenizer) -> frozenset[int]:
+    """The pieces of one character that go on with a word, so that one which has begun can become another."""
+    if tokenizer.kind == "word":
+        return frozenset()
+    sorts = {number: sort_of(piece) for number in range(tokenizer.size) if len(piece := tokenizer.piece(number)) == 1}
+    return frozenset(number for number, sort in sorts.items() if sort.is_in_word and not sort.is_unspaced)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _encoded(corpus: ParallelCorpus, tokenizers: Tokenizers, listener: Listener) -> Bitext:
+    sources: list[list[int]] = []
+    targets: list[list[int]] = []
+    lines = iter(corpus)
+    while some := list(islice(lines, AT_ONCE)):
+        sources += _without_reserved(tokenizers.source, [line.source for line in some])
+        targets += _without_reserved(tokenizers.target, [line.target for line in some])
+        listener(Event("progress", {"what": "encoding text", "done": len(sources), "all": len(corpus)}))
+    return Bitext.from_sentences(sources, targets)
+
+
+def _without_reserved(tokenizer: Tokenizer, lines: list[str]) -> Iterator[list[int]]:
+    """Reserved symbols, such as what stands for the unknown, translate nothing."""
+    return ([id for id in ids if id >= len(RESERVED)] for ids in tokenizer.encode_many(lines))
+
+
+def _stored(folder: Path, tokenizers: Tokenizers) -> Bitext:
+    """The training text of the run that a model lies in."""
+    run = folder.parent
+    if not (run / "data" / "train" / HEADER).is_file():
+        raise UsageError(
+            f"{folder} does not lie in the run that it was trained in, so its training text is not at hand; "
+            "name text: --train SOURCE --train TARGET"
+        )
+    if Tokenizers.load(run / "text") != tokenizers:
+        raise UsageError(
+            f"the text of {run} was cut by other tokenisers than those of {folder}; "
+            "name text: --train SOURCE --train TARGET"
+        )
+    store = Store.open(run / "data" / "train", verify=True)
+    return Bitext(*_flat(store.sources), *_flat(store.targets))
+
+
+def _flat(side: Side) -> tuple[Integer[np.ndarray, " kept"], Integer[np.ndarray, " borders"]]:
+    """All ids but the reserved ones, and where each sentence begins."""
+    is_kept = side.ids >= len(RESERVED)
+    borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_kept, dtype=np.int64)])
+    return side.ids[is_kept].astype(np.int32), borders[side.borders(0, len(side.lengths))]

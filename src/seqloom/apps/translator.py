@@ -1,0 +1,746 @@
+"""Text in, text out: a loaded translator with its tokenisers and search."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqloom.apps.attention_alignment import Alignment, Look, align_parts, look_of
+from seqloom.apps.language_model import load_language_model, reader_of
+from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of, wished_symbols
+from seqloom.apps.long_lines import Part, join, make_parts
+from seqloom.apps.request import Wish, constraint_of
+from seqloom.apps.search_settings import resolved, search_with, settings_for
+from seqloom.classical.lexicon import Lexicon
+from seqloom.core.arguments import (
+    as_lines,
+    as_text,
+    as_whole_number,
+    require_callable,
+    require_instance,
+    shown,
+)
+from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
+from seqloom.core.stepping import Source, Stepper
+from seqloom.core.symbols import END, PAD, UNKNOWN
+from seqloom.data.batches import PairBatch
+from seqloom.metrics.translation import Chrf
+from seqloom.models.seq2seq import Seq2Seq
+from seqloom.models.transformer import Transformer
+from seqloom.nn.fast.int8 import with_int8
+from seqloom.nn.fast.shortlist import Shortlister
+from seqloom.nn.packing import pack, packing_of
+from seqloom.runs.model_dir import (
+    BuildsModel,
+    Card,
+    LoadedModel,
+    load,
+    require_loaded,
+    require_translator,
+    use_of,
+)
+from seqloom.search.candidates import DeadEnd
+from seqloom.search.constraints import Constraint
+from seqloom.search.driver import constraints_for, decode
+from seqloom.search.ensemble import Ensemble, Fusion
+from seqloom.search.greedy import forced_search
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
+from seqloom.search.settings import SearchConfig, Unknown
+from seqloom.search.trace import Recorder, Trace
+from seqloom.tasks.translation import TranslationModel
+from seqloom.text.glossary import Glossary
+from seqloom.text.normalise import is_blank
+from seqloom.text.tags import Tagged, place_tags, take_out
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.words import Span, decoded_spans, word_spans
+
+# Words that a model cannot write: a dictionary's translation of the source word looked at most, or that word itself.
+#
+# A word of the output that holds an unknown symbol is replaced as a whole: what a model of characters spells around
+# one that it does not know is not worth keeping.
+
+
+def replace_unknown(
+    symbols: Sequence[int], look: Look, tokenizer: Tokenizer, *, dictionary: Mapping[str, str] | None = None
+) -> Look:
+    """The look with the text and the words that result; a word that looked at no source word stays as it is.
+
+    `symbols` are those of the translation, `dictionary` has source words with their translations.
+    """
+    unknown = [span for span, id in zip(decoded_spans(tokenizer, symbols), symbols, strict=True) if id == UNKNOWN]
+    text, done = "", 0
+    spans: list[Span] = []
+    rows: list[np.ndarray] = []
+    groups = {span: _inside(look, span) for span in _words_with(unknown, look.target)}
+    taken = {j for inside in groups.values() for j in inside}
+    plain = {look.target_spans[j]: [j] for j in range(len(look.target_spans)) if j not in taken}
+    for (begin, end), inside in sorted({**groups, **plain}.items()):
+        weights = look.weights[inside].sum(axis=0)
+        word = _translation(look, weights, dictionary or {}) if (begin, end) in groups else None
+        text += look.target[done:begin]
+        spans.append((len(text), len(text) + len(word or look.target[begin:end])))
+        text += word or look.target[begin:end]
+        rows.append(weights)
+        done = end
+    weights = np.stack(rows) if rows else look.weights
+    return replace(look, target=text + look.target[done:], target_spans=tuple(spans), weights=weights)
+
+
+def _words_with(unknown: Sequence[Span], text: str) -> list[Span]:
+    """The words of a text that hold one of these spans."""
+    # The sign of the unknown counts as a mark, which would part the word around it.
+    letters = list(text)
+    for begin, end in unknown:
+        for at in range(begin, end):
+            letters[at] = "x" if text[at] != " " else " "
+    return [
+        (start, stop)
+        for start, stop in word_spans("".join(letters))
+        if any(max(start, begin) < min(stop, end) for begin, end in unknown)
+    ]
+
+
+def _inside(look: Look, span: Span) -> list[int]:
+    """The target words that lie in a span."""
+    return [j for j, (begin, end) in enumerate(look.target_spans) if span[0] <= begin and end <= span[1]]
+
+
+def _translation(look: Look, weights: np.ndarray, dictionary: Mapping[str, str]) -> str | None:
+    """What stands for a word that looked so at the source words; None if it looked at none."""
+    best = int(weights.argmax()) if weights.size else 0
+    if not weights.size or weights[best] <= 0:
+        return None
+    begin, end = look.source_spans[best]
+    word = look.source[begin:end]
+    return dictionary.get(word, dictionary.get(word.lower(), word))
+
+
+# The models of a translator as a search sees them: in which precision, with which shortlists, so many at a time.
+
+SCORES = 12 << 20
+"""Bytes that the scores of one step may take: what fits into a cache is read again at once, and from 32 MiB on, the C
+library asks the system for new memory each time and gives it back, which takes longer than filling it."""
+
+LISTED = 32 << 20
+"""Bytes that the rows of the output that belong to the shortlists of a batch may take: more would not stay in a cache
+from one step to the next."""
+
+LIST = 10
+"""Symbols in the shortlist of a sentence, roughly, for each translation of a source symbol that is asked for."""
+
+
+@dataclass(frozen=True)
+class FusedLanguageModel:
+    """A language model of the target vocabulary, and its weight λ in log P_model + λ log P_lm."""
+
+    stepper: Stepper
+    weight: float
+
+
+class Steppers:
+    """Makes what a search steps through, of one model or of several that decide together.
+
+    All take the lexicon of the first: they share its vocabulary.
+    """
+
+    def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
+        for each in loaded:
+            require_translator(each.folder, each.config)
+        self._loaded = loaded
+        self._fused = fused
+        self.is_several = len(loaded) > 1 or fused is not None
+
+    def stepper(self, settings: SearchConfig, *, attention: bool, needed: Sequence[Collection[int]]) -> Stepper:
+        """For the next batch; `needed` are symbols that must be in the shortlists of its sentences."""
+        models = self._int8_models if settings.precision == "int8" else [each.model for each in self._loaded]
+        shortlist = None
+        if settings.shortlist:
+            lists = shortlist_of(self._lexicon, settings.shortlist)
+            shortlist = partial(offered_symbols, lists, needed=needed)
+        heads = settings.heads
+        steppers = [_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
+        stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+        return stepper if self._fused is None else Fusion(stepper, self._fused.stepper, weight=self._fused.weight)
+
+    def sentences_at_once(self, settings: SearchConfig) -> int:
+        """The most sentences whose scores are cheap to hold, whatever their lengths."""
+        symbols = self._loaded[0].tokenizers.target.size
+        if settings.shortlist:
+            width = cast("TranslationModel", self._loaded[0].model).output.weight.shape[1]
+            return max(1, LISTED // (4 * width * min(symbols, LIST * settings.shortlist)))
+        rows = settings.beam if settings.method == "beam" else settings.nbest
+        return max(1, SCORES // (4 * symbols * rows))
+
+    @cached_property
+    def _int8_models(self) -> list[nn.Module]:
+        return [with_int8(each.model) for each in self._loaded]
+
+    @cached_property
+    def _lexicon(self) -> Lexicon:
+        return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
+
+
+def _stepper(model: nn.Module, *, attention: bool, heads: str, shortlist: Shortlister | None) -> Stepper:
+    if isinstance(model, Transformer):
+        return model.stepper(attention=attention, heads=heads, shortlist=shortlist)
+    if heads not in ("mean", "max"):
+        raise UsageError(f"a {type(model).__name__} has one look, so search.heads={heads} names none; leave it out")
+    if isinstance(model, Seq2Seq):
+        return model.stepper(attention=attention, shortlist=shortlist)
+    if shortlist is not None:
+        raise UsageError(f"a {type(model).__name__} scores all its symbols; set search.shortlist=0")
+    return cast("TranslationModel", model).stepper(attention=attention)
+
+
+AT_ONCE = 2_000
+"""Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
+
+
+LONGEST_SCORED = 5_000
+"""Tokens on a side, the end mark counted, beyond which a pair is not scored."""
+
+LONGEST_SHOWN = 80
+"""Characters of a phrase or prefix in a message."""
+
+
+MIN_JUDGED = 5
+"""Translations from which on it can be judged whether the model has learned to end its outputs."""
+
+
+class Watch(Protocol):
+    """Who wants to know of lines that are longer than the model takes, and are translated in parts."""
+
+    def cut(self, line: int, parts: int) -> None:
+        """Told before the search: the line of this number, counted from 0, was too long and has so many parts."""
+        ...
+
+    def parts_done(self, done: int, everything: int) -> None:
+        """Told as the search goes on: so many parts of those that are searched together; a short line is one part."""
+        ...
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a line. An empty line has the empty translation, and no score."""
+
+    text: str
+    score: float | None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """What was found for each part of the line; a line has several parts only where it is longer than the limit."""
+    source_pieces: tuple[str, ...] = ()
+    """The source as the model saw it, END included, where attention was asked for."""
+    target_pieces: tuple[str, ...] = ()
+    alignment: Alignment | None = None
+    """Which words go together, where that was asked for."""
+
+    @property
+    def hit_limit(self) -> bool:
+        """Whether it may be incomplete because the search of a part ended at the maximum output length."""
+        return any(each.hit_limit or not each.is_finished for each in self.hypotheses)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A translation that was watched: what was found, every candidate of the search, and how symbols are written."""
+
+    translations: tuple[Translation, ...]
+    trace: Trace
+    pieces: Callable[[int], str]
+
+
+class Translator:
+    """Translates lines of text.
+
+    translator = Translator.load("run/model")
+    translator.translate(["Guten Morgen."])
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        companions: Sequence[LoadedModel] = (),
+        *,
+        fused: FusedLanguageModel | None = None,
+    ) -> None:
+        """One model, or several that decide together: the mean of their log-probabilities, renormalised.
+
+        `fused` is a language model of the target vocabulary that is added to them (`fused_language_model`).
+        """
+        companions = require_loaded(loaded, companions, caller="Translator")
+        for each in (loaded, *companions):
+            require_translator(each.folder, each.config)
+        for companion in companions:
+            if companion.tokenizers != loaded.tokenizers:
+                raise UsageError(
+                    f"{companion.folder} has another vocabulary than {loaded.folder}; models that translate together "
+                    f"must share their tokenisers: train the second with data.tokenizers_from={loaded.folder}"
+                )
+        self.loaded = loaded
+        self.config = loaded.config.model_copy(update={"search": loaded.search_settings()})
+        self._model = cast("TranslationModel", loaded.model)
+        self._steppers = Steppers([loaded, *companions], fused=fused)
+        self._members = [each.summary() for each in (loaded, *companions)]
+
+    @staticmethod
+    def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
+        """Read a model directory, or that of a run; `model` are the settings of one from outside."""
+        return Translator(load(folder, device=device, model=model))
+
+    def __repr__(self) -> str:
+        return f"Translator({', with '.join(self._members)})"
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """How its text is cut into symbols."""
+        return self.loaded.tokenizers
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a source sentence, the end counted, up to which it is not cut."""
+        return self.config.data.longest
+
+    @property
+    def card(self) -> Card:
+        """What the model says of itself."""
+        return self.loaded.card
+
+    @property
+    def source_language(self) -> str | None:
+        """The language that it reads, where the model says so."""
+        return self.loaded.card.source
+
+    def translate(
+        self, lines: Iterable[str], *, search: SearchConfig | Mapping[str, Any] | None = None, **changes: Any
+    ) -> list[str]:
+        """One translation per line, in order; a blank line stays blank.
+
+        `changes` are settings of `SearchConfig` for this call, such as `translate(lines, beam=8)`; a mapping as
+        `search` does the same. A SearchConfig replaces all settings of the model.
+        """
+        settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
+        best = [found[0] for found in self.search(as_lines(lines, "translate"), search=settings)]
+        if any(each.hit_limit for each in best):
+            warn(limit_message(best))
+        return [each.text for each in best]
+
+    def search(
+        self,
+        lines: Iterable[str],
+        *,
+        search: SearchConfig | Mapping[str, Any] | None = None,
+        attention: bool = False,
+        align: bool = False,
+        tags: bool = False,
+        wishes: Sequence[Wish | None] | None = None,
+        glossary: Glossary | None = None,
+        dictionary: Mapping[str, str] | None = None,
+        first: int = 0,
+        progress: Callable[[int], None] = lambda _lines: None,
+        watch: "Watch | None" = None,
+        **changes: Any,
+    ) -> list[list[Translation]]:
+        """The best translations of each line, best first: `nbest` of them where the search finds as many.
+
+        Of a beam's translations that read the same, the best is kept; samples come as they were drawn, repeats and all,
+        so that they come as often as they are probable. `wishes` say for each line what its translation must
+        hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
+        of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
+        put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
+        translation the model cannot write, with `search.unknown=copy`. Lines of a longer text are numbered on from
+        `first`, so that its random draws and messages do not depend on how it is cut into calls. `progress` is told how
+        many more lines are done, `watch` of lines that are cut into parts. `changes` are settings of `SearchConfig`.
+        """
+        settings = self._settings(search, changes, method=self.search)
+        given = as_lines(lines, "search")
+        first = as_whole_number(first, "first", least=0)
+        require_callable(progress, "progress")
+        _require_requests(wishes, len(given))
+        if glossary is not None:
+            require_instance(glossary, "glossary", Glossary, what="a Glossary, such as Glossary((('dog', 'Hund'),))")
+        if dictionary is not None:
+            require_instance(dictionary, "dictionary", Mapping, what="a mapping from source words to target words")
+        bare = [take_out(line) for line in given] if tags else []
+        given = [each.plain for each in bare] if tags else given
+        results: list[list[Translation]] = []
+        for begin in range(0, len(given), AT_ONCE):
+            some = given[begin : begin + AT_ONCE]
+            asked = None if wishes is None else wishes[begin : begin + AT_ONCE]
+            parts = self._parts(some, settings, first=first + begin, wishes=asked, glossary=glossary)
+            if watch is not None and settings.split == "long":
+                counts = Counter(part.line for part in parts)
+                for line, count in counts.items():
+                    if count > 1:
+                        watch.cut(begin + line, count)
+            render = _Render(
+                self.tokenizers,
+                settings.unknown,
+                dictionary,
+                pieces=attention,
+                align=align or tags,
+                is_sampled=settings.method == "sample",
+            )
+            results += self._search_some(parts, len(some), settings, render=render, progress=progress, watch=watch)
+        return self._with_tags(results, bare) if tags else results
+
+    def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
+        """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
+
+        Models that decide together score together. Pairs are numbered from `first` in messages. One with more than
+        `LONGEST_SCORED` tokens on a side is refused: memory grows with the square of its length, and a sum over parts
+        would be another number.
+        """
+        sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
+        if len(sources) != len(targets):
+            raise UsageError(f"{len(sources)} sources cannot be scored with {len(targets)} targets; give pairs")
+        wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
+        source_ids = [[*ids, END] for ids in self._source.encode_many([sources[at] for at in wanted])]
+        target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
+        scores: list[float | None] = [None] * len(sources)
+        lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
+        _refuse_longest(lengths, [first + at for at in wanted])
+        for batch in _batches(lengths, self.config.search.tokens_per_batch):
+            values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
+            for at, value in zip(batch, values, strict=True):
+                scores[wanted[at]] = value
+        return scores
+
+    def unknown_rate(self, lines: Sequence[str]) -> float:
+        """Share of source tokens that the model's vocabulary does not have."""
+        return unknown_share(self._source, as_lines(lines, "unknown_rate"))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _source(self) -> Tokenizer:
+        return self.loaded.tokenizers.source
+
+    @property
+    def _target(self) -> Tokenizer:
+        return self.loaded.tokenizers.target
+
+    @torch.inference_mode()
+    def _search_some(
+        self,
+        parts: Sequence[Part],
+        lines: int,
+        settings: SearchConfig,
+        *,
+        render: "_Render",
+        progress: Callable[[int], None],
+        watch: "Watch | None",
+    ) -> list[list[Translation]]:
+        """The translations of so many lines, of which `parts` are those that are not blank."""
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        by_line: list[list[int]] = [[] for _ in range(lines)]
+        for at, part in enumerate(parts):
+            by_line[part.line].append(at)
+        missing = [len(numbers) for numbers in by_line]  # parts still to be translated
+        progress(missing.count(0))
+        constraints = [self._constraint(part, settings) for part in parts]
+        done = 0
+        most = self._steppers.sentences_at_once(settings)
+        for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch, most=most):
+            source = self._source_batch([parts[at].ids for at in batch])
+            needed = [wished_symbols(parts[at].wish, self._target) for at in batch]
+            stepper = self._steppers.stepper(
+                settings, attention=render.needs_attention or settings.coverage > 0, needed=needed
+            )
+            bound, keys = [constraints[at] for at in batch], [parts[at].key for at in batch]
+            try:
+                searched = decode(stepper, source, settings, constraints=bound, keys=keys, show=self._shown)
+            except DeadEnd as error:
+                raise ModelError(f"line {parts[batch[error.sentence]].number} {error.reason}") from error
+            for at, hypotheses in zip(batch, searched, strict=True):
+                found[at] = self._chosen(hypotheses, settings)
+                missing[parts[at].line] -= 1
+            progress(sum(missing[line] == 0 for line in {parts[at].line for at in batch}))
+            done += len(batch)
+            if watch is not None:
+                watch.parts_done(done, len(parts))
+        return [render.line([parts[at] for at in numbers], [found[at] for at in numbers]) for numbers in by_line]
+
+    def _constraint(self, part: Part, settings: SearchConfig) -> Constraint | None:
+        """What a part must obey. A wish that cannot come true is told with its line, before anything is searched."""
+        if not part.wish:
+            return None
+        try:
+            constraint = constraint_of(part.wish, self._target)
+            source = self._source_batch([part.ids])
+            constraints_for(source, settings, [constraint], end=END, show=self._shown)
+        except UsageError as error:
+            raise UsageError(f"line {part.number}: {error}") from error
+        return constraint
+
+    def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
+        """What is returned, in its order: samples as they were drawn, of a beam those that read differently."""
+        if settings.nbest == 1:
+            return hypotheses
+        texts = [self._target.decode(each.symbols) for each in hypotheses]
+        if settings.rerank == "agreement":
+            # Samples come as often as they are probable, so each counts alike; of an n-best list each by its P.
+            weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
+            (agreement,) = most_agreeing([texts], _likeness, weights=[weights])
+            order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
+            # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
+            hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
+        if settings.method == "sample":
+            return hypotheses
+        return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
+
+    def _shown(self, symbols: Sequence[int]) -> str:
+        text = self._target.decode(symbols)
+        return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+    def watch(
+        self,
+        line: str,
+        *,
+        search: SearchConfig | Mapping[str, Any] | None = None,
+        wish: Wish | None = None,
+        **changes: Any,
+    ) -> Watched:
+        """Translate a line by beam search and record every candidate. It must not be longer than the model takes."""
+        settings = self._settings(search, changes, method=self.watch)
+        line = as_text(line, "line")
+        _require_requests([wish], 1)
+        parts = self._parts([line], settings, wishes=[wish])
+        if len(parts) != 1:
+            raise UsageError(
+                f"a search can be watched for one sentence, but this line has {len(parts)} parts of at most "
+                f"{self.config.data.longest} tokens; give a line that is neither blank nor longer"
+            )
+        recorder = Recorder()
+        with torch.inference_mode():
+            constraint = constraint_of(wish, self._target)
+            source = self._source_batch([parts[0].ids])
+            needed = [wished_symbols(wish, self._target)]
+            stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
+            (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder, show=self._shown)
+        translations = _Render(self.tokenizers).line(parts, [found])
+        return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
+
+    def _settings(
+        self, search: SearchConfig | Mapping[str, Any] | None, changes: Mapping[str, Any], *, method: Callable[..., Any]
+    ) -> SearchConfig:
+        """The settings of a call, with a maximum output length."""
+        return self.loaded.search_settings(search_with(self.loaded.config.search, search, changes, method=method))
+
+    def _parts(
+        self,
+        lines: Sequence[str],
+        settings: SearchConfig,
+        *,
+        first: int = 0,
+        wishes: Sequence[Wish | None] | None,
+        glossary: Glossary | None = None,
+    ) -> list[Part]:
+        limit, split = self.config.data.longest, settings.split
+        glossary = None if glossary is None else glossary.read_by(self._source)
+        return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
+
+    def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
+        def tagged(translation: Translation, line: Tagged) -> Translation:
+            known = translation.alignment or Alignment.empty()
+            placed = place_tags(
+                line,
+                translation.text,
+                target_spans=known.target_spans,
+                links=known.links,
+                normalise=self._source.normaliser,
+            )
+            return replace(translation, text=placed.text)
+
+        return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
+
+    def _source_batch(self, sentences: Sequence[list[int]]) -> Source:
+        ids, lengths = _padded(sentences)
+        device = self.loaded.device
+        return Source(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
+
+    def _pair_batch(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> PairBatch:
+        ids, lengths = _padded(targets)
+        return PairBatch(
+            self._source_batch(sources), torch.from_numpy(ids), torch.from_numpy(lengths), np.zeros(len(ids), np.int64)
+        ).to(self.loaded.device)
+
+    @torch.inference_mode()
+    def _log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
+        """log P of each target: by one pass of a model, step by step where several decide together."""
+        if not self._steppers.is_several:
+            return self._log_probs_of_one(self._pair_batch(sources, targets))
+        settings = SearchConfig()
+        stepper = self._steppers.stepper(settings, attention=False, needed=[])
+        given = [ids[:-1] for ids in targets]  # it adds the end itself
+        found = forced_search(stepper, self._source_batch(sources), given, settings=settings)
+        return [hypothesis.log_prob for hypothesis in found]
+
+    def _log_probs_of_one(self, batch: PairBatch) -> list[float]:
+        features = self._model(batch.source, batch.previous, batch.target_lengths)
+        packing = packing_of(batch.target_lengths, batch.target.shape[1])
+        labels = pack(batch.target, packing)
+        chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()
+        sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)
+        return [float(value) for value in sums.tolist()]
+
+
+@dataclass(frozen=True)
+class _Render:
+    """How hypotheses become translations."""
+
+    tokenizers: Tokenizers
+    unknown: Unknown = "keep"
+    dictionary: Mapping[str, str] | None = None
+    pieces: bool = False
+    """Whether the pieces of both sides are shown."""
+    align: bool = False
+    is_sampled: bool = False
+    """Whether hypotheses were drawn: of several parts, the first of each then make the first sample, and so on."""
+
+    @property
+    def needs_attention(self) -> bool:
+        return self.pieces or self.align or self.unknown == "copy"
+
+    def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]]) -> list[Translation]:
+        """The translations of a line out of those of its parts: of several parts of a beam, the best of each."""
+        if not parts:
+            return [Translation("", None, alignment=Alignment.empty() if self.align else None)]
+        # Samples of the parts are independent, so together they are a sample of the line; ranks do not add up so.
+        ways = list(zip(*found, strict=True)) if len(parts) == 1 or self.is_sampled else [tuple(s[0] for s in found)]
+        return [self._translation(parts, way) for way in ways]
+
+    def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
+        looks = [self._look(part, each) for part, each in zip(parts, hypotheses, strict=True)]
+        texts = [
+            self.tokenizers.target.decode(each.symbols) if look is None else look.target
+            for each, look in zip(hypotheses, looks, strict=True)
+        ]
+        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
+        is_shown = self.pieces and len(parts) == 1
+        source, target = self.tokenizers.source, self.tokenizers.target
+        return Translation(
+            text=joined.text,
+            score=sum(each.score for each in hypotheses),
+            hypotheses=tuple(hypotheses),
+            source_pieces=tuple(source.piece(id) for id in parts[0].ids) if is_shown else (),
+            target_pieces=tuple(target.piece(id) for id in hypotheses[0].symbols) if is_shown else (),
+            alignment=align_parts([look for look in looks if look], joined.starts) if self.align else None,
+        )
+
+    def _look(self, part: Part, hypothesis: Hypothesis) -> Look | None:
+        """Where the words looked, if anybody wants to know."""
+        has_unknown = self.unknown == "copy" and UNKNOWN in hypothesis.symbols
+        if not (self.align or has_unknown):
+            return None
+        look = look_of(part, hypothesis, self.tokenizers)
+        if not has_unknown:
+            return look
+        return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.dictionary)
+
+
+def open_translator(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    companions: Sequence[Path] = (),
+    fuse: tuple[Path, float] | None = None,
+) -> Translator:
+    """A model with other settings of the search or another device, and models that decide with it.
+
+    `fuse` names a language model of the target vocabulary that is added, and its weight.
+    """
+    config = settings_for(folder, overrides)  # before the weights are read
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    device = devices[-1] if devices else None
+    loaded = load(folder, device=device)
+    for other in companions:
+        if use_of(resolved(other, [])) == "language model":
+            raise UsageError(f"{other} is a language model, and --with takes translators; add it with --fuse {other}")
+    fused = None if fuse is None else fused_language_model(loaded, *fuse)
+    others = [load(other, device=device) for other in companions]
+    return Translator(replace(loaded, config=config), others, fused=fused)
+
+
+def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> FusedLanguageModel:
+    """The language model in `folder`, for fusion with a translator. It must have its target vocabulary."""
+    language_model = load_language_model(folder, device=str(loaded.device))
+    reader = reader_of(language_model)
+    if language_model.tokenizers.target != loaded.tokenizers.target:
+        raise UsageError(
+            f"{folder} has another vocabulary than the target side of {loaded.folder}, so the two cannot be fused; "
+            "train a language model with the tokenisers of the translator: seqloom train model.kind=ngram "
+            f"--train TEXT --out LM data.tokenizers_from={loaded.folder}"
+        )
+    return FusedLanguageModel(reader.stepper(), weight)
+
+
+def limit_message(translations: Sequence[Translation]) -> str:
+    """What to say if some of these ended at the maximum output length."""
+    cut, total = sum(each.hit_limit for each in translations), len(translations)
+    return f"{cut:,} of {total:,} translations ended at the maximum output length; {limit_advice(cut, total)}"
+
+
+def limit_advice(cut: int, total: int) -> str:
+    """What helps if so many of all translations ended at the maximum output length."""
+    if total >= MIN_JUDGED and cut > total / 2:
+        return "the model has probably not learned to end its outputs: train it for more steps"
+    return "increase search.length_overrun if they are incomplete, train for more steps if they repeat themselves"
+
+
+def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
+    """Share of the tokens of lines that a vocabulary does not have."""
+    ids = [id for line in tokenizer.encode_many(list(lines)) for id in line]
+    return ids.count(UNKNOWN) / max(1, len(ids))
+
+
+def _require_requests(wishes: Any, lines: int) -> None:
+    """Refuse anything but a Wish or None for each line."""
+    if wishes is None:
+        return
+    if isinstance(wishes, str | bytes) or not isinstance(wishes, Sequence):
+        raise UsageError(f"wishes must be a list with a Wish or None for each line; got {shown(wishes)}")
+    for wish in wishes:
+        if wish is not None:
+            require_instance(wish, "each of wishes", Wish, what="a Wish, such as Wish(prefix='Guten'), or None")
+    if len(wishes) != lines:
+        raise UsageError(f"got {len(wishes)} wishes for {lines} lines; give each line one, or None")
+
+
+def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
+    problems = [
+        Problem(f"line {number} has {length:,} tokens on a side; at most {LONGEST_SCORED:,} can be scored, so split it")
+        for number, length in zip(numbers, lengths, strict=True)
+        if length > LONGEST_SCORED
+    ]
+    if problems:
+        raise DataError(problems=problems)
+
+
+def _likeness(candidate: str, reference: str) -> float:
+    """chrF of one text against another."""
+    return Chrf().statistics([candidate], [reference]).value
+
+
+def _padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
+    ids = np.full((len(sentences), int(lengths.max(initial=0))), PAD, dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence)] = sentence
+    return ids, lengths
+
+
+def _batches(lengths: Sequence[int], tokens: int, *, most: int | None = None) -> Iterator[list[int]]:
+    """Places of items in batches of similar length, rows × longest within `tokens`, longest first; at most `most`."""
+    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    begin = 0
+    while begin < len(order):
+        rows = max(1, tokens // max(1, lengths[order[begin]]))
+        rows = rows if most is None else min(rows, most)
+        yield order[begin : begin + rows]
+        begin += rows

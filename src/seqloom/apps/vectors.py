@@ -1,0 +1,139 @@
+"""Word vectors put to use: opened from a model directory or a file, asked, measured, drawn, written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.apps import embedding_map
+from seqloom.apps.embedding_map import EmbeddingMap
+from seqloom.classical.vectors import Method, WordVectors
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.interop.word2vec_format import read_vectors
+from seqloom.metrics.analogy import VOCABULARY, AnalogyScore, read_questions, score_analogies
+from seqloom.metrics.similarity import SimilarityScore, read_judgements, score_similarity
+
+MAP_ENDINGS = (".html", ".png", ".svg")
+FEWEST = 3
+"""Words that a map needs."""
+NEIGHBOURS = 6
+"""Shown for a word on the page of a map."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured; None where no file was given."""
+
+    similarity: SimilarityScore | None
+    analogies: AnalogyScore | None
+
+
+def open_vectors(path: Path) -> WordVectors:
+    """Word vectors from a model directory, a run that has finished, or a file in word2vec's text or binary format."""
+    if not path.is_dir():
+        return read_vectors(path)
+    from seqloom.runs.model_dir import in_words, load_any
+
+    loaded = load_any(path)
+    if not isinstance(loaded.model, WordVectors):
+        raise UsageError(f"{path} holds no word vectors: {in_words(loaded.config)}")
+    return loaded.model
+
+
+def doubt_of(path: Path) -> str | None:
+    """That the vectors of a model were trained on too little text, if they were; of a file, nobody knows."""
+    if not path.is_dir():
+        return None
+    from seqloom.runs.model_dir import find_model, read_card
+    from seqloom.runs.sizing import too_small
+
+    folder = find_model(path)
+    tokens = read_card(folder).trained_on.get("tokens")
+    found = too_small(tokens) if isinstance(tokens, int) else None
+    return None if found is None else f"{path}: {found}"
+
+
+def evaluate_vectors(
+    vectors: WordVectors,
+    *,
+    similarity: Path | None = None,
+    analogies: Path | None = None,
+    method: Method = "add",
+    vocabulary: int = VOCABULARY,
+) -> Evaluation:
+    """Rank correlation with people's judgements, and the share of analogy questions answered right."""
+    similar = score_similarity(read_judgements(similarity), _cosine(vectors)) if similarity else None
+    solved = None
+    if analogies is not None:
+        solved = score_analogies(
+            read_questions(analogies),
+            vectors.words,
+            lambda triples: vectors.solve(triples, method=method, vocabulary=vocabulary),
+            vocabulary=vocabulary,
+        )
+        if not solved.total.asked:
+            raise DataError(f"{analogies}: none of {solved.total.left_out:,} questions has four words with vectors")
+    return Evaluation(similar, solved)
+
+
+def _cosine(vectors: WordVectors) -> Callable[[str, str], float | None]:
+    """The cosine of two words whatever their case, None if one of them has no vector."""
+    known: dict[str, str] = {}
+    for word in vectors.words:
+        known.setdefault(word.casefold(), word)
+
+    def cosine(one: str, other: str) -> float | None:
+        first, second = known.get(one.casefold()), known.get(other.casefold())
+        return None if first is None or second is None else vectors.similarity(first, second)
+
+    return cosine
+
+
+def draw_words(
+    vectors: WordVectors,
+    out: Path,
+    *,
+    words: Sequence[str] = (),
+    count: int = 500,
+    method: embedding_map.Method = "pca",
+    progress: Callable[[int], None] = embedding_map.tell_nobody,
+) -> EmbeddingMap:
+    """A map of these words, or of the most frequent ones, as a page (.html) or a picture (.png, .svg)."""
+    if out.suffix not in MAP_ENDINGS:
+        raise UsageError(f"{out} ends in none of {', '.join(MAP_ENDINGS)}; name it with one of these endings")
+    require_folders_above(out)
+    chosen = tuple(dict.fromkeys(words)) or _ordinary(vectors, count)
+    rows = [vectors.row(word) for word in chosen]
+    near = vectors.nearest(chosen, count=NEIGHBOURS)
+    found = embedding_map.lay_out(
+        chosen,
+        vectors.vectors[rows],
+        neighbours=[[each.word for each in some] for some in near],
+        method=method,
+        progress=progress,
+    )
+    from seqloom.apps.embedding_map import draw_map, map_page
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".html":
+        write_atomically(out, map_page(found))
+    else:
+        draw_map(found).savefig(out, dpi=144)
+    return found
+
+
+def _ordinary(vectors: WordVectors, count: int) -> tuple[str, ...]:
+    """The most frequent words that hold a letter: punctuation and figures tell little on a map, unless they are all."""
+    found = [word for word in vectors.words if any(character.isalpha() for character in word)]
+    return tuple((found if len(found) >= FEWEST else vectors.words)[:count])
+
+
+def as_record(evaluation: Evaluation) -> Mapping[str, object]:
+    """An evaluation as JSON can hold it."""
+    record: dict[str, object] = {}
+    if evaluation.similarity is not None:
+        record["similarity"] = vars(evaluation.similarity)
+    if evaluation.analogies is not None:
+        sections = [*evaluation.analogies.sections, evaluation.analogies.total]
+        record["analogies"] = [{**vars(section), "accuracy": section.accuracy} for section in sections]
+    return record

@@ -1,0 +1,549 @@
+"""Alignment: whether line n of one side translates line n of the other, and if not, where its translation stands.
+
+Two kinds of evidence, each compared with what pairs show that have nothing to do with each other:
+
+    s = ½ (mean over y of log (t̄(y ∣ x) + β q(y)) / ((1 + β) q(y)), and the same from y to x)    by IBM model 1
+    ℓ = |log (|y| + 1) / (|x| + 1) − median|                                                   by the lengths
+    L = log p(s ∣ pair) / p(s ∣ no pair) + log p(ℓ ∣ pair) / p(ℓ ∣ no pair)
+
+The lines are a path through states: aligned (L of the line and its partner), shifted by k (L of the line and the k-th
+after its partner), unrelated (0). `alignment_runs.py` takes the path with the most evidence.
+A line is scored by a table that it did not teach, so that a wrong pair cannot explain itself.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int64, Num
+
+from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
+from seqloom.core.jit import compiled
+from seqloom.doctor.faults import Fault, Kind, Run, grade, touched
+from seqloom.doctor.survey import Survey
+
+# The loops of the alignment examination, compiled. Arguments are given by place, as compiled code is called.
+
+Array = Any
+"""numba finds out types and shapes by itself."""
+
+
+@compiled()
+def score_pairs(
+    lines: Array,
+    partners: Array,
+    folds: Array,
+    sources: Array,
+    source_starts: Array,
+    targets: Array,
+    target_starts: Array,
+    tables: Array,
+    shares: Array,
+    background: float,
+    scores: Array,
+) -> None:
+    """Σ_j log((t̄_j + β q_j) / ((1 + β) q_j)) / m of each wanted pair, where t̄_j = Σ_i t(y_j ∣ x_i) / n.
+
+    `tables` holds starts, columns and probabilities of the table of each fold; `shares` are q, how frequent a word is.
+    A pair with a side that has no known word scores NaN.
+    """
+    for at in range(len(lines)):
+        first, last = source_starts[lines[at]], source_starts[lines[at] + 1]
+        low, high = target_starts[partners[at]], target_starts[partners[at] + 1]
+        if first == last or low == high:
+            scores[at] = math.nan
+            continue
+        starts, columns, probabilities = tables[folds[at]]
+        total = 0.0
+        for token in range(low, high):
+            word, found = targets[token], 0.0
+            for place in range(first, last):
+                source = sources[place]
+                if source + 1 >= len(starts):
+                    continue
+                begin, end = starts[source], starts[source + 1]
+                spot = begin + np.searchsorted(columns[begin:end], word)
+                if spot < end and columns[spot] == word:
+                    found += probabilities[spot]
+            usual = shares[word]
+            total += math.log((found / (last - first) + background * usual) / ((1.0 + background) * usual))
+        scores[at] = total / (high - low)
+
+
+@compiled()
+def best_path(evidence: Array, switch: float, path: Array) -> None:
+    """The states with the most evidence in all, where each change of state costs `switch` (Viterbi).
+
+    `evidence` has a row for each line and a column for each state.
+    """
+    lines, states = evidence.shape
+    back = np.empty((lines, states), np.int8)
+    best = evidence[0].astype(np.float64)  # sums over a whole text, whatever the table is kept in
+    for line in range(1, lines):
+        top = 0
+        for state in range(states):
+            if best[state] > best[top]:
+                top = state
+        for state in range(states):
+            stays = best[state] >= best[top] - switch
+            back[line, state] = state if stays else top
+        change = best[top] - switch
+        for state in range(states):
+            best[state] = max(best[state], change) + evidence[line, state]
+    state = 0
+    for other in range(states):
+        if best[other] > best[state]:
+            state = other
+    for line in range(lines - 1, -1, -1):
+        path[line] = state
+        if line:
+            state = back[line, state]
+
+
+FARTHEST = 5
+"""Lines up to which a translation is looked for, before and after its place."""
+
+RAREST, WORDS = 3, 30_000
+"""How often a word must be seen to count, and how many words at most."""
+
+BACKGROUND = 0.2
+"""β: how much of a word's probability is its own frequency."""
+
+APART = 7
+"""Lines between the sides of pairs that have nothing to do with each other."""
+
+LONGEST = 200
+"""Words of a line that are compared: a pair costs the product of both sides, and shows itself before."""
+
+FEWEST = 200
+"""Pairs below which the words are not learned; lengths alone say too little for single runs."""
+
+FEWEST_KNOWN = 0.5
+"""The share of pairs that must have a known word on both sides."""
+
+SHIFTS = tuple(range(-FARTHEST, FARTHEST + 1))
+UNRELATED = len(SHIFTS)
+ALIGNED = FARTHEST
+NOT_LOOKED_AT = -8.0
+"""The evidence for shifts of lines that look aligned, for which nobody looks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Which words translate which, learned twice: each fold from the lines that the other one is asked about."""
+
+    source_ids: Mapping[str, int]
+    target_ids: Mapping[str, int]
+    source_shares: Float[np.ndarray, " source_words"]
+    target_shares: Float[np.ndarray, " target_words"]
+    forward: tuple[TranslationTable, TranslationTable]
+    backward: tuple[TranslationTable, TranslationTable]
+
+    def known(self, words: Sequence[str], *, is_source: bool) -> list[int]:
+        """The numbers of those among the first LONGEST words that are known."""
+        return _numbers(words, self.source_ids if is_source else self.target_ids)
+
+
+def _numbers(words: Sequence[str], ids: Mapping[str, int]) -> list[int]:
+    return [ids[word] for word in words[:LONGEST] if word in ids]
+
+
+def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
+    """0 or 1, which half a line belongs to: as if drawn by lot, but the same each time."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(40)).astype(np.int64) & 1
+
+
+def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> bool:
+    """Whether words can be learned: most pairs need words on both sides that come again; a dictionary has none."""
+    source_ids, target_ids = _vocabulary(sources)[0], _vocabulary(targets)[0]
+    full = known = 0
+    for source, target in zip(sources, targets, strict=True):
+        full += bool(source) and bool(target)
+        known += any(word in source_ids for word in source) and any(word in target_ids for word in target)
+    return known >= FEWEST and known >= FEWEST_KNOWN * full
+
+
+def learn_lexicon(
+    numbers: Sequence[int], sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], *, iterations: int = 4
+) -> Lexicon:
+    """Fit model 1 in both directions to each half of some pairs."""
+    source_ids, source_shares = _vocabulary(sources)
+    target_ids, target_shares = _vocabulary(targets)
+    folds = fold_of(np.array(numbers))
+    tables: list[list[TranslationTable]] = [[], []]
+    config = Model1Config(iterations=iterations)
+    for fold in (0, 1):
+        taught = np.flatnonzero(folds != fold).tolist()
+        bitext = Bitext.from_sentences(
+            [_numbers(sources[line], source_ids) for line in taught],
+            [_numbers(targets[line], target_ids) for line in taught],
+        )
+        tables[0].append(fit_model1(bitext, config).table)
+        tables[1].append(fit_model1(bitext.turned(), config).table)
+    forward, backward = (tables[0][0], tables[0][1]), (tables[1][0], tables[1][1])
+    return Lexicon(source_ids, target_ids, source_shares, target_shares, forward, backward)
+
+
+def _vocabulary(lines: Sequence[Sequence[str]]) -> tuple[dict[str, int], Float[np.ndarray, " words"]]:
+    counts = Counter(word for line in lines for word in line)
+    kept = [(word, count) for word, count in counts.most_common(WORDS) if count >= RAREST]
+    total = sum(count for _, count in kept)
+    return {word: at for at, (word, _) in enumerate(kept)}, np.array([count / total for _, count in kept])
+
+
+class WordLines:
+    """Some lines of both sides as numbers of known words, to be scored against one another."""
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[str]],
+        targets: Sequence[Sequence[str]],
+    ) -> None:
+        self._lexicon = lexicon
+        self._bitext = Bitext.from_sentences(
+            [lexicon.known(words, is_source=True) for words in sources],
+            [lexicon.known(words, is_source=False) for words in targets],
+        )
+        self._folds = fold_of(np.array(numbers, np.int64))
+
+    @property
+    def words(self) -> tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]:
+        """How many known words the lines of each side have."""
+        return np.diff(self._bitext.source_starts), np.diff(self._bitext.target_starts)
+
+    def score(
+        self, lines: Int64[np.ndarray, " wanted"], partners: Int64[np.ndarray, " wanted"]
+    ) -> Float32[np.ndarray, " wanted"]:
+        """s of the source lines with these target lines, by their places here."""
+        lexicon, text, folds = self._lexicon, self._bitext, self._folds[lines]
+        found = np.empty((2, len(lines)))
+        score_pairs(
+            lines, partners, folds, text.sources, text.source_starts, text.targets, text.target_starts,
+            _plain(lexicon.forward), lexicon.target_shares, BACKGROUND, found[0],
+        )  # fmt: skip
+        score_pairs(
+            partners, lines, folds, text.targets, text.target_starts, text.sources, text.source_starts,
+            _plain(lexicon.backward), lexicon.source_shares, BACKGROUND, found[1],
+        )  # fmt: skip
+        scores: Float32[np.ndarray, " wanted"] = found.mean(axis=0).astype(np.float32)
+        return scores
+
+    def explain(
+        self,
+        lines: Int64[np.ndarray, " wanted"],
+        partners: Int64[np.ndarray, " wanted"],
+        *,
+        part: int,
+        parts: int,
+        is_source: bool,
+    ) -> Float[np.ndarray, " wanted"]:
+        """How well the words of a part of each line are explained by a partner of the other side.
+
+        A line is cut into so many parts of about the same length, of which `part` is looked at.
+        """
+        lexicon, text = self._lexicon, self._bitext
+        sides = (text.sources, text.source_starts), (text.targets, text.target_starts)
+        (words, starts), (others, other_starts) = sides if is_source else sides[::-1]
+        tables, shares = (
+            (lexicon.backward, lexicon.source_shares) if is_source else (lexicon.forward, lexicon.target_shares)
+        )
+        counts = np.diff(starts)
+        borders = np.empty(2 * len(counts) + 1, starts.dtype)
+        borders[0:-1:2] = starts[:-1] + counts * part // parts
+        borders[1::2] = starts[:-1] + -(-counts * (part + 1) // parts)
+        borders[-1] = starts[-1]
+        found = np.empty(len(lines))
+        score_pairs(
+            partners, 2 * lines, self._folds[lines], others, other_starts, words, borders,
+            _plain(tables), shares, BACKGROUND, found,
+        )  # fmt: skip
+        return found
+
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _plain(tables: tuple[TranslationTable, TranslationTable]) -> tuple[Arrays, Arrays]:
+    one, other = ((table.starts, table.columns, table.probabilities) for table in tables)
+    return one, other
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+CLASSES = (0, 4, 7, 11)
+"""Known words on the shorter side from which on scores are compared among themselves: few words say little."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """log p(value ∣ pair) / p(value ∣ no pair), by bins of equal numbers of values."""
+
+    edges: Float[np.ndarray, " edges"]
+    log_ratios: Float[np.ndarray, " bins"]
+
+    @staticmethod
+    def between(pairs: Float[np.ndarray, " pairs"], others: Float[np.ndarray, " others"]) -> "Evidence":
+        """From values of pairs and of what is none."""
+        pairs, others = pairs[np.isfinite(pairs)], others[np.isfinite(others)]
+        if min(len(pairs), len(others)) < 40:
+            return Evidence(np.empty(0), np.zeros(1))
+        bins = int(np.clip(min(len(pairs), len(others)) // 40, 4, 30))
+        together = np.concatenate(
+            [np.quantile(side, np.linspace(0, 1, bins // 2 + 1)[1:-1]) for side in (pairs, others)]
+        )
+        edges = np.unique(together)
+        one, other = (
+            np.bincount(np.searchsorted(edges, side), minlength=len(edges) + 1) + 0.5 for side in (pairs, others)
+        )
+        return Evidence(edges, np.log(one / one.sum()) - np.log(other / other.sum()))
+
+    def of(self, values: Num[np.ndarray, " values"]) -> Float32[np.ndarray, " values"]:
+        """The evidence of some values; nothing where there is no value."""
+        found = self.log_ratios[np.searchsorted(self.edges, values)]
+        return np.where(np.isfinite(values), found, 0.0).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What scores and lengths of pairs mean."""
+
+    usual_ratio: float
+    by_words: tuple[Evidence, ...]
+    by_length: Evidence
+
+    def evidence(
+        self,
+        scores: Float32[np.ndarray, " pairs"],
+        words: Int64[np.ndarray, " pairs"],
+        ratios: Float[np.ndarray, " pairs"],
+    ) -> Float32[np.ndarray, " pairs"]:
+        """L of pairs, by their scores, the known words of their shorter sides, and the logarithms of their ratios."""
+        found = self.by_length.of(np.abs(ratios - self.usual_ratio))
+        classes = np.searchsorted(CLASSES, words, side="right") - 1
+        for at, evidence in enumerate(self.by_words):
+            is_here = classes == at
+            found[is_here] += evidence.of(scores[is_here])
+        return found
+
+
+def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]) -> Judge:
+    """Compare lines with their partners, and with targets that stand far away."""
+    places = np.arange(len(characters[0]))
+    far = (places + APART) % len(places)
+    known = lines.words
+    values = []
+    for partners in (places, far):
+        ratios = np.log((characters[1][partners] + 1) / (characters[0] + 1))
+        values.append((lines.score(places, partners), np.minimum(known[0], known[1][partners]), ratios))
+    usual = float(np.median(values[0][2]))
+    by_words = []
+    for at in range(len(CLASSES)):
+        inside = [np.searchsorted(CLASSES, words, side="right") - 1 == at for _, words, _ in values]
+        by_words.append(Evidence.between(values[0][0][inside[0]].astype(float), values[1][0][inside[1]].astype(float)))
+    by_length = Evidence.between(np.abs(values[0][2] - usual), np.abs(values[1][2] - usual))
+    return Judge(usual, tuple(by_words), by_length)
+
+
+def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> Bool[np.ndarray, " lines"]:
+    """Lines in and near windows whose evidence in all speaks against them: those for which shifts are looked for."""
+    if len(evidence) < window:
+        return np.zeros(len(evidence), bool)
+    sums = np.convolve(evidence, np.ones(window), mode="same")
+    near = np.convolve((sums < 0).astype(float), np.ones(window + 2 * FARTHEST), mode="same") > 0
+    return near[: len(evidence)]
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
+    """Runs of shifted lines, and runs that have nothing to do with their partners."""
+    shifted = [run for run in runs if run.shift is not None]
+    unrelated = [run for run in runs if run.shift is None]
+    faults = []
+    if shifted:
+        faults.append(
+            _run_fault(
+                "misaligned",
+                shifted,
+                survey,
+                title="Shifted lines",
+                what="whose translations stand in other lines",
+                advice="look for a line too many or too few where the first run begins; --fix misaligned pairs them "
+                "anew",
+                limits=(0.0, 0.1),
+            )
+        )
+    if unrelated:
+        faults.append(
+            _run_fault(
+                "unrelated",
+                unrelated,
+                survey,
+                title="Runs of lines that are no translations",
+                what=f"that have nothing to do with their partners nor with the {FARTHEST} lines around them",
+                advice="shifted farther, or of another text; --fix unrelated drops them",
+                limits=(0.001, 0.2),
+            )
+        )
+    return faults
+
+
+def _run_fault(
+    kind: Kind,
+    runs: Sequence[Run],
+    survey: Survey,
+    *,
+    title: str,
+    what: str,
+    advice: str,
+    limits: tuple[float, float],
+) -> Fault:
+    """What is told of some runs: how many lines, and the first places; beyond `limits` it is to mend, and to stop."""
+    count, total = sum(map(len, runs)), len(survey)
+    by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in runs[:3]]
+    where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(runs, by, strict=False))
+    more = f" and {len(runs) - 3} more runs" if len(runs) > 3 else ""
+    return Fault(
+        kind,
+        grade(count, total, mend=limits[0], stop=limits[1]),
+        title,
+        f"{touched(count, total)} {what}: {where}{more}",
+        advice,
+        survey.split,
+        np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in runs]),
+        tuple(runs),
+    )
+
+
+def examine_whole(survey: Survey) -> list[Fault]:
+    """Whether all lines are shifted, or the sides have nothing to do with each other, by their lengths alone."""
+    is_full = survey.blank == 0
+    source, target = (np.log1p(side.characters[is_full].astype(float)) for side in (survey.source, survey.target))
+    if len(source) < FEWEST:
+        return []
+    found = {shift: _correlation(source, target, shift) for shift in SHIFTS}
+    best = max(found, key=lambda shift: found[shift])
+    chance = 4 / np.sqrt(len(source))
+    if best != 0 and found[best] > found[0] + max(0.1, chance):
+        sentence = (
+            f"the lengths of the two sides go together when the target is taken {best:+d} lines on (correlation "
+            f"{found[best]:.2f}), not as they stand ({found[0]:.2f})"
+        )
+        return [
+            Fault("sides", "stop", "All lines are shifted", sentence, "mend the beginning of the files", survey.split)
+        ]
+    if found[0] < chance:
+        sentence = (
+            f"the lengths of the two sides have nothing to do with each other (correlation {found[0]:.2f}), neither as "
+            f"they stand nor up to {FARTHEST} lines on"
+        )
+        advice = "are these files of the same text, in the same order?"
+        return [Fault("sides", "stop", "The sides do not belong together", sentence, advice, survey.split)]
+    return []
+
+
+def _correlation(source: Float[np.ndarray, " lines"], target: Float[np.ndarray, " lines"], shift: int) -> float:
+    """Of line n of the source with line n + shift of the target."""
+    end = len(source)
+    one, other = source[max(0, -shift) : end - max(0, shift)], target[max(0, shift) : end - max(0, -shift)]
+    if one.std() == 0 or other.std() == 0:
+        return 1.0  # all lines of one length say nothing against it
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+# Runs of lines that are not aligned: the path through the states of a text with the most evidence.
+#
+# The states of a line are its shifts and "unrelated"; each change of state costs `SWITCH`. Where the shift falls from
+# p to q, p − q sources have lost their translations, and the path has no state for them. So the border is looked for
+# again:
+#
+#     Σ_{n ≤ m} L_p(n) + Σ_{n > m + p − q} L_q(n)     is largest at m, the last line before the lost ones
+
+SWITCH = 12.0
+"""Nats that a change of state costs: four lines in a row that are clearly shifted outweigh two changes."""
+
+SHORTEST_RUN = 3
+
+Table = Float32[np.ndarray, "lines states"]
+"""The evidence for each state of each line; columns are SHIFTS, unrelated."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Lines in one state, counted from 0; `end` is the first one behind them."""
+
+    first: int
+    end: int
+    state: int
+
+
+def find_runs(table: Table) -> list[Run]:
+    """The runs of lines that are not aligned, with those at their borders that have lost their translations."""
+    if len(table) == 0:
+        return []
+    return [
+        Run(each.first + 1, each.end, None if each.state == UNRELATED else SHIFTS[each.state])
+        for each in _with_lost(_stretches(table), table)
+        if each.state != ALIGNED and each.end > each.first
+    ]
+
+
+def _stretches(table: Table) -> list[_Stretch]:
+    """The best path; what is too short to be told counts as aligned."""
+    path = np.empty(len(table), np.int64)
+    best_path(table, SWITCH, path)
+    for each in _cut(path):
+        if each.end - each.first < SHORTEST_RUN:
+            path[each.first : each.end] = ALIGNED
+    return _cut(path)
+
+
+def _cut(path: np.ndarray) -> list[_Stretch]:
+    borders = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
+    return [_Stretch(first, end, int(path[first])) for first, end in pairwise(borders)]
+
+
+def _with_lost(stretches: list[_Stretch], table: Table) -> list[_Stretch]:
+    """The stretches with lost lines at the right places: they belong to the shifted run that they stand beside."""
+    found = stretches[:1]
+    for right in stretches[1:]:
+        left, between = found[-1], right.first
+        # A few lines of no state between two shifts are the lost ones.
+        if left.state == UNRELATED and len(found) > 1 and left.end - left.first <= _lost(found[-2], right) + 1:
+            between = found.pop().first
+            left = found[-1]
+        lost = _lost(left, right)
+        if lost == 0:
+            found.append(right)
+            continue
+        first = _first_lost(table, left, right, between=between)
+        border = min(first + lost, right.end) if right.state == ALIGNED else first
+        found[-1] = replace(left, end=border)
+        found.append(replace(right, first=border))
+    return found
+
+
+def _lost(left: _Stretch, right: _Stretch) -> int:
+    """How many sources have no translation between two stretches."""
+    if UNRELATED in (left.state, right.state):
+        return 0
+    return max(0, SHIFTS[left.state] - SHIFTS[right.state])
+
+
+def _first_lost(table: Table, left: _Stretch, right: _Stretch, *, between: int) -> int:
+    """Where the lost lines begin; the path has its border among them or near, or has left out what is `between`."""
+    lost = _lost(left, right)
+    low, high = max(left.first, between - 2 * lost), min(right.end, right.first + lost)
+    before = np.append(0.0, np.cumsum(table[low:high, left.state], dtype=np.float64))
+    after = np.append(0.0, np.cumsum(table[low:high, right.state], dtype=np.float64))
+    places = np.arange(high - low + 1)
+    behind = np.minimum(places + lost, high - low)
+    return low + int(np.argmax(before[places] + after[-1] - after[behind]))

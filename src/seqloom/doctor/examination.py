@@ -1,0 +1,250 @@
+"""The doctor: look at a parallel corpus and its splits, and tell what is wrong before anybody trains."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.core.config import Config
+from seqloom.core.errors import UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.text_files import OnBad
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import ParallelCorpus, languages_from, open_corpus
+from seqloom.doctor.alignment import examine_alignment, examine_whole
+from seqloom.doctor.characters import examine_characters
+from seqloom.doctor.faults import Fault, Verdict, in_order, judge
+from seqloom.doctor.headers import examine_headers
+from seqloom.doctor.language import examine_languages, examine_names, examine_scripts
+from seqloom.doctor.leakage import NearLeaks, examine_leakage, examine_near_leakage, find_near_leaks
+from seqloom.doctor.models import HELD_OUT, Counts, Forecast, Sample, examine_unknown, forecast_side
+from seqloom.doctor.page import Report, Shown, doctor_page
+from seqloom.doctor.pairs import examine_blanks, examine_copies, examine_duplicates, examine_long, examine_ratios
+from seqloom.doctor.reading import survey_lines
+from seqloom.doctor.segments import examine_segments
+from seqloom.doctor.splits import Split, look_again
+from seqloom.doctor.wording import examine_accents
+from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
+from seqloom.text.formats.readers import Languages
+
+
+class DoctorData(Config):
+    """How the text is read."""
+
+    source: str | None = None
+    """Source language, as a code such as de: which of those of a translation memory is looked at; by default what the
+    file or its name says."""
+    target: str | None = None
+    """Target language, likewise."""
+    encoding: str = "utf-8"
+    """The encoding of the files."""
+    on_bad_utf8: OnBad = "error"
+    """What becomes of bytes that are no text in it: error, replace or skip."""
+
+
+class DoctorConfig(Config):
+    """Settings of an examination."""
+
+    data: DoctorData = DoctorData()
+    """How the text is read."""
+
+
+IN_A_ROW = 3
+
+EXAMPLES = 6
+"""Lines of each fault that are shown with their text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """All that was found."""
+
+    splits: tuple[Split, ...]
+    """The training text first."""
+    faults: tuple[Fault, ...]
+    """The worst first."""
+    verdict: Verdict
+    forecasts: tuple[Forecast, ...]
+    sizing: Sizing
+    examples: Mapping[tuple[str, int], Line]
+    """The text of some lines of each fault, by split and number."""
+    near_leaks: NearLeaks
+    """Lines of other splits that the training text has but for a word."""
+
+    @property
+    def train(self) -> Split:
+        """The training text."""
+        return self.splits[0]
+
+    @property
+    def sizes(self) -> list[str]:
+        """Sizes that suit this much text, each with its reason."""
+        return [self.sizing.summary, *(reason.text for reason in self.sizing.reasons)]
+
+    def shown(self, fault: Fault) -> list[Shown]:
+        """Some lines of a fault with their text."""
+        found = [(number, self.examples.get((fault.split, number))) for number in shown_lines(fault)]
+        return [Shown(self.place(fault.split, number), line) for number, line in found if line is not None]
+
+    def place(self, split: str, number: int) -> str:
+        """Where a line stands: `train.de:17`."""
+        return next(part for part in self.splits if part.name == split).corpus.place(number)
+
+
+def diagnose(
+    train: Sequence[Path],
+    *,
+    dev: Sequence[Path] = (),
+    test: Sequence[Path] = (),
+    languages: Languages = (None, None),
+    encoding: str = "utf-8",
+    on_bad: OnBad = "error",
+    listener: Listener = ignore,
+) -> Diagnosis:
+    """Examine a training text, and a dev and a test set where there are any.
+
+    `languages` choose among those of a translation memory, and are what the text is said to be in.
+    """
+    if not train:
+        raise UsageError("name the text to look at: --train corpus.de --train corpus.en")
+    named = [(name, paths) for name, paths in (("train", train), ("dev", dev), ("test", test)) if paths]
+    corpora = {name: open_corpus(paths, encoding=encoding, languages=languages, on_bad=on_bad) for name, paths in named}
+    for corpus in corpora.values():
+        for sentence in corpus.notices:
+            notice(listener, sentence)
+    splits, sample = _look(corpora, listener)
+    near_leaks = _look_for_near_leaks(corpora, listener)
+    forecasts = _forecasts(splits, sample)
+    declared = [_declared(paths, languages) for _, paths in named]
+    faults = [fault for split, said in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], said)]
+    for split in splits[1:]:
+        faults += examine_near_leakage(near_leaks, splits[0].survey, split.survey)
+    faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
+    ordered = in_order(faults)
+    sizing = choose_sizes(facts_of(corpora["train"], declared[0] or (None, None)))
+    examples = _examples(ordered, corpora)
+    return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, examples, near_leaks)
+
+
+def _look_for_near_leaks(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> NearLeaks:
+    train = corpora["train"]
+    others = {name: corpus for name, corpus in corpora.items() if name != "train"}
+    if not others:
+        return NearLeaks.none(len(train))
+    tell = _teller(listener, f"looking for lines of {' and '.join(others)} in train", len(train))
+    return find_near_leaks(train, others, total=len(train), progress=tell)
+
+
+def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | None:
+    """The languages that the text is said to be in."""
+    source, target = languages
+    return (source, target) if source and target else languages_from(paths)
+
+
+def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], Sample]:
+    """Read every part twice: the first time to know its lines, the second time to judge them."""
+    train = corpora["train"]
+    sample = Sample(len(train))
+    tell = _teller(listener, "reading train", len(train))
+    survey = survey_lines(train, split="train", keep=sample.keep, progress=tell)
+    models = sample.learn(survey, tell=lambda what: listener(Event("phase", {"what": what})))
+    judging = _judging(listener, "train", len(train))
+    splits = [look_again(survey, train, models, counts=sample.counts, reference=None, begin=judging)]
+    for name, corpus in corpora.items():
+        if name == "train":
+            continue
+        counts = Counts.none(), Counts.none()
+        tell = _teller(listener, f"reading {name}", len(corpus))
+        survey = survey_lines(corpus, split=name, keep=_counter(counts), progress=tell)
+        judging = _judging(listener, name, len(corpus))
+        reference = splits[0].languages
+        splits.append(look_again(survey, corpus, models, counts=counts, reference=reference, begin=judging))
+    return splits, sample
+
+
+def _counter(counts: tuple[Counts, Counts]) -> Callable[[Line, list[str], list[str]], None]:
+    def keep(line: Line, source: list[str], target: list[str]) -> None:
+        counts[0].add(line.source, source)
+        counts[1].add(line.target, target)
+
+    return keep
+
+
+def _teller(listener: Listener, what: str, everything: int) -> Callable[[int], None]:
+    def tell(done: int) -> None:
+        listener(Event("progress", {"what": what, "done": done, "all": everything}))
+
+    tell(0)  # time is measured from here on
+    return tell
+
+
+def _judging(listener: Listener, name: str, everything: int) -> Callable[[str], Callable[[int], None]]:
+    return lambda what: _teller(listener, f"judging the {what} of {name}", everything)
+
+
+def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> Iterator[Fault]:
+    """All examinations of a part of the data, whose languages are said to be these."""
+    survey, reference = split.survey, train.survey
+    scripts = examine_scripts(survey, reference)
+    has_wrong_script = np.zeros(len(survey), bool)
+    for fault in scripts:
+        has_wrong_script[fault.lines - 1] = True
+    words = split.counts[0].words, split.counts[1].words
+    yield from examine_names(words, declared, split=split.name)
+    yield from examine_whole(survey)
+    yield from examine_alignment(split.runs, survey)
+    yield from scripts
+    yield from examine_languages(split.verdicts, survey, has_wrong_script=has_wrong_script)
+    yield from examine_copies(survey)
+    yield from examine_headers(survey)
+    yield from examine_blanks(survey)
+    yield from examine_ratios(survey, reference, runs=split.runs)
+    yield from examine_segments(survey, split.segments, runs=split.runs)
+    yield from examine_long(survey)
+    yield from examine_duplicates(survey)
+    if split is not train:
+        yield from examine_leakage(reference, survey)
+    yield from examine_characters(survey)
+    yield from examine_accents(survey, split.wording, split.usual_wording)
+
+
+def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:
+    """For each part beside the training text, or for what was held out of it."""
+    known = sample.counts
+    others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
+    return tuple(
+        Forecast(name, forecast_side(known[0], counts[0]), forecast_side(known[1], counts[1]))
+        for name, counts in others
+    )
+
+
+def _examples(faults: Sequence[Fault], corpora: Mapping[str, ParallelCorpus]) -> dict[tuple[str, int], Line]:
+    wanted: dict[str, set[int]] = {}
+    for fault in faults:
+        wanted.setdefault(fault.split, set()).update(shown_lines(fault))
+    found = {}
+    for name, numbers in wanted.items():
+        last = max(numbers, default=0)
+        for line in corpora[name] if last else ():
+            if line.number in numbers:
+                found[name, line.number] = line
+            if line.number == last:
+                break
+    return found
+
+
+def shown_lines(fault: Fault) -> list[int]:
+    """The lines of a fault that are shown: the first ones of the runs, or some from all over the text."""
+    if fault.runs:
+        near = [number for run in fault.runs for number in range(run.first, min(run.first + IN_A_ROW, run.last + 1))]
+        return near[:EXAMPLES]
+    chosen = np.linspace(0, len(fault.lines) - 1, min(EXAMPLES, len(fault.lines))).astype(np.int64)
+    return [int(number) for number in fault.lines[chosen]] if len(fault.lines) else []
+
+
+def write_report(found: Diagnosis) -> str:
+    """The report as an HTML page that needs nothing else."""
+    names = [str(path) for part in found.train.corpus.parts for path in part]
+    faults = [(fault, found.shown(fault)) for fault in found.faults]
+    return doctor_page(Report(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))

@@ -1,0 +1,355 @@
+"""Languages: lines that look like the other side, pairs and files that are swapped, lines that look like nothing.
+
+d = (log p_own(x) − log p_other(x)) / |x|      nats a character by which a line looks like its own side
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64, UInt32, UInt64
+
+from seqloom.doctor.faults import Fault, grade, numbers_where, runs_of, touched
+from seqloom.doctor.survey import Side, Survey
+from seqloom.text.function_words import contradicts
+from seqloom.text.scripts import main_script, scripts_of, words_of
+
+# A model of how a language is written: counts of runs of characters, each order leaning on the one below.
+#
+#     p_0(c) = 1 / 2¹²
+#     p_n(c ∣ h) = (n(h c) + α p_{n−1}(c ∣ h')) / (n(h) + α)     h are the n − 1 characters before, h' all but the first
+#
+# Counts are kept by hash in tables of fixed size, so memory does not grow with the text. Of a line that the model was
+# made from, its own counts are taken out first (n − 1 in place of n): otherwise every line would look like its side.
+
+ORDER = 4
+ALPHA = 4.0
+BITS = 20
+LONGEST = 300
+"""Characters of a line that are looked at; a language shows itself before."""
+
+_SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_FLOOR = 1 / 4096
+_MIX, _GOLDEN = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
+
+
+class CharacterModel:
+    """Counts of one language."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((ORDER, 1 << BITS), np.uint32)
+        self._total = 0
+
+    def learn(self, lines: Sequence[str]) -> None:
+        """Count the characters of some lines, a few thousand at a time."""
+        codes, _ = encode(lines)
+        for order, places in enumerate(_places(codes)):
+            self._counts[order] += np.bincount(places, minlength=1 << BITS).astype(np.uint32)
+        self._total += len(codes)
+
+    def log_probs(
+        self, codes: UInt32[np.ndarray, " codes"], *, own: Int64[np.ndarray, " codes"]
+    ) -> Float64[np.ndarray, " codes"]:
+        """log p of each character, as `encode` has laid them out; `own` is 1 where its line was learned from."""
+        probability = np.full(len(codes), _FLOOR)
+        context = np.full(len(codes), float(self._total)) - own
+        for counts, places in zip(self._counts, _places(codes), strict=True):
+            seen = np.maximum(counts[places].astype(np.float64) - own, 0.0)
+            # Two runs may share a place in the table; a part is never more than the whole.
+            probability = (np.minimum(seen, context) + ALPHA * probability) / (np.maximum(context, 0.0) + ALPHA)
+            context = np.concatenate([[0.0], seen[:-1]])
+        log_probs: Float64[np.ndarray, " codes"] = np.log(probability)
+        return log_probs
+
+
+def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np.ndarray, " lines"]]:
+    """Characters of all lines one after another, each line after ORDER − 1 line ends; and where the lines begin."""
+    before = "\n" * (ORDER - 1)
+    texts = [before + line[:LONGEST].lower() for line in lines]
+    joined = "".join(texts)
+    if not joined.isascii():
+        # A line whose spaces do not break, or are thin, is written as all others are.
+        for space in _SPACES:
+            joined = joined.replace(space, " ")
+    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    lengths = np.array([len(text) for text in texts], np.int64)
+    return codes, np.cumsum(lengths) - lengths
+
+
+def _places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, " codes"]]:
+    """Where the run of n characters that ends at each place is counted, for n = 1 … ORDER."""
+    own: UInt64[np.ndarray, " codes"] = (codes.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    hashes = own
+    for _ in range(ORDER):
+        yield (((hashes ^ (hashes >> np.uint64(29))) * _GOLDEN) >> np.uint64(64 - BITS)).astype(np.int64)
+        hashes = np.concatenate([own[:1], hashes[:-1]]) * _MIX + own
+
+
+# Scripts: lines whose words are written in letters that are not those of their side.
+
+MAIN = 0.2
+"""The share of a side's letters from which on a script belongs to it; Japanese has two such scripts."""
+
+
+def main_scripts(letters: Mapping[str, int]) -> tuple[str, ...]:
+    """The scripts that a side is written in, the most frequent first."""
+    total = sum(letters.values())
+    return tuple(
+        name for name, count in sorted(letters.items(), key=lambda item: -item[1]) if count >= MAIN * max(1, total)
+    )
+
+
+def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
+    """Lines of which one side is written in a script that this side of the reference is not."""
+    mains = main_scripts(reference.source.letters), main_scripts(reference.target.letters)
+    wrong = [
+        _is_foreign(side, main, survey.script_names)
+        for side, main in zip((survey.source, survey.target), mains, strict=True)
+    ]
+    lines = numbers_where(wrong[0] | wrong[1])
+    if len(lines) == 0:
+        return []
+    usual = " and ".join(
+        f"{' or '.join(main).lower() or 'no'} letters in the {side}"
+        for main, side in zip(mains, ("source", "target"), strict=True)
+    )
+
+    def describe(source: str, target: str) -> str:
+        return ", ".join(
+            f"{side}: {', '.join(name.lower() for name, _ in scripts_of(text).most_common(2))}"
+            for side, text, main in (("source", source, mains[0]), ("target", target, mains[1]))
+            if not _fits(text, main)
+        )
+
+    return [
+        Fault(
+            "script",
+            grade(len(lines), len(survey), mend=0.0, stop=0.5),
+            "Wrong script",
+            f"{touched(len(lines), len(survey))} in another script than their side "
+            f"(source {int(wrong[0].sum()):,}, target {int(wrong[1].sum()):,}); usual are {usual}",
+            "--fix script drops them",
+            survey.split,
+            lines,
+            describe=describe,
+        )
+    ]
+
+
+def _is_foreign(side: Side, main: tuple[str, ...], names: tuple[str, ...]) -> Bool[np.ndarray, " lines"]:
+    known = np.array([name == "" or name in main or not main for name in names] + [True] * (256 - len(names)))
+    is_foreign: Bool[np.ndarray, " lines"] = ~known[side.scripts]
+    return is_foreign
+
+
+def _fits(text: str, main: tuple[str, ...]) -> bool:
+    return main_script(scripts_of(text), words_of(text)) in ("", *main)
+
+
+APART = 0.15
+"""Nats a character by which the two sides must differ in the middle, or their lines cannot be told apart."""
+
+MARGIN, TOTAL = 0.12, 6.0
+"""Nats a character, and in all, by which a line must look more like the other side."""
+
+CLEAR = 0.3
+"""The share of what is usual by which a line alone must look like one side: names look like either."""
+
+NEAR, FEWEST_NEAR = 3, 2
+"""Lines before and after, and how many of them must be swapped clearly, for one that is less clear to be so too."""
+
+STRANGE = 7.0
+"""Robust standard deviations below the usual fit of its side at which a line looks like nothing."""
+
+SHORTEST = 25
+"""Characters below which nothing is said about how well a line fits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Languages:
+    """How much each line looks like its own side, and how well it fits it, in nats a character."""
+
+    source_odds: Float32[np.ndarray, " lines"]
+    target_odds: Float32[np.ndarray, " lines"]
+    source_fit: Float32[np.ndarray, " lines"]
+    target_fit: Float32[np.ndarray, " lines"]
+
+    @staticmethod
+    def joined(parts: "list[Languages]") -> "Languages":
+        """Those of several pieces of a text, one after another."""
+        names = ("source_odds", "target_odds", "source_fit", "target_fit")
+        return Languages(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLanguages:
+    """A model for each side."""
+
+    source: CharacterModel
+    target: CharacterModel
+
+    def judge(self, sources: list[str], targets: list[str], *, is_learned: Bool[np.ndarray, " lines"]) -> Languages:
+        """How some lines look; `is_learned` marks those that the models were made from."""
+        source_odds, source_fit = _judge_side(sources, self.source, self.target, is_learned)
+        target_odds, target_fit = _judge_side(targets, self.target, self.source, is_learned)
+        return Languages(source_odds, target_odds, source_fit, target_fit)
+
+
+def _judge_side(
+    lines: list[str], own: CharacterModel, other: CharacterModel, is_learned: Bool[np.ndarray, " lines"]
+) -> tuple[Float32[np.ndarray, " lines"], Float32[np.ndarray, " lines"]]:
+    codes, starts = encode(lines)
+    lengths = np.diff(np.append(starts, len(codes)))
+    learned = np.repeat(is_learned.astype(np.int64), lengths)
+    mine = np.add.reduceat(own.log_probs(codes, own=learned), starts) / lengths
+    theirs = np.add.reduceat(other.log_probs(codes, own=np.zeros_like(learned)), starts) / lengths
+    return (mine - theirs).astype(np.float32), mine.astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """What the two models say of each line."""
+
+    is_swapped: Bool[np.ndarray, " lines"]
+    """Both sides look like the other one."""
+    is_other: Bool[np.ndarray, " lines"]
+    """One side looks like the other one."""
+    is_strange: Bool[np.ndarray, " lines"]
+    """One side looks like neither."""
+    are_apart: bool
+    """Whether the two languages can be told apart at all."""
+
+
+def decide(
+    languages: Languages,
+    survey: Survey,
+    reference: Languages,
+    *,
+    is_third: Bool[np.ndarray, " lines"],
+    has_other_words: tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]],
+) -> Verdicts:
+    """What can be said of each line. Copies are left to the examination of copies, except that they are not strange.
+
+    `is_third` marks lines whose small words are those of a third language, `has_other_words` sources with the words of
+    the target side and targets with those of the source side. Characters alone are no evidence: code, formulas and
+    names are unlike both sides, and fit one of them better by chance.
+    """
+    usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
+    are_apart = min(usual_odds) >= APART
+    swapped, other = np.zeros(len(survey), bool), np.zeros(len(survey), bool)
+    is_full = (survey.blank == 0) & (survey.copies == 0)
+    if are_apart:
+        swapped, other = _find_swapped(languages, survey, usual_odds, has_other_words)
+        swapped, other = swapped & is_full, other & is_full & ~swapped
+    strange = is_third
+    for fit, known, side in (
+        (languages.source_fit, reference.source_fit, survey.source),
+        (languages.target_fit, reference.target_fit, survey.target),
+    ):
+        usual = _middle(known)
+        spread = 1.4826 * _middle(np.abs(known - usual))
+        strange = strange | (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
+    return Verdicts(swapped, other, strange & is_full & ~swapped & ~other, are_apart)
+
+
+def _find_swapped(
+    languages: Languages,
+    survey: Survey,
+    usual: tuple[float, float],
+    has_other_words: tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]],
+) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
+    """Lines of which both sides look like the other one; lines of which one side does, and the other like itself."""
+    wrong, clearly_wrong, clearly_right = [], [], []
+    sides = (languages.source_odds, languages.target_odds), (survey.source, survey.target)
+    for odds, side, middle, has_words in zip(*sides, usual, has_other_words, strict=True):
+        lengths = np.minimum(side.characters, LONGEST)
+        wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL))
+        clearly_wrong.append(wrong[-1] & (odds < -CLEAR * middle) & has_words)
+        clearly_right.append(odds > CLEAR * middle)
+    clearly = clearly_wrong[0] & clearly_wrong[1]
+    # Among swapped pairs, one with a name on one side is swapped too: the sum of both decides.
+    both = languages.source_odds + languages.target_odds
+    perhaps = (wrong[0] & wrong[1]) | ((wrong[0] | wrong[1]) & (both < -3 * MARGIN))
+    perhaps &= has_other_words[0] | has_other_words[1]
+    near = np.convolve(clearly.astype(float), np.ones(2 * NEAR + 1))[NEAR : NEAR + len(clearly)]
+    swapped = clearly | (perhaps & (near > FEWEST_NEAR - 0.5))
+    return swapped, (clearly_wrong[0] & clearly_right[1]) | (clearly_wrong[1] & clearly_right[0])
+
+
+def _middle(values: Float32[np.ndarray, " lines"]) -> float:
+    return float(np.median(values)) if len(values) else 0.0
+
+
+def examine_languages(
+    verdicts: Verdicts, survey: Survey, *, has_wrong_script: Bool[np.ndarray, " lines"]
+) -> list[Fault]:
+    """Lines in the wrong language; what is in a wrong script was told already."""
+    faults, total = [], len(survey)
+    swapped = numbers_where(verdicts.is_swapped)
+    if len(swapped):
+        is_whole = len(swapped) > 0.6 * total
+        runs = () if is_whole else runs_of(swapped)
+        where = "".join(f"; lines {run.first:,} to {run.last:,} in a row" for run in runs[:3])
+        faults.append(
+            Fault(
+                "swapped",
+                "stop" if is_whole else grade(len(swapped), total, mend=0.0005, stop=0.3),
+                f"The sides of {survey.split} are swapped" if is_whole else "Source and target swapped",
+                f"{touched(len(swapped), total)} whose source looks like the target side and whose target looks like "
+                f"the source side{where}",
+                "give the files in the other order" if is_whole else "--fix swapped turns them round",
+                survey.split,
+                swapped,
+                runs,
+            )
+        )
+    other = numbers_where(verdicts.is_other & ~has_wrong_script)
+    if len(other):
+        faults.append(
+            Fault(
+                "language",
+                grade(len(other), total, mend=0.002, stop=0.5),
+                "Both sides in one language",
+                f"{touched(len(other), total)} of which one side looks like the language of the other",
+                "often left untranslated; --fix language drops them",
+                survey.split,
+                other,
+            )
+        )
+    strange = numbers_where(verdicts.is_strange & ~has_wrong_script)
+    if len(strange):
+        faults.append(
+            Fault(
+                "foreign",
+                grade(len(strange), total, mend=0.01),
+                "Lines unlike the rest of their side",
+                f"{touched(len(strange), total)} written in a way that fits neither "
+                "side: a third language, codes, or gibberish",
+                "look at them; --fix foreign drops them",
+                survey.split,
+                strange,
+            )
+        )
+    return faults
+
+
+def examine_names(
+    words: tuple[Mapping[str, int], Mapping[str, int]], declared: tuple[str, str] | None, *, split: str = "train"
+) -> list[Fault]:
+    """Whether the languages are those that somebody or the names of the files say, by their small words."""
+    if declared is None:
+        return []
+    found = [contradicts(side, code) for side, code in zip(words, declared, strict=True)]
+    if found[0] == declared[1] and found[1] == declared[0]:
+        sentence = f"the sides are named {declared[0]} and {declared[1]}, but by their words it is the other way round"
+        advice = "give the files in the other order, or mend their names"
+        return [Fault("names", "stop", "Swapped files", sentence, advice, split)]
+    parts = [
+        f"the {side} is named {code}, but its words look like {other}"
+        for side, code, other in zip(("source", "target"), declared, found, strict=True)
+        if other is not None
+    ]
+    if not parts:
+        return []
+    advice = "look at the files; if they are right, nothing need be done"
+    return [Fault("names", "mend", "Language and name disagree", "; ".join(parts), advice, split)]

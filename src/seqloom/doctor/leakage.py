@@ -1,0 +1,178 @@
+"""Leakage: lines of a dev or test set that stand in the training text too, so that scores tell of memory.
+
+Near ones are found by the bags of their words. The code of a line is h = Σ h(word), so that a line with one word more,
+one less or another one shares h, or h without one of its words, with the line that it was made from.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from jaxtyping import Bool
+
+from seqloom.data.blocks import Line
+from seqloom.doctor.faults import Fault, counted, grade, numbers_where, percentage
+from seqloom.doctor.survey import Survey
+from seqloom.text.scripts import words_of
+
+FEWEST_WORDS = 5
+"""Shorter lines come again by chance: `Yes.` and `Thank you.` leak nothing."""
+
+
+def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
+    """Pairs, sources and targets of another split that the training text holds; capitals and marks do not count."""
+    pair, half = leaks(train, other)
+    total, faults = len(other), []
+    if pair.any():
+        lines = numbers_where(pair)
+        exact = int((pair & np.isin(other.exact, train.exact)).sum())
+        faults.append(
+            Fault(
+                "leakage",
+                grade(len(lines), total, mend=0.0, stop=0.5),
+                f"Lines of {other.split} in the training text",
+                f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), total)}) "
+                f"{_stands(len(lines), exact)}",
+                "--fix leakage takes them out of the training text",
+                other.split,
+                lines,
+            )
+        )
+    if half.any():
+        lines = numbers_where(half)
+        source = int((half & np.isin(other.source.keys, train.source.keys)).sum())
+        faults.append(
+            Fault(
+                "half-leakage",
+                grade(len(lines), total, mend=0.02),
+                f"One side of {other.split} in the training text",
+                f"{counted(len(lines), 'line')} of {other.split} ({percentage(len(lines), total)}) with a source "
+                f"({source:,}) or a target ({len(lines) - source:,}) that the training text has, in another pair",
+                "fine in small numbers; many of them mean that both were cut from the same text",
+                other.split,
+                lines,
+            )
+        )
+    return faults
+
+
+def _stands(count: int, exact: int) -> str:
+    if count == 1:
+        how = "to the letter" if exact else "but for capitals, spaces or punctuation"
+        return f"stands in the training text too, {how}: its score measures memory"
+    return f"stand in the training text too, {exact:,} of them to the letter: scores on them measure memory"
+
+
+def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
+    """Which lines of another split stand in the training text: as pairs, and with one side only."""
+    is_full = (other.blank == 0) & (np.maximum(other.source.words, other.target.words) >= FEWEST_WORDS)
+    pair = np.isin(other.pairs, train.pairs) & is_full
+    source = np.isin(other.source.keys, train.source.keys) & (other.source.words >= FEWEST_WORDS)
+    target = np.isin(other.target.keys, train.target.keys) & (other.target.words >= FEWEST_WORDS)
+    return pair, (source | target) & is_full & ~pair
+
+
+def leaked_into(train: Survey, others: list[Survey]) -> Bool[np.ndarray, " lines"]:
+    """Which lines of the training text stand in another split as well, so that they should go."""
+    found = np.zeros(len(train), bool)
+    for other in others:
+        pair, _ = leaks(train, other)
+        found |= np.isin(train.pairs, other.pairs[pair])
+    return found
+
+
+# --- near leaks ------------------------------------------------------------------------------------------------------
+
+FEWEST_NEAR = 6
+"""Words that both sides must have: short sentences differ in one word by chance."""
+
+MOST_WORDS, MOST_LINES = 200, 20_000
+"""Words of a line and lines of a split that are compared: each costs some hundred bytes for each word."""
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class NearLeaks:
+    """Lines that another split and the training text share but for one word."""
+
+    train: Bool[np.ndarray, " lines"]
+    others: Mapping[str, Bool[np.ndarray, " _"]]
+
+    @staticmethod
+    def none(total: int) -> "NearLeaks":
+        """Where there is no other split."""
+        return NearLeaks(np.zeros(total, bool), {})
+
+
+def find_near_leaks(
+    train: Iterable[Line], others: Mapping[str, Iterable[Line]], *, total: int, progress: Callable[[int], None]
+) -> NearLeaks:
+    """Read the training text and look up each line among those of the other splits; exact leaks are found too."""
+    known: list[tuple[str, int, list[str], list[str]]] = []
+    places: dict[int, list[int]] = {}
+    lengths = {}
+    for name, lines in others.items():
+        lengths[name] = 0
+        for line in lines:
+            lengths[name] = line.number
+            source, target = words_of(line.source), words_of(line.target)
+            if line.number <= MOST_LINES and FEWEST_NEAR <= len(source) <= MOST_WORDS and len(target) >= FEWEST_NEAR:
+                for code in _codes(source):
+                    places.setdefault(code, []).append(len(known))
+                known.append((name, line.number, source, target))
+    is_near = {name: np.zeros(length, bool) for name, length in lengths.items()}
+    is_leaked = np.zeros(total, bool)
+    for line in train:
+        source = words_of(line.source)
+        if FEWEST_NEAR - 1 <= len(source) <= MOST_WORDS:
+            for at in {at for code in _codes(source) if code in places for at in places[code]}:
+                name, number, *words = known[at]
+                differences = _difference(source, words[0]), _difference(words_of(line.target), words[1])
+                # A word on each side makes another sentence: a black dog, a white dog.
+                if max(differences) <= 1 or sorted(differences) == [0, 2]:
+                    is_near[name][number - 1] = is_leaked[line.number - 1] = True
+        if line.number % 20_000 == 0:
+            progress(line.number)
+    progress(total)
+    return NearLeaks(is_leaked, is_near)
+
+
+def _codes(words: list[str]) -> Iterator[int]:
+    """The code of a line, and its codes without one of its words."""
+    hashes = [crc32(word.encode("utf-8", "surrogatepass")) * 0x9E3779B97F4A7C15 & _MASK for word in words]
+    total = sum(hashes)
+    yield total & _MASK
+    for each in hashes:
+        yield (total - each) & _MASK
+
+
+def _difference(one: list[str], other: list[str]) -> int:
+    """Words that only one of two lines has; one that was replaced counts twice."""
+    if abs(len(one) - len(other)) > 1:
+        return len(one) + len(other)
+    first, second = Counter(one), Counter(other)
+    return (first - second).total() + (second - first).total()
+
+
+def examine_near_leakage(near: NearLeaks, train: Survey, other: Survey) -> list[Fault]:
+    """Lines of another split that the training text has but for one word; those that it has as they are were told."""
+    if other.split not in near.others:
+        return []
+    lines = numbers_where(near.others[other.split] & ~leaks(train, other)[0])
+    if len(lines) == 0:
+        return []
+    return [
+        Fault(
+            "near-leakage",
+            grade(len(lines), len(other), mend=0.01),
+            f"Lines of {other.split} in the training text but for a word",
+            f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), len(other))}) that the "
+            "training text has with a word more, a word less or another word: scores on them measure memory",
+            "--fix near-leakage takes them out of the training text",
+            other.split,
+            lines,
+        )
+    ]

@@ -1,0 +1,216 @@
+"""What is learned from the text itself before it is judged: how its sides are written, which words translate which."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool
+
+from seqloom.data.blocks import Line
+from seqloom.doctor.alignment import (
+    LONGEST,
+    Judge,
+    Lexicon,
+    WordLines,
+    have_common_words,
+    learn_lexicon,
+    make_judge,
+)
+from seqloom.doctor.faults import Fault, in_percent
+from seqloom.doctor.language import CharacterModel, TwoLanguages
+from seqloom.doctor.segments import SegmentJudge
+from seqloom.doctor.survey import Survey
+from seqloom.doctor.wording import Wording
+
+# The forecast of unknown words and characters: what a vocabulary made from the training text will not know.
+
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+"""Words in a vocabulary for which the share of unknown ones is told."""
+
+HELD_OUT, HELD_OUT_EVERY = "held-out", 20
+"""Where there is no dev and no test set, each so many-th line of the training text stands for one, by this name."""
+
+MANY_CHARACTERS = 0.001
+
+
+@dataclass(frozen=True)
+class SideForecast:
+    """What of one side of a text would be unknown."""
+
+    words: tuple[tuple[int, float], ...]
+    """The share of unknown words by the size of a vocabulary of whole words; the last size holds all words seen."""
+    characters: float
+    """The share of characters that the training text never has: unknown to any vocabulary without bytes."""
+    new_characters: tuple[str, ...]
+    """The most frequent of them."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The forecast for a split."""
+
+    split: str
+    """Its name, or HELD_OUT for a part of the training text."""
+    source: SideForecast
+    target: SideForecast
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Words and characters of one side of a text."""
+
+    words: Counter[str]
+    characters: Counter[str]
+
+    @staticmethod
+    def none() -> "Counts":
+        """Before anything was read."""
+        return Counts(Counter(), Counter())
+
+    def add(self, text: str, words: Sequence[str]) -> None:
+        """Read a line."""
+        self.words.update(words)
+        self.characters.update(text)
+
+
+def forecast_side(known: Counts, other: Counts) -> SideForecast:
+    """The shares of the words and characters of another text that one made from `known` will not know."""
+    ranked = [word for word, _ in known.words.most_common()]
+    total = max(1, other.words.total())
+    rank = {word: at for at, word in enumerate(ranked)}
+    sizes = [*(size for size in SIZES if size < len(ranked)), len(ranked)]
+    missing = [_share_beyond(rank, other.words, size) / total for size in sizes]
+    new = Counter({sign: count for sign, count in other.characters.items() if sign not in known.characters})
+    share = new.total() / max(1, other.characters.total())
+    return SideForecast(tuple(zip(sizes, missing, strict=True)), share, tuple(sign for sign, _ in new.most_common(20)))
+
+
+def _share_beyond(rank: Mapping[str, int], words: Counter[str], size: int) -> int:
+    return sum(count for word, count in words.items() if rank.get(word, size) >= size)
+
+
+def examine_unknown(forecast: Forecast) -> list[Fault]:
+    """A note if characters will be missing."""
+    sides = [("source", forecast.source), ("target", forecast.target)]
+    parts = [
+        f"{in_percent(side.characters)} of the characters of the {name} ({_seen(side.new_characters[:8])})"
+        for name, side in sides
+        if side.characters > 0
+    ]
+    if not parts:
+        return []
+    is_much = max(side.characters for _, side in sides) > MANY_CHARACTERS
+    return [
+        Fault(
+            "unknown",
+            "mend" if is_much else "note",
+            f"Characters of {_named(forecast.split)} that the training text never has",
+            f"unknown to any vocabulary made from it: {'; '.join(parts)}",
+            "text.byte_fallback=true spells them in bytes; or add training text that has them",
+            forecast.split,
+        )
+    ]
+
+
+def _named(split: str) -> str:
+    return "held-out lines" if split == HELD_OUT else split
+
+
+def _seen(signs: Sequence[str]) -> str:
+    """Some characters, those by their numbers that cannot be seen by themselves: spaces, what has no width, accents."""
+    is_hidden = [not sign.isprintable() or sign == " " or unicodedata.category(sign)[0] == "M" for sign in signs]
+    return " ".join(f"U+{ord(sign):04X}" if hidden else sign for sign, hidden in zip(signs, is_hidden, strict=True))
+
+
+SAMPLE = 50_000
+"""Pairs from which the models are made: more would cost memory and make them hardly better."""
+
+ROW, ROWS = 100, 10_000
+"""Lines in a row that are kept together, and how many of all: borders lie between neighbours."""
+
+PIECE = 4_096
+"""Lines that are looked at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Which words translate which, and what that means for pairs, their ends and their borders."""
+
+    lexicon: Lexicon
+    judge: Judge
+    segments: SegmentJudge
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Models of a training text."""
+
+    languages: TwoLanguages
+    alignment: Alignment | None
+    """None where there are too few lines to learn from, or hardly a word comes again."""
+    wording: tuple[Wording, Wording]
+    is_sampled: Bool[np.ndarray, " lines"]
+    """Which lines the models were made from."""
+
+
+class Sample:
+    """Lines taken evenly from the whole of a training text while it is read, and what is counted of them."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._numbers: list[int] = []
+        self._words: tuple[list[list[str]], list[list[str]]] = ([], [])
+        self._once: dict[str, str] = {}
+        """Each word that is held, held once: most of the memory would be copies of a few thousand."""
+        self._texts: tuple[list[str], list[str]] = ([], [])
+        self._rows: list[Line] = []
+        """Lines in a row, some from each part of the text."""
+        self._languages = TwoLanguages(CharacterModel(), CharacterModel())
+        self.counts = Counts.none(), Counts.none()
+        """Words and characters of the two sides, without what is held out."""
+        self.held_out = Counts.none(), Counts.none()
+        """The same of the lines that stand for a dev set where there is none."""
+
+    def keep(self, line: Line, source: list[str], target: list[str]) -> None:
+        """Take a line, if it is one of the sample."""
+        if (line.number - 1) // ROW % max(1, self._total // ROWS) == 0:
+            self._rows.append(line)
+        if self._total > SAMPLE and line.number * SAMPLE // self._total == (line.number - 1) * SAMPLE // self._total:
+            return
+        self._numbers.append(line.number)
+        counts = self.held_out if len(self._numbers) % HELD_OUT_EVERY == 0 else self.counts
+        for side, (text, words) in enumerate(((line.source, source), (line.target, target))):
+            counts[side].add(text, words)
+            self._words[side].append([self._once.setdefault(word, word) for word in words[:LONGEST]])
+            self._texts[side].append(text)
+        if len(self._texts[0]) == PIECE:
+            self._learn_texts()
+
+    def learn(self, survey: Survey, *, tell: Callable[[str], None]) -> Models:
+        """The models, when the text has been read. The sample is let go."""
+        self._learn_texts()
+        is_sampled = np.zeros(self._total, bool)
+        is_sampled[np.array(self._numbers, np.int64) - 1] = True
+        words = self.counts[0].words, self.counts[1].words
+        wording = Wording.of(*words), Wording.of(*reversed(words))
+        if not have_common_words(*self._words):
+            return Models(self._languages, None, wording, is_sampled)
+        tell("learning which words translate which")
+        lexicon = learn_lexicon(self._numbers, *self._words)
+        lines = WordLines(lexicon, self._numbers, *self._words)
+        characters = (
+            survey.source.characters[is_sampled].astype(np.int64),
+            survey.target.characters[is_sampled].astype(np.int64),
+        )
+        self._words, self._once = ([], []), {}
+        alignment = Alignment(lexicon, make_judge(lines, characters), SegmentJudge.learn(lexicon, self._rows))
+        self._rows = []
+        return Models(self._languages, alignment, wording, is_sampled)
+
+    def _learn_texts(self) -> None:
+        if self._texts[0]:
+            self._languages.source.learn(self._texts[0])
+            self._languages.target.learn(self._texts[1])
+        self._texts = ([], [])

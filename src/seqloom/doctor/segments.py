@@ -1,0 +1,244 @@
+"""Segments: pairs of which one side was cut short, and borders between two lines that were moved on one side.
+
+The words of such a pair translate each other, but for those at one end. So parts of a line are scored by model 1, as
+in `alignment.py`, and compared with pairs of the same text that are damaged on purpose:
+
+    cut       s(first half) − s(second half), s(second half) of the side that has more, and the ratio of the lengths
+    moved     s(last quarter ∣ partner of the next line) − s(last quarter ∣ its own), for both sides, and both ratios
+    L = Σ log p(value ∣ damaged) / p(value ∣ as it is) + the same of whether the sides end with a mark
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64, UInt8
+
+from seqloom.data.blocks import Line
+from seqloom.doctor.alignment import Evidence, Lexicon, WordLines
+from seqloom.doctor.faults import Fault, Run, counted, grade, numbers_where, touched
+from seqloom.doctor.survey import Survey
+from seqloom.text.scripts import words_of
+
+CUT, MOVED = 5.0, 7.0
+"""Nats from which on a side is called cut, and a border moved."""
+
+AGAINST = -1.0
+"""Nats of the words alone below which a side is not called cut, whatever lengths and marks say."""
+
+TARGET_CUT, SOURCE_CUT, BORDER_MOVED = 1, 2, 4
+"""Bits of what is found of a line."""
+
+SHARES = (0.2, 0.5)
+"""How much of a line is moved on purpose, at least and at most."""
+
+_MARKS = frozenset(".!?…:;\"”“»«'’)]。！？」』）։।۔؟")
+
+Words = Sequence[Sequence[str]]
+
+
+def ends_with_mark(text: str) -> bool:
+    """Whether a text ends as sentences do."""
+    return text.rstrip()[-1:] in _MARKS
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Lines in a row, as far as their words, lengths and ends say."""
+
+    words: WordLines
+    lengths: tuple[Float[np.ndarray, " lines"], Float[np.ndarray, " lines"]]
+    """Characters of both sides."""
+    ends: Int64[np.ndarray, " lines"]
+    """2 if the source ends with a mark, and 1 more if the target does."""
+
+    @property
+    def ratios(self) -> Float[np.ndarray, " lines"]:
+        """log (target characters + 1) / (source characters + 1)."""
+        return np.log((self.lengths[1] + 1.0) / (self.lengths[0] + 1.0))
+
+    def cut(self, *, is_source: bool) -> "list[Float[np.ndarray, ' lines']]":
+        """What shows that one side was cut: the end of the other one is not explained by it."""
+        places = np.arange(len(self.ends))
+        first, second = (
+            self.words.explain(places, places, part=part, parts=2, is_source=not is_source) for part in (0, 1)
+        )
+        return [first - second, second, self.ratios]
+
+    def moved(self, firsts: Int64[np.ndarray, " pairs"], *, is_forward: bool) -> "list[Float[np.ndarray, ' pairs']]":
+        """What shows that the border between each of these lines and the next one was moved, in the target.
+
+        Forward: the end of the first target is at the head of the second.
+        """
+        here, there = (firsts, firsts + 1) if is_forward else (firsts + 1, firsts)
+        # What was moved is at the near end of the line that has it now; what lost it has its source there.
+        gained, lost = (0, 3) if is_forward else (3, 0)
+        explain = self.words.explain
+        extra = explain(there, here, part=gained, parts=4, is_source=False)
+        missing = explain(here, there, part=lost, parts=4, is_source=True)
+        ratios = self.ratios
+        return [
+            extra - explain(there, there, part=gained, parts=4, is_source=False),
+            missing - explain(here, here, part=lost, parts=4, is_source=True),
+            ratios[here],
+            ratios[there],
+        ]
+
+
+def segments_of(words: WordLines, lines: Sequence[Line]) -> Segments:
+    """What is looked at of some lines in a row."""
+    lengths = tuple(np.array([len(text) for text in side], float) for side in _sides(lines))
+    source, target = (np.array([ends_with_mark(text) for text in side], np.int64) for side in _sides(lines))
+    return Segments(words, (lengths[0], lengths[1]), 2 * source + target)
+
+
+def _sides(lines: Sequence[Line]) -> tuple[list[str], list[str]]:
+    return [line.source for line in lines], [line.target for line in lines]
+
+
+@dataclass(frozen=True, eq=False)
+class _Likeness:
+    """How much more some values are like those of damaged lines."""
+
+    values: tuple[Evidence, ...]
+    ends: Float[np.ndarray, " classes"]
+
+    @staticmethod
+    def between(
+        damaged: "Sequence[Float[np.ndarray, ' damaged']]",
+        usual: "Sequence[Float[np.ndarray, ' usual']]",
+        ends: tuple[Int64[np.ndarray, " damaged"], Int64[np.ndarray, " usual"]],
+    ) -> "_Likeness":
+        values = tuple(Evidence.between(one, other) for one, other in zip(damaged, usual, strict=True))
+        counts = [np.bincount(each, minlength=4) + 1.0 for each in ends]
+        one, other = (np.log(each / each.sum()) for each in counts)
+        return _Likeness(values, one - other)
+
+    def of(
+        self, values: "Sequence[Float[np.ndarray, ' lines']]", ends: Int64[np.ndarray, " lines"]
+    ) -> Float[np.ndarray, " lines"]:
+        """L of some lines."""
+        found: Float[np.ndarray, " lines"] = self.ends[ends]
+        for evidence, each in zip(self.values, values, strict=True):
+            found = found + evidence.of(each)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentJudge:
+    """What the values of lines mean, learned from lines that were damaged on purpose."""
+
+    cut_target: _Likeness
+    cut_source: _Likeness
+    forward: _Likeness
+    backward: _Likeness
+
+    @staticmethod
+    def learn(lexicon: Lexicon, lines: Sequence[Line]) -> "SegmentJudge":
+        """From lines in a row."""
+        numbers = [line.number for line in lines]
+        words = [words_of(text) for text in _sides(lines)[0]], [words_of(text) for text in _sides(lines)[1]]
+        usual = segments_of(WordLines(lexicon, numbers, *words), lines)
+        lengths, ends = usual.lengths, usual.ends
+        cut = []
+        for side in (1, 0):
+            halves = [each[: (len(each) + 1) // 2] for each in words[side]]
+            sides = (words[0], halves) if side else (halves, words[1])
+            half = lengths[side] / 2
+            shorter = (lengths[0], half) if side else (half, lengths[1])
+            # What is cut has lost its mark: bit 1 of the target, bit 2 of the source.
+            damaged = Segments(WordLines(lexicon, numbers, *sides), shorter, ends & (2 if side else 1))
+            values = damaged.cut(is_source=not side), usual.cut(is_source=not side)
+            cut.append(_Likeness.between(*values, (damaged.ends, ends)))
+        firsts = np.arange(0, len(ends) - 1, 2)
+        moved = []
+        for is_forward in (True, False):
+            damaged = _move_borders(lexicon, numbers, words, lengths, ends, firsts, is_forward=is_forward)
+            values = damaged.moved(firsts, is_forward=is_forward), usual.moved(firsts, is_forward=is_forward)
+            moved.append(_Likeness.between(*values, (damaged.ends[firsts], ends[firsts])))
+        return SegmentJudge(cut[0], cut[1], moved[0], moved[1])
+
+    def look(self, lines: Segments, *, is_next: Bool[np.ndarray, " lines"]) -> UInt8[np.ndarray, " lines"]:
+        """Bits of what is found of each line; `is_next` marks those after which the next one of the text follows."""
+        found = np.zeros(len(lines.ends), np.uint8)
+        for likeness, bit in ((self.cut_target, TARGET_CUT), (self.cut_source, SOURCE_CUT)):
+            values = lines.cut(is_source=bit == SOURCE_CUT)
+            # Lengths and marks alone say too little: the words must not speak against it.
+            is_unexplained = likeness.values[0].of(values[0]) + likeness.values[1].of(values[1]) > AGAINST
+            found[is_unexplained & (likeness.of(values, lines.ends) > CUT)] |= bit
+        firsts = np.flatnonzero(is_next[:-1])
+        for likeness, is_forward in ((self.forward, True), (self.backward, False)):
+            values = lines.moved(firsts, is_forward=is_forward)
+            # What is missing here must be there: else a line was cut, and nothing was moved.
+            is_there = likeness.values[0].of(values[0]) > 0
+            moved = firsts[is_there & (likeness.of(values, lines.ends[firsts]) > MOVED)]
+            found[moved] |= BORDER_MOVED
+            found[moved + 1] |= BORDER_MOVED
+        return found
+
+
+def _move_borders(
+    lexicon: Lexicon,
+    numbers: Sequence[int],
+    words: tuple[Words, Words],
+    lengths: tuple[Float[np.ndarray, " lines"], Float[np.ndarray, " lines"]],
+    ends: Int64[np.ndarray, " lines"],
+    firsts: Int64[np.ndarray, " pairs"],
+    *,
+    is_forward: bool,
+) -> Segments:
+    """The lines with borders of the target moved after each of `firsts`."""
+    targets, characters, marks = [list(each) for each in words[1]], lengths[1].copy(), ends.copy()
+    shares = np.linspace(*SHARES, 7)
+    for at, first in enumerate(firsts.tolist()):
+        here = first if is_forward else first + 1
+        there = first + 1 if is_forward else first
+        count = max(1, int(len(targets[here]) * shares[at % len(shares)]))
+        moved = characters[here] * count / max(1, len(targets[here]))
+        if is_forward:
+            targets[there], targets[here] = targets[here][-count:] + targets[there], targets[here][:-count]
+            marks[here] &= 2
+        else:
+            targets[there], targets[here] = targets[there] + targets[here][:count], targets[here][count:]
+            marks[there] &= 2
+        characters[there], characters[here] = characters[there] + moved, characters[here] - moved
+    return Segments(WordLines(lexicon, numbers, words[0], targets), (lengths[0], characters), marks)
+
+
+def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs: Sequence[Run]) -> list[Fault]:
+    """Sides that were cut, and borders that were moved; what has another fault already is left to that one."""
+    is_left = (survey.blank == 0) & (survey.copies == 0)
+    for run in runs:
+        is_left[run.first - 1 : run.last] = False
+    is_moved = ((found & BORDER_MOVED) != 0) & is_left
+    cuts = [((found & bit) != 0) & is_left & ~is_moved for bit in (SOURCE_CUT, TARGET_CUT)]
+    faults, total = [], len(survey)
+    if (cuts[0] | cuts[1]).any():
+        lines = numbers_where(cuts[0] | cuts[1])
+        faults.append(
+            Fault(
+                "cut",
+                grade(len(lines), total, mend=0.002, stop=0.5),
+                "Sides that end too early",
+                f"{touched(len(lines), total)} of which the source ({int(cuts[0].sum()):,}) or the target "
+                f"({int(cuts[1].sum()):,}) has nothing for the end of the other side",
+                "often a line that was broken in two; --fix cut drops them",
+                survey.split,
+                lines,
+            )
+        )
+    if is_moved.any():
+        lines = numbers_where(is_moved)
+        faults.append(
+            Fault(
+                "boundaries",
+                grade(len(lines), total, mend=0.002, stop=0.5),
+                "Moved borders between lines",
+                f"{touched(len(lines), total)} of which a part of the translation is in the line before or after, "
+                f"where it does not belong: {counted(len(lines) // 2, 'border')} or more",
+                "the two sides were split into sentences in different ways; --fix boundaries drops them",
+                survey.split,
+                lines,
+            )
+        )
+    return faults

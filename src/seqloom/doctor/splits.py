@@ -1,0 +1,215 @@
+"""The second reading of a part of the data: every line judged by the models of the training text."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+import numpy as np
+from jaxtyping import Bool, Float32, UInt8
+
+from seqloom.data.blocks import Line
+from seqloom.data.corpus import ParallelCorpus
+from seqloom.doctor.alignment import (
+    ALIGNED,
+    FARTHEST,
+    NOT_LOOKED_AT,
+    SHIFTS,
+    WordLines,
+    find_runs,
+    suspicious,
+)
+from seqloom.doctor.faults import Run
+from seqloom.doctor.language import Languages, Verdicts, decide
+from seqloom.doctor.models import PIECE, Alignment, Counts, Models
+from seqloom.doctor.segments import segments_of
+from seqloom.doctor.survey import Survey
+from seqloom.doctor.wording import Odds, Wording
+from seqloom.text.scripts import words_of
+
+Progress = Callable[[int], None]
+Begin = Callable[[str], Progress]
+"""Told what is judged now; gives back whom to tell how many lines are done."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A part of the data and what was seen of it."""
+
+    name: str
+    corpus: ParallelCorpus
+    survey: Survey
+    counts: tuple[Counts, Counts]
+    """Words and characters of the two sides; of the sample, for the training text."""
+    languages: Languages
+    wording: UInt8[np.ndarray, " lines"]
+    """What is odd about the words, as bits."""
+    usual_wording: tuple[Wording, Wording]
+    verdicts: Verdicts
+    evidence: Float32[np.ndarray, " lines"]
+    """How much speaks for each pair, in nats; all 0 where there are too few lines to tell."""
+    runs: tuple[Run, ...]
+    segments: UInt8[np.ndarray, " lines"]
+    """Sides that were cut and borders that were moved, as bits."""
+
+
+def look_again(
+    survey: Survey,
+    corpus: ParallelCorpus,
+    models: Models,
+    *,
+    counts: tuple[Counts, Counts],
+    reference: Languages | None,
+    begin: Begin,
+) -> Split:
+    """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
+    is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
+    languages, sides = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
+    wording = sides[0] | sides[1]
+    verdicts = decide(
+        languages,
+        survey,
+        reference or languages,
+        is_third=(wording & Odds.THIRD_LANGUAGE) != 0,
+        has_other_words=((sides[0] & Odds.OTHER_SIDE) != 0, (sides[1] & Odds.OTHER_SIDE) != 0),
+    )
+    evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
+    segments = np.zeros(len(corpus), np.uint8)
+    if models.alignment is not None:
+        aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
+        evidence, segments = aligner.evidence(begin("alignment"))
+        runs = aligner.runs(evidence)
+    return Split(
+        survey.split,
+        corpus,
+        survey,
+        counts,
+        languages,
+        wording,
+        models.wording,
+        verdicts,
+        evidence,
+        tuple(runs),
+        segments,
+    )
+
+
+def judge_languages(
+    corpus: ParallelCorpus, models: Models, *, is_learned: Bool[np.ndarray, " lines"], progress: Progress
+) -> tuple[Languages, tuple[UInt8[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]]:
+    """How much each line looks like its side, and what is odd about the words of its source and of its target."""
+    parts, wording, done = [], (bytearray(), bytearray()), 0
+    source, target = models.wording
+    for lines in pieces(corpus):
+        learned = is_learned[done : done + len(lines)]
+        sources, targets = [line.source for line in lines], [line.target for line in lines]
+        parts.append(models.languages.judge(sources, targets, is_learned=learned))
+        wording[0].extend(map(source.look, sources))
+        wording[1].extend(map(target.look, targets))
+        done += len(lines)
+        progress(done)
+    odd_sources, odd_targets = (np.frombuffer(bytes(side), np.uint8) for side in wording)
+    return Languages.joined(parts), (odd_sources, odd_targets)
+
+
+def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Lines in lists of up to PIECE."""
+    left = iter(lines)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+
+
+class Aligner:
+    """The evidence for each pair of a text, and for shifts where it looks bad."""
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        survey: Survey,
+        alignment: Alignment,
+        *,
+        is_swapped: Bool[np.ndarray, " lines"],
+    ) -> None:
+        self._corpus, self._survey, self._is_swapped = corpus, survey, is_swapped
+        self._lexicon, self._judge, self._segment_judge = alignment.lexicon, alignment.judge, alignment.segments
+
+    def evidence(self, progress: Progress) -> tuple[Float32[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]:
+        """L of every pair as it stands, and what is found of its ends and borders."""
+        parts, done = [], 0
+        segments = np.zeros(len(self._survey), np.uint8)
+        last: list[Line] = []
+        for piece in pieces(self._corpus):
+            # The last line of the piece before, for the border behind it.
+            lines = last + piece
+            words = self._words(lines)
+            places = np.arange(len(last), len(lines))
+            parts.append(self._weigh(words, lines, places, places))
+            numbers = np.array([line.number for line in lines])
+            is_next = np.array([one.file == other.file for one, other in pairwise(lines)] + [False])
+            segments[numbers - 1] |= self._segment_judge.look(segments_of(words, lines), is_next=is_next)
+            last = lines[-1:]
+            done += len(piece)
+            progress(done)
+        return np.concatenate(parts), segments
+
+    def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[Run]:
+        """The runs of lines that are not aligned."""
+        is_looked_at = suspicious(evidence)
+        if not is_looked_at.any():
+            return []
+        table = np.full((len(evidence), len(SHIFTS) + 1), NOT_LOOKED_AT, np.float32)
+        table[:, ALIGNED] = evidence
+        table[:, -1] = 0.0
+        # Blank lines say nothing about where the others belong.
+        for lines in self._stretches(is_looked_at):
+            self._look_around(lines, is_looked_at, table)
+        return find_runs(table)
+
+    def _stretches(self, is_looked_at: Bool[np.ndarray, " lines"]) -> Iterator[list[Line]]:
+        """The lines to look at with those around them, in stretches without a gap."""
+        wide = np.convolve(is_looked_at.astype(float), np.ones(2 * FARTHEST + 1), mode="same")
+        is_wanted = wide[: len(is_looked_at)] > 0.5
+        stretch: list[Line] = []
+        for line in self._corpus:
+            if is_wanted[line.number - 1]:
+                stretch.append(line)
+            elif stretch:
+                yield stretch
+                stretch = []
+            if len(stretch) == PIECE:
+                yield stretch
+                stretch = stretch[-2 * FARTHEST :]
+        if stretch:
+            yield stretch
+
+    def _look_around(
+        self, lines: list[Line], is_looked_at: Bool[np.ndarray, " lines"], table: Float32[np.ndarray, "lines states"]
+    ) -> None:
+        words = self._words(lines)
+        numbers = np.array([line.number for line in lines])
+        wanted = np.flatnonzero(is_looked_at[numbers - 1])
+        for state, shift in enumerate(SHIFTS):
+            places = wanted[(wanted + shift >= 0) & (wanted + shift < len(lines))]
+            if shift and len(places):
+                table[numbers[places] - 1, state] = self._weigh(words, lines, places, places + shift)
+
+    def _words(self, lines: list[Line]) -> WordLines:
+        sources, targets = [], []
+        for line in lines:
+            is_swapped = bool(self._is_swapped[line.number - 1])
+            sources.append(words_of(line.target if is_swapped else line.source))
+            targets.append(words_of(line.source if is_swapped else line.target))
+        return WordLines(self._lexicon, [line.number for line in lines], sources, targets)
+
+    def _weigh(
+        self, words: WordLines, lines: list[Line], places: np.ndarray, partners: np.ndarray
+    ) -> Float32[np.ndarray, " pairs"]:
+        """L of source lines with target lines, by their places among `lines`."""
+        numbers = np.array([line.number for line in lines])
+        sides = self._survey.source.characters, self._survey.target.characters
+        is_swapped = self._is_swapped[numbers - 1]
+        source = np.where(is_swapped, sides[1][numbers - 1], sides[0][numbers - 1])[places]
+        target = np.where(is_swapped, sides[0][numbers - 1], sides[1][numbers - 1])[partners]
+        known = words.words
+        fewer = np.minimum(known[0][places], known[1][partners])
+        ratios = np.log((target + 1.0) / (source + 1.0))
+        return self._judge.evidence(words.score(places, partners), fewer, ratios)

@@ -1,0 +1,164 @@
+"""Wording: what the words of a line say that its characters do not: another language, and accents that were lost.
+
+A line is in a third language if it has several small words of one and hardly any of its own side. A line has lost its
+accents if it has none, and words that its side nearly always writes with them: `Madchen` or `Mdchen` for `Mädchen`.
+A line has the words of the other side if it has several that the other side has far more often than its own.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+
+import numpy as np
+from jaxtyping import UInt8
+
+from seqloom.doctor.characters import Odd, has_question_inside
+from seqloom.doctor.faults import Fault, grade, numbers_where, touched
+from seqloom.doctor.survey import Survey
+from seqloom.text.function_words import FUNCTION_WORDS, recognise
+from seqloom.text.scripts import script_of, words_of
+
+FEWEST_SMALL, SMALL_SHARE, AHEAD = 2, 0.2, 3
+"""Small words of a third language that a line has at least, their share, and how many times those of its own side."""
+
+COMMON = 0.01
+"""The share of a side's words from which on a word is its own, whatever other language has it as a small word."""
+
+RAREST, USUAL, SHORTEST = 3, 30, 3
+"""How often a word with accents must be seen, how many times more often than without, and its letters without."""
+
+SEEN, RATIO = 3, 2
+"""How often a side must have a word, and how many times as often as the other side, for the word to speak for it.
+
+A ratio of two still holds where a third of the pairs is swapped."""
+
+FEWEST_ACROSS, LEAD = 2, 2
+"""Different words of the other side that a line has at least, and how many times those of its own side.
+
+One is enough where a line has fewer than four words."""
+
+
+class Odds(IntFlag):
+    """What is odd about the words of a line, a bit each."""
+
+    THIRD_LANGUAGE = 1
+    LOST_ACCENTS = 2
+    OTHER_SIDE = 4
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What is usual on one side."""
+
+    others: Mapping[str, tuple[int, ...]]
+    """The languages of each small word: 0 for the side's own, the rest for languages of neither side."""
+    lost: frozenset[str]
+    """What words look like whose accents were lost."""
+    own: frozenset[str]
+    """Words that speak for this side."""
+    across: frozenset[str]
+    """Words that speak for the other side."""
+
+    @staticmethod
+    def of(words: Mapping[str, int], other: Mapping[str, int]) -> "Wording":
+        """From the words of a side and those of the other one."""
+        own, across = recognise(words), recognise(other)
+        telling = _telling(words, other), _telling(other, words)
+        if own is None:
+            return Wording({}, _lost_forms(words), *telling)
+        small, total = _small_words(own[0], across[0] if across else ""), sum(words.values())
+        common = {word: (0,) for word in small if words.get(word, 0) > COMMON * total}
+        # What was not translated, or was swapped, is found by its characters.
+        beside = dict.fromkeys((word for word in small if other.get(word, 0) > COMMON * sum(other.values())), ())
+        return Wording({**small, **beside, **common}, _lost_forms(words), *telling)
+
+    def look(self, text: str) -> int:
+        """The oddities of a line, as bits of `Odds`."""
+        words = words_of(text)
+        found = Odds.THIRD_LANGUAGE if self._is_third_language(words) else 0
+        if text.isascii() and not self.lost.isdisjoint(words):
+            found |= Odds.LOST_ACCENTS
+        if self._is_other_side(words):
+            found |= Odds.OTHER_SIDE
+        return int(found)
+
+    def _is_other_side(self, words: Sequence[str]) -> bool:
+        different = set(words)
+        across = len(different & self.across)
+        fewest = FEWEST_ACROSS if len(different) > 3 else 1
+        return across >= max(fewest, LEAD * len(different & self.own))
+
+    def _is_third_language(self, words: Sequence[str]) -> bool:
+        counts = Counter(code for word in set(words) if word in self.others for code in self.others[word])
+        own = counts.pop(0, 0)
+        most = max(counts.values(), default=0)
+        return most >= max(FEWEST_SMALL, SMALL_SHARE * len(words), AHEAD * own)
+
+
+def _telling(words: Mapping[str, int], other: Mapping[str, int]) -> frozenset[str]:
+    """Words that one side has far more often than the other, by their shares of all words; numbers are none."""
+    scale = RATIO * sum(words.values()) / max(1, sum(other.values()))
+    return frozenset(
+        word
+        for word, count in words.items()
+        if count >= SEEN and count > scale * other.get(word, 0) and any(map(str.isalpha, word))
+    )
+
+
+def _small_words(own: str, across: str) -> dict[str, tuple[int, ...]]:
+    codes = [own, *(code for code in FUNCTION_WORDS if code not in (own, across))]
+    found: dict[str, list[int]] = {}
+    for at, code in enumerate(codes):
+        for word in FUNCTION_WORDS[code]:
+            found.setdefault(word, []).append(at)
+    return {word: tuple(places) for word, places in found.items()}
+
+
+def _lost_forms(words: Mapping[str, int]) -> frozenset[str]:
+    accented: Counter[str] = Counter()
+    for word, count in words.items():
+        if not word.isascii() and all(script_of(sign) in ("LATIN", "") for sign in word):
+            bare = "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
+            for form in {bare, "".join(filter(str.isascii, word))}:
+                if form.isascii() and len(form) >= SHORTEST:
+                    accented[form] += count
+    return frozenset(
+        # Once may be the very line that is asked about.
+        form
+        for form, count in accented.items()
+        if count >= RAREST and (count >= USUAL * words.get(form, 0) or words[form] == 1)
+    )
+
+
+def examine_accents(
+    survey: Survey, wording: UInt8[np.ndarray, " lines"], sides: tuple[Wording, Wording]
+) -> list[Fault]:
+    """Lines whose letters with accents are gone, or are question marks now."""
+    lost, question = (wording & Odds.LOST_ACCENTS) != 0, (survey.odd & Odd.QUESTION) != 0
+    lines = numbers_where(lost | question)
+    if len(lines) == 0:
+        return []
+
+    def describe(source: str, target: str) -> str:
+        found = [
+            name
+            for name, text, side in (("source", source, sides[0]), ("target", target, sides[1]))
+            if has_question_inside(text) or side.look(text) & Odds.LOST_ACCENTS
+        ]
+        return ", ".join(found)
+
+    return [
+        Fault(
+            "accents",
+            grade(len(lines), len(survey), mend=0.002),
+            "Letters lost to another encoding",
+            f"{touched(len(lines), len(survey))} whose accents are gone ({int(lost.sum()):,}) or that have question "
+            f"marks inside words ({int(question.sum()):,})",
+            "look for a better copy of these lines; --fix accents drops them",
+            survey.split,
+            lines,
+            describe=describe,
+        )
+    ]

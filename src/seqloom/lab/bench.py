@@ -1,0 +1,119 @@
+"""What the experiments on cells have in common: cells from a seed, random inputs, a state that has settled."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from seqloom.apps.gradients import directions, gradient_by_lag, states_along
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.style import tidy
+from seqloom.nn.cells.standard import Cell, CellState
+from seqloom.nn.init import seeded
+from seqloom.nn.recurrent import MakeCell
+
+# Frames that several experiments draw into.
+
+LOWEST = 1e-10
+"""Norms below this are not drawn: nobody learns from them, and they would press everything else together."""
+
+
+def frames(count: int, *, width: float = 9.6, height: float = 4.2, shares_y: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure of some frames side by side."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(1, count, sharey=shares_y, squeeze=False)[0])
+    for each in axes:
+        tidy(each)
+    return figure, axes
+
+
+def plot_by_lag(
+    axes: Axes, norms: Sequence[float], *, colour: str, label: str | None = None, dashed: bool = False
+) -> None:
+    """Norms by lag, as far as they can be seen."""
+    seen = next((lag for lag, norm in enumerate(norms) if norm < LOWEST), len(norms))
+    width, style = (1.0, (0, (4, 3))) if dashed else (1.8, "-")
+    axes.plot(range(seen), norms[:seen], color=colour, label=label, linewidth=width, linestyle=style)
+
+
+def name_lags(axes: Axes, *, has_norms: bool = True) -> None:
+    """A logarithmic scale and the names of both axes."""
+    axes.set_yscale("log")
+    axes.set_xlabel("lag ℓ (steps back)")
+    if has_norms:
+        axes.set_ylabel("gradient norm (1 at lag 0)")
+
+
+def note_left(axes: Axes, text: str, place: tuple[float, float], *, colour: str) -> None:
+    """Small words to the left of a point and a little above it."""
+    axes.annotate(text, place, xytext=(-6, 3), textcoords="offset points", ha="right", fontsize=8, color=colour)
+
+
+def signed(value: float) -> str:
+    """A number with a minus sign as long as a plus, as it stands on the axes."""
+    return f"{value:g}".replace("-", "−")
+
+
+def shades(count: int) -> list[str]:
+    """Colours from dark to light, for things in an order."""
+    return [to_hex(colormaps["viridis"](0.92 * number / max(1, count - 1))) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The sizes of a measurement on one cell. All of it is done in double precision."""
+
+    width: int = 64
+    """Of the state."""
+    input_width: int = 16
+    """Of the inputs, which are normal with deviation `loudness`, each independent of all others."""
+    sequences: int = 16
+    """Over which a measurement is averaged."""
+    burn_in: int = 100
+    """Steps before the measurement, so that what is seen is no effect of the empty state."""
+    steps: int = 100
+    """Of the measurement: the largest lag."""
+    loudness: float = 1.0
+    """The standard deviation of the inputs: louder ones drive tanh and the gates further from the middle."""
+
+    def cell(self, make: MakeCell, *, seed: int) -> Cell:
+        """A cell with weights from the seed."""
+        with seeded(seed_for(seed, "cell")):
+            return make(self.input_width, self.width).double()
+
+    def inputs(self, seed: int, *, steps: int | None = None) -> Float[Tensor, "sequences steps inputs"]:
+        """Random inputs, the same for every cell."""
+        shape = (self.sequences, self.steps if steps is None else steps, self.input_width)
+        return self.loudness * torch.randn(shape, dtype=torch.float64, generator=_generator(seed, "inputs"))
+
+    def settled(self, cell: Cell, *, seed: int) -> CellState:
+        """The states of a cell, one row per sequence, after the burn-in."""
+        shape = (self.sequences, self.burn_in, self.input_width)
+        before = self.loudness * torch.randn(shape, dtype=torch.float64, generator=_generator(seed, "burn-in"))
+        empty = cell.begin(torch.zeros(self.sequences, self.width, dtype=torch.float64))
+        return tuple(part[-1] for part in states_along(cell, before, empty))
+
+    def gradient_by_lag(self, cell: Cell, *, seed: int) -> list[float]:
+        """The norm of the gradient that comes through 0 … `steps` steps, from 1 on."""
+        gradient = directions(self.sequences, self.width, generator=_generator(seed, "directions"))
+        return gradient_by_lag(cell, self.inputs(seed), self.settled(cell, seed=seed), gradient=gradient)
+
+    def as_data(self) -> dict[str, Any]:
+        """The sizes as JSON can hold them."""
+        return asdict(self)
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    """Six digits of each: more would be noise, and differ from machine to machine."""
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _generator(seed: int, use: str) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_for(seed, use))

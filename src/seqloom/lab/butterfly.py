@@ -1,0 +1,157 @@
+"""The butterfly effect: how far two states part that begin a hair's breadth from each other.
+
+See `seqloom.lab.butterfly`. What grows here is a difference of states. The states themselves stay bounded in a
+tanh network, whatever its matrix: a state that explodes and a gradient that explodes are two things.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from seqloom.apps.gradients import fit_slope, states_along
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND
+from seqloom.lab.bench import Bench, frames, note_left, rounded, shades
+from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.standard import Cell, CellState
+from seqloom.nn.recurrent import MakeCell
+
+# Two sequences of states from starts that hardly differ: do they meet again, or part for good?
+#
+#     d(t) = ‖s_t − s̃_t‖        s̃_0 = s_0 + ε·(a direction of length 1), the same inputs for both
+#
+# While d is small it grows or shrinks by the Jacobians of the steps, on average by e^κ per step; κ is the largest
+# Lyapunov exponent, and κ > 0 is the butterfly effect. How far d can grow in the end is set by how large states are.
+
+NOISE = 1e-13
+"""Below this a distance of double-precision states is mostly rounding."""
+
+
+def divergence(
+    cell: Cell,
+    inputs: Float[Tensor, "batch time inputs"],
+    state: CellState,
+    *,
+    size: float,
+    generator: torch.Generator,
+) -> Float[Tensor, "steps batch"]:
+    """d(0) … d(T) of each row, moved by `size` in a direction of its own."""
+    joint = torch.cat(state, 1)
+    drawn = torch.randn(joint.shape, dtype=torch.float64, generator=generator).to(joint)
+    moved = joint + size * nn.functional.normalize(drawn, dim=1)
+    elsewhere = tuple(part.contiguous() for part in moved.chunk(len(state), dim=1))
+    both = (states_along(cell, inputs, start) for start in (state, elsewhere))
+    here, there = (torch.cat(parts, 2) for parts in both)
+    distances: Tensor = torch.linalg.vector_norm(here - there, dim=2)
+    return distances
+
+
+def typical(distances: Float[Tensor, "steps batch"]) -> list[float]:
+    """The geometric mean over the rows at each step; differences that rounding has swallowed count as 1e-13."""
+    means: list[float] = distances.clamp(min=NOISE).log().mean(1).exp().tolist()
+    return means
+
+
+def growth_rate(distances: Sequence[float], *, ceiling: float = 1e-3) -> float:
+    """κ in nats per step: the slope of log d(t) from the start on, while d lies between rounding and `ceiling`.
+
+    Beyond it the states themselves set a limit to how far they can part.
+    """
+    is_inside = [10 * NOISE < distance < ceiling for distance in distances]
+    end = is_inside.index(False) if False in is_inside else len(distances)
+    return fit_slope(distances, last=max(1, end - 1))
+
+
+SIZE = 1e-8
+"""How far the starts are apart."""
+RADII = (0.8, 1.0, 1.5, 2.0, 3.0)
+CELLS: dict[str, tuple[MakeCell, str]] = {
+    "LSTM, forget bias 1": (cell_maker("lstm"), FIRST),
+    "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
+    "GRU": (cell_maker("gru"), FOURTH),
+}
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """Distances by step for tanh networks of several radii, and for gated cells."""
+    bench = (
+        Bench(width=32, sequences=8, burn_in=40, steps=80, loudness=0.3)
+        if quick
+        else Bench(width=128, sequences=16, burn_in=200, steps=150, loudness=0.3)
+    )
+    makes = {
+        f"tanh RNN, ρ = {radius:g}": cell_maker("rnn", start="spectral", spectral_radius=radius) for radius in RADII
+    }
+    makes |= {name: make for name, (make, _) in CELLS.items()}
+    countdown = Countdown(say, len(makes))
+    distances, sizes = {}, {}
+    for name, make in makes.items():
+        cell = bench.cell(make, seed=seed)
+        state, inputs = bench.settled(cell, seed=seed), bench.inputs(seed)
+        generator = torch.Generator().manual_seed(seed_for(seed, "perturbation"))
+        distances[name] = typical(divergence(cell, inputs, state, size=SIZE, generator=generator))
+        sizes[name] = float(states_along(cell, inputs, state)[0][-1].norm(dim=1).mean())
+        countdown.done(name)
+    return [_finding(bench, seed, distances, sizes)]
+
+
+def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: dict[str, float]) -> Finding:
+    rates = {name: growth_rate(each) for name, each in distances.items()}
+    factors = {name: math.exp(rate) for name, rate in rates.items()}
+    wild, calm = f"tanh RNN, ρ = {RADII[-1]:g}", f"tanh RNN, ρ = {RADII[0]:g}"
+    met = next((step for step, each in enumerate(distances[wild]) if each > 0.1), None)
+    when = f"is above 0.1 after {met} steps" if met is not None else f"is {distances[wild][-1]:.0e} in the end"
+    sentence = (
+        f"Two states begin {SIZE:.0e} apart. In a tanh RNN with ρ = {RADII[-1]:g} their distance changes by a factor "
+        f"of {factors[wild]:.2f} per step and {when}, while the state itself keeps a norm of {sizes[wild]:.1f}. With "
+        f"ρ = {RADII[0]:g} the factor is {factors[calm]:.2f}, and the start is forgotten. In an LSTM it is "
+        f"{factors['LSTM, forget bias 1']:.2f} with forget bias 1 and {factors['LSTM, forget bias 4']:.2f} with forget "
+        "bias 4."
+    )
+    data: dict[str, Any] = {
+        "seed": seed,
+        "bench": bench.as_data(),
+        "size": SIZE,
+        "cells": [
+            {"name": name, "distances": rounded(each), "rate": rates[name], "factor": factors[name],
+             "state_norm": sizes[name]}
+            for name, each in distances.items()
+        ],
+    }  # fmt: skip
+
+    def draw() -> Figure:
+        figure, (left, right) = frames(2, shares_y=True)
+        for radius, colour in zip(RADII, shades(len(RADII)), strict=True):
+            left.plot(
+                _above_noise(distances[f"tanh RNN, ρ = {radius:g}"]),
+                color=colour,
+                linewidth=1.8,
+                label=f"ρ(U) = {radius:g}",
+            )
+        for name, (_, colour) in CELLS.items():
+            right.plot(_above_noise(distances[name]), color=colour, linewidth=1.8, label=name)
+        for axes, title in ((left, "tanh RNN"), (right, "gated cells")):
+            axes.axhline(SIZE, color=QUIET, linewidth=0.8)
+            axes.set_yscale("log")
+            axes.set_xlabel("steps after the two states parted")
+            axes.set_title(title, fontsize=11, color=INK)
+            axes.axhline(NOISE, color=QUIET, linewidth=0.8, linestyle=":")
+        left.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        right.legend(frameon=False, fontsize=9, loc="upper left")
+        note_left(right, "rounding", (float(bench.steps), NOISE), colour=QUIET)
+        left.set_ylabel("distance of the two states")
+        return figure
+
+    return Finding("butterfly", "How far two nearly equal states part", sentence, data, draw)
+
+
+def _above_noise(distances: list[float]) -> list[float]:
+    end = next((step for step, each in enumerate(distances) if each <= 1.01 * NOISE), len(distances))
+    return distances[: end + 1]

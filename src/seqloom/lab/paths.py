@@ -1,0 +1,119 @@
+"""What attention does to gradients: it shortens the way, and leaves the loop where it was.
+
+Four ways to make one vector y of a sequence x_1 … x_T, all at their first weights; q is a random query:
+
+    last       y = h_T                              an RNN or an LSTM: T − k steps lie between x_k and y
+    attention  y = Σ_j softmax_j(score(q, h_j)) h_j     over the states of the same RNN: x_k is one look away from y
+    no loop    y = Σ_j softmax_j(score(q, x_j)) x_j     no state: one look, and all positions at once
+
+The score is the additive one, v · tanh(W q + U h).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from seqloom.apps.gradients import directions
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import FIRST, FOURTH, INK, SECOND
+from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
+from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.nn.attention import AdditiveScore, Attention
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.standard import Cell
+from seqloom.nn.init import seeded
+
+Read = Callable[[Tensor], Tensor]
+"""From inputs [batch, time, width] to y [batch, width]."""
+COLOURS = {
+    "RNN, last state": INK,
+    "LSTM, last state": FIRST,
+    "RNN with attention": SECOND,
+    "attention, no loop": FOURTH,
+}
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """The gradient of y with respect to each input, by lag, with and without attention."""
+    bench = Bench(width=24, input_width=24, sequences=8, steps=40) if quick else Bench(input_width=64, sequences=32)
+    countdown = Countdown(say, len(COLOURS))
+    norms = {}
+    for name, read in _readers(bench, seed).items():
+        norms[name] = _norms(bench, read, seed=seed)
+        countdown.done(name)
+    return [_finding(bench, seed, norms)]
+
+
+def _readers(bench: Bench, seed: int) -> dict[str, Read]:
+    rnn, lstm = (bench.cell(cell_maker(kind), seed=seed) for kind in ("rnn", "lstm"))
+    with seeded(seed_for(seed, "attention")):
+        attention = Attention(AdditiveScore(bench.width, bench.width)).double()
+        queries = torch.randn(bench.sequences, 1, bench.width, dtype=torch.float64)
+
+    def states(cell: Cell, inputs: Tensor) -> Tensor:
+        return cell.run(inputs, cell.begin(inputs.new_zeros(len(inputs), bench.width)))[0]
+
+    def look(values: Tensor) -> Tensor:
+        lengths = torch.full((len(values),), values.shape[1])
+        contexts: Tensor = attention(queries, attention.remember(values, lengths))[0]
+        return contexts[:, 0]
+
+    return {
+        "RNN, last state": lambda inputs: states(rnn, inputs)[:, -1],
+        "LSTM, last state": lambda inputs: states(lstm, inputs)[:, -1],
+        "RNN with attention": lambda inputs: look(states(rnn, inputs)),
+        "attention, no loop": look,
+    }
+
+
+def _norms(bench: Bench, read: Read, *, seed: int) -> list[float]:
+    """√ mean ‖∂(g·y)/∂x_{T−ℓ}‖² over the sequences, for ℓ = 0 … T − 1."""
+    inputs = bench.inputs(seed).requires_grad_()
+    generator = torch.Generator().manual_seed(seed_for(seed, "directions"))
+    gradient = directions(bench.sequences, bench.width, generator=generator)
+    with torch.enable_grad():
+        (found,) = torch.autograd.grad((read(inputs) * gradient).sum(), [inputs])
+    by_time: Float[Tensor, " time"] = found.square().sum(2).mean(0).sqrt()
+    norms: list[float] = by_time.flip(0).tolist()
+    return norms
+
+
+def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
+    far = bench.steps // 2
+    without, with_, free = (norms[name] for name in ("RNN, last state", "RNN with attention", "attention, no loop"))
+    sentence = (
+        f"The last state of an RNN passes {without[0]:.2f} of a gradient to its last input and {without[far]:.0e} to "
+        f"the one {far} steps back; attention over the same states passes {with_[0]:.3f} and {with_[far]:.3f}, for "
+        f"the way to each is one look (without a loop {free[0]:.3f} and {free[far]:.3f}). Nothing is solved for good: "
+        f"{bench.steps} positions share the gradient by their weights, and the RNN below still takes its "
+        f"{bench.steps} steps one after another."
+    )
+    data: dict[str, Any] = {
+        "seed": seed,
+        "bench": bench.as_data(),
+        "readers": [
+            {
+                "name": name,
+                "norms": rounded(each),
+                "steps_between_at_half": far if "last" in name else 0,
+                "steps_one_after_another": 1 if "no loop" in name else bench.steps,
+            }
+            for name, each in norms.items()
+        ],
+    }
+
+    def draw() -> Figure:
+        figure, (axes,) = frames(1, width=6.8, height=4.2)
+        for name, each in norms.items():
+            plot_by_lag(axes, each, colour=COLOURS[name], label=name)
+        name_lags(axes, has_norms=False)
+        axes.set_ylabel("gradient norm at the input ℓ steps back")
+        axes.legend(frameon=False, fontsize=9, loc="lower left")
+        return figure
+
+    return Finding("paths", "The way of the gradient with and without attention", sentence, data, draw)

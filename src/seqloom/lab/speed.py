@@ -1,0 +1,434 @@
+"""Recurrent or all at once: tokens a second by length, and the products that lie between two positions."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+
+from seqloom.core.errors import UsageError
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import FIRST, FOURTH, QUIET, SECOND, THIRD
+from seqloom.lab.bench import frames, rounded
+from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.nn.attention import Attention, BilinearScore
+from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.standard import Cell
+from seqloom.nn.init import seeded
+from seqloom.nn.multihead import SelfAttention
+from seqloom.nn.packing import packing_of
+
+# What lies between two positions of a sequence, counted in the graph of the computation.
+#
+#     shortest   the fewest on a way from input i to output j: what a gradient at least has to pass
+#     longest    the most: so many must follow one another, however many processors there are
+#
+# Counted are matrix products, or all operations that compute something (those that only move numbers are not). The two
+# tell different things: the memory of an LSTM passes a step through a gate and a sum, but through no matrix.
+
+PRODUCTS = ("Addmm", "Mm", "Bmm", "Baddbmm", "Linear", "Mv", "ScaledDotProduct")
+"""How the names of nodes begin that multiply matrices. The last does two in one; short sequences go without."""
+OPERATIONS = (*PRODUCTS, "Add", "Sub", "Rsub", "Mul", "Div", "Neg", "Lerp", "Tanh", "Sigmoid", "Relu", "Softmax")
+"""Those of all nodes that compute something, in the layers that are looked at here."""
+
+Reader = Callable[[Sequence[Float[Tensor, "one width"]]], Float[Tensor, "one width"]]
+"""From the inputs of each position to the output of the last one."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """What lies between an input and an output."""
+
+    shortest: int
+    longest: int
+
+
+def ways(
+    output: Float[Tensor, "*out"], inputs: Sequence[Float[Tensor, "*in"]], *, counted: tuple[str, ...] = PRODUCTS
+) -> list[Way]:
+    """From each input, a leaf that wants its gradient, to the output."""
+    if output.grad_fn is None:
+        raise UsageError("the output was computed without gradients, so there is no graph to look at")
+    order = list(_upwards(output.grad_fn))
+    return [_way(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
+
+
+def ways_to_last(read: Reader, *, positions: int, width: int, counted: tuple[str, ...] = PRODUCTS) -> list[Way]:
+    """From each position to the last. Position p lies positions − 1 − p steps before the last."""
+    inputs = [torch.ones(1, width).requires_grad_() for _ in range(positions)]  # any numbers have the same graph
+    return ways(read(inputs), inputs, counted=counted)
+
+
+def read_by_cell(cell: Cell) -> Reader:
+    """The last hidden state. Each input is projected by itself: done together, all would seem to depend on all."""
+
+    def read(inputs: Sequence[Tensor]) -> Tensor:
+        return _states(cell, inputs)[-1]
+
+    return read
+
+
+def read_by_attention(layer: SelfAttention) -> Reader:
+    """What self-attention leaves at the last position."""
+
+    def read(inputs: Sequence[Tensor]) -> Tensor:
+        packing = packing_of(torch.tensor([len(inputs)]), len(inputs))
+        mixed: Tensor = layer(torch.cat(list(inputs)), packing, mask=None, is_causal=False)
+        return mixed[-1:]
+
+    return read
+
+
+def read_by_both(cell: Cell, attention: Attention) -> Reader:
+    """What the last hidden state finds when it looks at all of them."""
+
+    def read(inputs: Sequence[Tensor]) -> Tensor:
+        states = _states(cell, inputs)
+        memory = attention.remember(torch.stack(states, 1), torch.tensor([len(inputs)]))
+        contexts: Tensor = attention(states[-1][:, None], memory)[0]
+        return contexts[:, 0]
+
+    return read
+
+
+def _states(cell: Cell, inputs: Sequence[Tensor]) -> list[Tensor]:
+    state = cell.begin(inputs[0].new_zeros(1, cell.width))
+    states = []
+    for one in inputs:
+        state = cell.advance(cell.project(one), state)
+        states.append(state[0])
+    return states
+
+
+def _upwards(root: Node) -> Iterator[Node]:
+    """The nodes of a graph, each after all that it was computed from."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, is_open = stack.pop()
+        if is_open:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack += [(below, False) for below, _ in node.next_functions if below is not None and below not in seen]
+
+
+def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> Way:
+    found: dict[Node, Way] = {}
+    for node in order:
+        if getattr(node, "variable", None) is leaf:
+            found[node] = Way(0, 0)
+            continue
+        below = [found[one] for one, _ in node.next_functions if one in found]
+        if below:
+            own = int(node.name().startswith(counted))
+            found[node] = Way(own + min(way.shortest for way in below), own + max(way.longest for way in below))
+    if order[-1] not in found:
+        raise UsageError(f"the output does not depend on input {number}; give a leaf that wants its gradient")
+    return found[order[-1]]
+
+
+# How many tokens a second a layer takes, forwards and backwards, by the length of the sequences.
+#
+# Batches hold as many tokens at every length, so the work that does not depend on length is the same. Layers take
+# turns within each round, so that whatever else the machine does meets them alike; of some passes in a row the fastest
+# counts, which is the one that was disturbed least; and what is compared is their ratio within a round.
+
+
+class CellLayer(nn.Module):
+    """A recurrent layer that begins with nothing read."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        hidden, _ = self.cell.run(inputs, self.cell.begin(inputs.new_zeros(len(inputs), self.cell.width)))
+        return hidden
+
+
+class AttentionLayer(nn.Module):
+    """Self-attention over whole sequences, every position looking at all."""
+
+    def __init__(self, attention: SelfAttention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        batch, longest, _ = inputs.shape
+        packing = packing_of(torch.full((batch,), longest), longest)
+        mixed: Tensor = self.attention(inputs.flatten(0, 1), packing, mask=None, is_causal=False)
+        return mixed.view(inputs.shape)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a forward and backward pass of a layer, a round each."""
+
+    layer: str
+    length: int
+    tokens: int
+    seconds: tuple[float, ...]
+
+    def rates(self) -> list[float]:
+        """Tokens a second."""
+        return [self.tokens / seconds for seconds in self.seconds]
+
+
+def time_layers(
+    layers: Mapping[str, nn.Module],
+    *,
+    width: int,
+    lengths: Sequence[int],
+    tokens: int,
+    rounds: int,
+    passes: int = 3,
+    generator: torch.Generator,
+    clock: Callable[[], float] = time.perf_counter,
+    tell: Callable[[int], None] = lambda _length: None,
+) -> list[Times]:
+    """Times of every layer at every length; a first round is not counted. `tell` hears of each length that is done."""
+    if min(rounds, passes) < 1 or any(not 1 <= length <= tokens for length in lengths):
+        raise UsageError(
+            f"{rounds} rounds of {passes} passes over {tokens} tokens in sequences of {list(lengths)} cannot be timed"
+        )
+    found = []
+    for length in lengths:
+        inputs = torch.randn(tokens // length, length, width, generator=generator).requires_grad_()
+        upstream = torch.randn(inputs.shape, generator=generator)
+        seconds: dict[str, list[float]] = {name: [] for name in layers}
+        for number in range(rounds + 1):
+            for name, layer in layers.items():
+                fastest = min(_time(layer, inputs, upstream, clock) for _ in range(passes))
+                if number:
+                    seconds[name].append(fastest)
+        counted = len(inputs) * length
+        found += [Times(name, length, counted, tuple(values)) for name, values in seconds.items()]
+        tell(length)
+    return found
+
+
+def _time(layer: nn.Module, inputs: Tensor, upstream: Tensor, clock: Callable[[], float]) -> float:
+    begin = clock()
+    layer(inputs).backward(upstream)
+    taken = clock() - begin
+    layer.zero_grad()
+    inputs.grad = None
+    return taken
+
+
+def ratios(first: Times, second: Times) -> list[float]:
+    """How many times as many tokens a second the first layer takes, round by round."""
+    return [other / one for one, other in zip(first.seconds, second.seconds, strict=True)]
+
+
+ATTENTION = "self-attention"
+LOOKS = {"RNN": (SECOND, "o"), "LSTM": (FIRST, "s"), ATTENTION: (FOURTH, "^")}
+PATH_LOOKS: Mapping[str, tuple[str, Any]] = {
+    "RNN": (SECOND, "-"),
+    "LSTM": (FIRST, (0, (6, 2))),
+    "RNN with attention": (THIRD, (0, (3, 1.5))),
+    ATTENTION: (FOURTH, "-"),
+}
+HEADS = 4
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """Times of a pass by length, and products between positions, recurrent and by attention."""
+    width = 16 if quick else 128
+    lengths = (8, 16) if quick else (16, 32, 64, 128, 256, 512, 1024)
+    tokens, rounds = (64, 3) if quick else (2048, 9)
+    with seeded(seed_for(seed, "speed")):
+        rnn, lstm = (cell_maker(kind)(width, width) for kind in ("rnn", "lstm"))
+        attention = SelfAttention(width, HEADS)
+        look = Attention(BilinearScore(width, width))
+    layers: dict[str, nn.Module] = {
+        "RNN": CellLayer(rnn),
+        "LSTM": CellLayer(lstm),
+        ATTENTION: AttentionLayer(attention),
+    }
+    countdown = Countdown(say, len(lengths))
+    generator = torch.Generator().manual_seed(seed_for(seed, "inputs"))
+    times = time_layers(
+        layers,
+        width=width,
+        lengths=lengths,
+        tokens=tokens,
+        rounds=rounds,
+        generator=generator,
+        tell=lambda length: countdown.done(f"length {length}"),
+    )
+    sizes = {name: sum(weight.numel() for weight in layer.parameters()) for name, layer in layers.items()}
+    readers = {
+        "RNN": read_by_cell(rnn),
+        "LSTM": read_by_cell(lstm),
+        "RNN with attention": read_by_both(rnn, look),
+        ATTENTION: read_by_attention(attention),
+    }
+    positions = 8 if quick else 33
+    paths = {
+        name: Paths(
+            products=tuple(ways_to_last(read, positions=positions, width=width, counted=PRODUCTS)),
+            operations=tuple(ways_to_last(read, positions=positions, width=width, counted=OPERATIONS)),
+        )
+        for name, read in readers.items()
+    }
+    return [speed_finding(times, settings={"seed": seed, "width": width, "weights": sizes}), path_finding(paths)]
+
+
+def speed_finding(times: Sequence[Times], *, settings: Mapping[str, Any]) -> Finding:
+    """Tokens a second by length as a finding."""
+    by_layer: dict[str, dict[int, Times]] = {}
+    for one in times:
+        by_layer.setdefault(one.layer, {})[one.length] = one
+    gains = {
+        name: {length: ratios(by_layer[ATTENTION][length], one) for length, one in found.items()}
+        for name, found in by_layer.items()
+        if name != ATTENTION
+    }
+    threads = torch.get_num_threads()
+    data: dict[str, Any] = {
+        **settings,
+        "threads": threads,
+        "layers": [
+            {
+                "layer": name,
+                "by_length": [
+                    {"length": length, "tokens": one.tokens, "tokens_per_second": rounded(one.rates())}
+                    for length, one in found.items()
+                ],
+            }
+            for name, found in by_layer.items()
+        ],
+        "ratios": [
+            {"layer": name, "length": length, "attention_to_layer": rounded(values)}
+            for name, found in gains.items()
+            for length, values in found.items()
+        ],
+    }
+    return Finding(
+        "speed-by-length",
+        "Tokens a second by length, forwards and backwards",
+        _speed_sentence(gains, rounds=len(times[0].seconds), threads=threads),
+        data,
+        lambda: _draw_speed(by_layer, gains),
+    )
+
+
+def _speed_sentence(gains: Mapping[str, Mapping[int, Sequence[float]]], *, rounds: int, threads: int) -> str:
+    told = []
+    for name, found in gains.items():
+        parts = ", ".join(
+            f"{median(found[length]):.2g} ({min(found[length]):.2g} to {max(found[length]):.2g}) at length {length}"
+            for length in sorted({min(found), max(found)})
+        )
+        told.append(f"of the {name}'s tokens, {parts}")
+    return (
+        f"In a second, forwards and backwards, a self-attention layer takes this multiple {'; '.join(told)} (median "
+        f"and range of {rounds} rounds, threads: {threads})."
+    )
+
+
+def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str, Mapping[int, list[float]]]) -> Figure:
+    figure, (left, right) = frames(2)
+    for name, found in by_layer.items():
+        thousands = {length: [rate / 1000 for rate in one.rates()] for length, one in found.items()}
+        _plot(left, thousands, name=name, label=name)
+    for name, gain in gains.items():
+        _plot(right, gain, name=name)
+    right.axhline(1, color=QUIET, linewidth=0.8)
+    left.set_ylabel("thousand tokens a second")
+    right.set_ylabel("self-attention as a multiple of each")
+    lengths = list(next(iter(by_layer.values())))
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [str(length) for length in lengths])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("length of the sequences (tokens)")
+    figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(by_layer))
+    return figure
+
+
+def _plot(axes: Axes, found: Mapping[int, Sequence[float]], *, name: str, label: str | None = None) -> None:
+    """Medians by length, and a bar from the lowest to the highest round."""
+    colour, mark = LOOKS[name]
+    low, high = ([choose(values) for values in found.values()] for choose in (min, max))
+    axes.vlines(list(found), low, high, color=colour, linewidth=1, alpha=0.6)
+    axes.plot(list(found), [median(values) for values in found.values()], color=colour, marker=mark, ms=5, label=label)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """What lies between each position and the last, the farthest first."""
+
+    products: tuple[Way, ...]
+    operations: tuple[Way, ...]
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether more operations must follow one another over the farthest distance than between neighbours."""
+        return self.operations[0].longest > self.operations[-2].longest
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the fewest products are as many over the farthest distance as between neighbours."""
+        return self.products[0].shortest == self.products[-2].shortest
+
+
+def path_finding(paths: Mapping[str, Paths]) -> Finding:
+    """What lies between each position and the last as a finding."""
+    positions = len(next(iter(paths.values())).products)
+    fewest = ", ".join(
+        f"{found.products[0].shortest} ({name}; neighbours {found.products[-2].shortest})"
+        for name, found in paths.items()
+    )
+    most = ", ".join(
+        f"{found.operations[0].longest} ({name}; {found.operations[-2].longest})" for name, found in paths.items()
+    )
+    both = [name for name, found in paths.items() if found.is_serial and found.is_short]
+    sentence = (
+        f"Between two positions {positions - 1} steps apart a gradient passes at least this many matrix products: "
+        f"{fewest}; and this many operations must follow one another: {most}."
+    )
+    if both:
+        sentence += f" No more products over a longer distance, and serial all the same: {', '.join(both)}."
+    distances = [positions - 1 - place for place in range(positions)]
+    data: dict[str, Any] = {
+        "distances": distances,
+        "readers": [
+            {
+                "reader": name,
+                "products": {"fewest": [way.shortest for way in found.products],
+                             "most": [way.longest for way in found.products]},
+                "operations": {"fewest": [way.shortest for way in found.operations],
+                               "most": [way.longest for way in found.operations]},
+            }
+            for name, found in paths.items()
+        ],
+    }  # fmt: skip
+
+    def draw() -> Figure:
+        figure, (left, right) = frames(2)
+        for name, found in paths.items():
+            colour, style = PATH_LOOKS[name]
+            left.plot(distances, [way.shortest for way in found.products], color=colour, linestyle=style, label=name)
+            right.plot(distances, [way.longest for way in found.operations], color=colour, linestyle=style)
+        left.set_ylabel("matrix products on the shortest way")
+        right.set_ylabel("operations that must follow one another")
+        for axes in (left, right):
+            axes.set_xlabel("distance between the positions (steps)")
+            axes.set_ylim(bottom=0)
+        figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(paths))
+        return figure
+
+    return Finding("path-length", "What lies between two positions of a sequence", sentence, data, draw)

@@ -1,0 +1,98 @@
+"""How much one step can change a loss, and why that is a reason to clip gradients.
+
+A function with |f(x) − f(y)| ≤ L ‖x − y‖ changes in a step x − η g by at most L η ‖g‖, whatever g is. With the norm of
+g clipped at θ, that is L η θ: a wrong gradient, or one that has exploded, can do no more harm than that.
+
+Here f(x) = −log softmax(A x)_k, whose gradient Aᵀ(p − e_k) is never longer than √2 σ_max(A): so L = √2 σ_max(A) is
+known. The g of a step is not bound by that: what comes out of a deep network may have any length. So here directions
+are scaled at will.
+"""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from seqloom.apps.gradients import largest_gain
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import FIRST, INK, QUIET, SECOND
+from seqloom.lab.bench import frames, rounded
+from seqloom.lab.progress import Say, silent
+
+RATE, THRESHOLD = 0.1, 1.0
+"""η and θ"""
+
+
+def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
+    """Changes of a loss by random steps of all sizes, with and without clipping, beside their bounds."""
+    generator = torch.Generator().manual_seed(seed_for(seed, "steps"))
+    count, width, symbols = (200 if quick else 1000), 16, 10
+    matrix = torch.randn(symbols, width, dtype=torch.float64, generator=generator)
+    bound = math.sqrt(2) * largest_gain(matrix)
+    points = torch.randn(count, width, dtype=torch.float64, generator=generator)
+    sizes = 10 ** torch.linspace(-2, 3, count, dtype=torch.float64)
+    ways = torch.randn(count, width, dtype=torch.float64, generator=generator)
+    # Half of the steps follow the gradient itself, which is the way that changes the loss fastest.
+    ways[::2] = _gradients(matrix, points)[::2]
+    steps = sizes[:, None] * ways / ways.norm(dim=1, keepdim=True)
+    clipped = steps * (THRESHOLD / sizes).clamp(max=1)[:, None]
+    changes = {
+        name: (_losses(matrix, points) - _losses(matrix, points - RATE * each)).abs()
+        for name, each in (("plain", steps), ("clipped", clipped))
+    }
+    say(f"{count} steps measured")
+    return [_finding(seed, bound, sizes, changes)]
+
+
+def _losses(matrix: Float[Tensor, "symbols width"], points: Float[Tensor, "count width"]) -> Float[Tensor, " count"]:
+    """f with k = 0"""
+    return -(points @ matrix.T).log_softmax(1)[:, 0]
+
+
+def _gradients(
+    matrix: Float[Tensor, "symbols width"], points: Float[Tensor, "count width"]
+) -> Float[Tensor, "count width"]:
+    """Aᵀ(p − e_0)"""
+    probabilities = (points @ matrix.T).softmax(1)
+    probabilities[:, 0] -= 1
+    return probabilities @ matrix
+
+
+def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: dict[str, Tensor]) -> Finding:
+    ratios = changes["plain"] / (bound * RATE * sizes)
+    worst, kept = float(changes["plain"].max()), float(changes["clipped"].max())
+    limit = bound * RATE * THRESHOLD
+    sentence = (
+        f"Of {len(sizes)} steps η g none changes the loss by more than L η ‖g‖ (the nearest reaches "
+        f"{ratios.max():.0%} of it). Their directions g were scaled at will, to lengths up to {sizes.max():.0f}: such "
+        f"steps change the loss by up to {worst:.1f}, and with g clipped at θ = {THRESHOLD:g} by {kept:.2f} at most, "
+        f"below L η θ = {limit:.2f}."
+    )
+    data: dict[str, Any] = {
+        "seed": seed,
+        "lipschitz_constant": bound,
+        "rate": RATE,
+        "threshold": THRESHOLD,
+        "lengths": rounded(sizes.tolist()),
+        "changes": {name: rounded(each.tolist()) for name, each in changes.items()},
+    }
+
+    def draw() -> Figure:
+        figure, (axes,) = frames(1, width=6.8, height=4.2)
+        axes.plot(sizes, bound * RATE * sizes, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="bound, L η ‖g‖")
+        axes.axhline(limit, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), label="bound when clipped, L η θ")
+        axes.scatter(sizes, changes["plain"], s=8, color=FIRST, lw=0, alpha=0.7, label="change of the loss")
+        axes.scatter(sizes, changes["clipped"], s=8, color=SECOND, lw=0, alpha=0.7, label="the same, clipped")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=1e-6)
+        axes.set_xlabel("length of g")
+        axes.set_ylabel("|f(x) − f(x − η g)| (nats)")
+        axes.legend(frameon=False, fontsize=9, loc="upper left")
+        return figure
+
+    return Finding("step-bound", "How much a step can change a loss", sentence, data, draw)

@@ -1,0 +1,336 @@
+"""A beam search as one HTML file that needs nothing else: the tree to touch, to replay, and the n-best list in figures.
+
+The tree is drawn here, as SVG, and can be read without the script; the script (beam_page.js) adds the replay, the panel
+of a node and the keys. Whatever comes from a model is escaped where it enters the page.
+"""
+
+import json
+import textwrap
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from seqloom.drawing.pages import as_text, beside, fill_page
+from seqloom.drawing.style import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
+from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, Place, cells, describe, number, percent
+
+# The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band.
+
+SIZE = 8.0
+"""Of the text, in points."""
+
+CHARACTER_INCHES, LINE_INCHES = 0.603 * SIZE / 72, 0.2
+"""Inches: the width of a character of the fixed-width font, and the distance of two lines of text."""
+
+LOOKS = {
+    "kept": (FIRST, "o", "kept"),
+    "pruned": (QUIET, "x", "pruned (+n: with n siblings that are not shown)"),
+    "finished": (SECOND, "s", "finished, with its score"),
+    "cut": (SIXTH, "v", "cut at the maximum length"),
+    "left": (FIFTH, "D", "left when the sentence was decided"),
+}
+"""Colour, shape and name of each fate; shapes tell them apart where colours do not."""
+
+
+PALE = 0.5
+"""How much is seen of the lines of pruned candidates."""
+
+
+def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
+    """A search for the translation `target` of `source`."""
+    above, below = tree.span
+    width = max(7.2, CHARACTER_INCHES * (tree.columns[-1] + MARKER))
+    title = _wrapped(as_written(f"{source} → {target}"), width)
+    legend = _picture_legend(tree)
+    columns = max(1, int(width // 3.6))
+    head, foot = 0.45 + 0.19 * len(title), 0.25 + 0.22 * -(-len(legend) // columns)
+    height = head + LINE_INCHES * (below - above + 1) + foot
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    # A unit is a character to the right and a line downwards; the axes fill the figure.
+    axes.set_xlim(-MARKER, -MARKER + width / CHARACTER_INCHES)
+    top = above - 0.5 - head / LINE_INCHES
+    axes.set_ylim(top + height / LINE_INCHES, top)
+    families = ["DejaVu Sans Mono", *fonts()]
+    axes.text(
+        0, top + 0.12 / LINE_INCHES, "\n".join(title), va="top", fontsize=9, color=INK, family=fonts(), parse_math=False
+    )
+    for step in range(1, tree.steps + 1):
+        axes.text(tree.columns[step] - 0.6, above - 1, f"step {step}", fontsize=SIZE - 1, color=QUIET, va="center")
+    _draw_lines(axes, tree)
+    for place in tree.places:
+        _draw_node(axes, place, families)
+    axes.plot([0.6], [tree.root], marker="o", ms=6, mfc="white", mec=INK, zorder=3)
+    handles: list[Any] = [mark for mark, _ in legend]  # whose types know nothing of the tuples that a handler takes
+    figure.legend(
+        handles,
+        [name for _, name in legend],
+        loc="lower left",
+        ncols=columns,
+        frameon=False,
+        fontsize=SIZE,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.6)},
+    )
+    return figure
+
+
+def line_width(probability: float) -> float:
+    """In points: an improbable symbol still has a line."""
+    return 0.5 + 3.0 * probability
+
+
+def _wrapped(text: str, width: float) -> list[str]:
+    return textwrap.wrap(text, width=max(30, int(width / (0.62 * 9 / 72)))) or [""]
+
+
+def _draw_lines(axes: Axes, tree: BeamTree) -> None:
+    by_number = {place.node.number: place for place in tree.places}
+    for place in tree.places:
+        parent = None if place.node.parent is None else by_number[place.node.parent]
+        if parent is None:
+            begin, height = MARKER, tree.root
+        else:
+            begin, height = parent.x + MARKER + cells(parent.label) + 1 + cells(parent.note), parent.y
+        path = _way((begin + 0.3, height), bend=tree.columns[place.node.step] - GAP, to=(place.x, place.y))
+        colour = LOOKS[place.node.fate][0]
+        if place.is_winner:
+            axes.add_patch(PathPatch(path, fill=False, edgecolor=THIRD, alpha=0.55, linewidth=9, zorder=1))
+        is_pruned = place.node.fate == "pruned"
+        axes.add_patch(
+            PathPatch(
+                path,
+                fill=False,
+                edgecolor=colour,
+                alpha=PALE if is_pruned else None,
+                linewidth=line_width(0.0 if is_pruned else place.probability),
+                zorder=1.5 if is_pruned else 2,  # below what was kept, so that it draws no eye
+                capstyle="butt",
+            )
+        )
+
+
+def _way(start: tuple[float, float], *, bend: float, to: tuple[float, float]) -> Path:
+    """Level to the end of the column, then in one curve over to the child."""
+    middle = (bend + to[0]) / 2
+    points = [start, (bend, start[1]), (middle, start[1]), (middle, to[1]), to]
+    return Path(points, [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+
+
+def _draw_node(axes: Axes, place: Place, families: list[str]) -> None:
+    colour, shape, _ = LOOKS[place.node.fate]
+    is_pruned = place.node.fate == "pruned"
+    ms, alpha = (3.5, PALE) if is_pruned else (6, 1.0)
+    axes.plot([place.x + 0.6], [place.y], marker=shape, ms=ms, alpha=alpha, color=colour, zorder=3, ls="")
+    label: dict[str, Any] = {
+        "fontsize": SIZE,
+        "va": "center_baseline",
+        "family": families,
+        "parse_math": False,
+        "zorder": 4,
+    }
+    weight = "bold" if place.is_winner else "normal"
+    if place.is_winner:
+        ends = place.x, place.x + MARKER + cells(place.label) + 1 + cells(place.note) + 0.3
+        axes.plot(ends, [place.y] * 2, color=THIRD, alpha=0.55, linewidth=9, solid_capstyle="butt", zorder=1)
+    axes.text(place.x + MARKER, place.y, place.label, color=QUIET if is_pruned else INK, weight=weight, **label)
+    axes.text(
+        place.x + MARKER + cells(place.label) + 1,
+        place.y,
+        place.note,
+        color=INK if place.has_ended or place.is_winner else QUIET,
+        weight=weight if place.has_ended else "normal",
+        **label,
+    )
+
+
+def _picture_legend(tree: BeamTree) -> list[tuple[Line2D | tuple[Line2D, ...], str]]:
+    """What is to be seen, and what it means."""
+    entries: list[tuple[Line2D | tuple[Line2D, ...], str]] = [
+        (Line2D([], [], color=THIRD, alpha=0.55, linewidth=9), "the best hypothesis")
+    ]
+    for fate, (colour, shape, name) in LOOKS.items():
+        if fate in tree.fates:
+            is_pruned = fate == "pruned"
+            look: dict[str, Any] = {"ms": 4, "lw": line_width(0.0), "alpha": PALE} if is_pruned else {"ms": 5, "lw": 1}
+            entries.append((Line2D([], [], color=colour, marker=shape, **look), name))
+    widths = tuple(Line2D([], [], color=INK, linewidth=line_width(share)) for share in (0.01, 0.5, 1.0))
+    entries.append((widths, "probability 1%, 50%, 100%"))
+    return entries
+
+
+CHARACTER, LINE, MARGIN, HEAD = 7.4, 22.0, 12.0, 30.0
+"""Pixels: a character of the fixed-width font of 12 pixels, a line, the edge, and the row with the numbers of steps."""
+
+FATES = {
+    "kept": "kept: it went on",
+    "pruned": "pruned: others of its step were better",
+    "finished": "finished",
+    "cut": "cut at the maximum length",
+    "left": "left when the sentence was decided",
+}
+DIGITS = 6
+"""After the point of each score and term, so that the terms of the table add up to its scores."""
+
+
+def beam_page(tree: BeamTree, *, source: str, settings: str = "") -> str:
+    """The page of a search for translations of `source`; `settings` say in a line how it was searched."""
+    parts = {
+        "TITLE": as_text(f"Beam search: {source}"),
+        "SOURCE": as_text(source),
+        "SETTINGS": as_text(settings),
+        "SENTENCE": as_text(describe(tree)),
+        "STEPS": str(tree.steps),
+        "LEGEND": _legend(tree),
+        "TREE": _tree(tree),
+        "LEAVES": _table(tree),
+        "DATA": _data(tree),
+        "STYLE": beside("beam_page.css"),
+        "SCRIPT": beside("beam_page.js"),
+    }
+    return fill_page("beam_page.html", parts)
+
+
+def _data(tree: BeamTree) -> str:
+    """What the script shows, as JSON that cannot end its element."""
+    by_parent: dict[int | None, list[int]] = {}
+    for place in sorted(tree.places, key=lambda place: place.rank):
+        by_parent.setdefault(place.node.parent, []).append(place.node.number)
+    values = {
+        str(place.node.number): {
+            "symbol": place.symbol,
+            "step": place.node.step,
+            "parent": place.node.parent,
+            "children": by_parent.get(place.node.number, []),
+            "rank": place.rank,
+            "fate": FATES[place.node.fate],
+            "others": place.others,
+            "logProbability": place.node.token_log_prob,
+            "terms": dict(place.node.terms),
+            "score": place.node.score,
+        }
+        for place in tree.places
+    }
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+# --- the tree ---------------------------------------------------------------------------------------------------------
+
+
+def _tree(tree: BeamTree) -> str:
+    above, below = tree.span
+    width = 2 * MARGIN + CHARACTER * tree.columns[-1]
+    height = 2 * MARGIN + HEAD + LINE * (below - above + 1)
+    by_number = {place.node.number: place for place in tree.places}
+    parts = [
+        f'<svg id="tree" width="{width:.0f}" height="{height:.0f}" role="group" aria-label="The tree of the search">'
+    ]
+    parts += [
+        f'<text class="step" data-step="{step}" x="{_x(tree.columns[step])}" y="{MARGIN + 12}">step {step}</text>'
+        for step in range(1, tree.steps + 1)
+    ]
+    for place in tree.places:
+        parent = None if place.node.parent is None else by_number[place.node.parent]
+        parts.append(_line(tree, place, parent))
+    parts.append(f'<circle class="root" cx="{_x(0.6)}" cy="{_y(tree, tree.root)}" r="4"/>')
+    parts += [_node(tree, place) for place in tree.places]
+    return "\n".join([*parts, "</svg>"])
+
+
+def _x(characters: float) -> str:
+    return f"{MARGIN + CHARACTER * characters:.1f}"
+
+
+def _y(tree: BeamTree, lines: float) -> str:
+    return f"{MARGIN + HEAD + LINE * (lines - tree.span[0] + 0.5):.1f}"
+
+
+def _width(place: Place) -> float:
+    return MARKER + cells(place.label) + 1 + cells(place.note)
+
+
+def _line(tree: BeamTree, place: Place, parent: Place | None) -> str:
+    """Level to the end of the parent's column, then in one curve over to the child; under the winner a band."""
+    begin = MARKER if parent is None else parent.x + _width(parent)
+    start, end = _y(tree, tree.root if parent is None else parent.y), _y(tree, place.y)
+    bend, reach = tree.columns[place.node.step] - GAP, place.x + 0.4
+    middle = _x((bend + reach) / 2)
+    way = f"M{_x(begin + 0.3)} {start}L{_x(bend)} {start}C{middle} {start} {middle} {end} {_x(reach)} {end}"
+    step = place.node.step
+    band = f'<path class="band" data-step="{step}" d="{way}H{_x(place.x + _width(place))}"/>' if place.is_winner else ""
+    thickness = 0.6 if place.node.fate == "pruned" else 0.6 + 4.4 * place.probability
+    return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{way}" stroke-width="{thickness:.2f}"/>'
+
+
+def _node(tree: BeamTree, place: Place) -> str:
+    x, y = _x(place.x + 0.6), _y(tree, place.y)
+    told = f"{place.symbol}, probability {percent(place.probability)}, {FATES[place.node.fate]}"
+    classes = f"node {place.node.fate}{' winner' if place.is_winner else ''}"
+    middle = float(y)
+    return (
+        f'<g class="{classes}" data-step="{place.node.step}" data-number="{place.node.number}" role="button" '
+        f'tabindex="-1" aria-label="{as_text(told)}"><title>{as_text(told)}</title>'
+        f'<rect x="{_x(place.x - 0.4)}" y="{middle - LINE / 2:.1f}" width="{CHARACTER * (_width(place) + 0.6):.1f}" '
+        f'height="{LINE:.0f}"/>{_mark(place.node.fate, float(x), middle)}'
+        f'<text x="{_x(place.x + MARKER)}" y="{middle + 4:.1f}">{as_text(place.label)}'
+        f'<tspan x="{_x(place.x + MARKER + cells(place.label) + 1)}">{as_text(place.note)}</tspan></text></g>'
+    )
+
+
+def _mark(fate: str, x: float, y: float) -> str:
+    """Each fate has a shape of its own as well as a colour."""
+    outlines = {
+        "pruned": f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6",
+        "finished": f"M{x - 5:.1f} {y - 5:.1f}h10v10h-10z",
+        "cut": f"M{x - 5:.1f} {y - 4:.1f}h10l-5 9z",
+        "left": f"M{x:.1f} {y - 6:.1f}l5 6l-5 6l-5 -6z",
+    }
+    if fate == "kept":
+        return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
+    return f'<path class="mark" d="{outlines[fate]}"/>'
+
+
+def _legend(tree: BeamTree) -> str:
+    entries = ['<li><svg width="34" height="16" aria-hidden="true"><path class="band" d="M0 8H34"/></svg>the best</li>']
+    entries += [
+        f'<li><svg width="16" height="16" aria-hidden="true"><g class="node {fate}">{_mark(fate, 8.0, 8.0)}</g></svg>'
+        f"{as_text(meaning)}</li>"
+        for fate, meaning in FATES.items()
+        if fate in tree.fates
+    ]
+    return "".join([*entries, "<li>wider lines are more probable; +n: with n pruned siblings that are not shown</li>"])
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def _table(tree: BeamTree) -> str:
+    names = list(dict.fromkeys(name for leaf in tree.leaves for name in leaf.node.terms))
+    heads = ["", "hypothesis", "symbols", "score", *names, ""]
+    head = "".join(f'<th scope="col">{as_text(name)}</th>' for name in heads)
+    rows = [_row(place, leaf, names) for place, leaf in enumerate(tree.leaves, start=1)]
+    return f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+
+
+def _row(place: int, leaf: Leaf, names: list[str]) -> str:
+    terms: dict[str, Any] = dict(leaf.node.terms)
+    figures = [leaf.node.score, *(terms.get(name, 0.0) for name in names)]
+    remarks = [
+        "returned" if leaf.is_returned else "",
+        "proven complete" if leaf.is_complete else "",
+        FATES["cut"] if leaf.node.fate == "cut" else "",
+    ]
+    cells_of_row = [
+        f"<td>{place}</td>",
+        f'<td><button type="button" data-path="{leaf.node.number}">{as_text(leaf.text) or "(empty)"}</button></td>',
+        f"<td>{leaf.node.step}</td>",
+        *(f"<td>{number(figure, DIGITS)}</td>" for figure in figures),
+        f"<td>{as_text(', '.join(remark for remark in remarks if remark))}</td>",
+    ]
+    return f"<tr>{''.join(cells_of_row)}</tr>"

@@ -1,0 +1,396 @@
+"""The normaliser of a softmax, and what estimates of it are worth.
+
+    Z(x) = Σ_w exp(s_w(x))          log Z is 0 where scores are log-probabilities by themselves
+
+Three questions to a model with a table of scores, asked of the positions of a text:
+
+1. How far from 0 is log Z? NCE takes it for 0, so a model trained by it should keep it there; one trained by maximum
+   likelihood has no reason to.
+2. How near is the gradient of a sampled objective to that of the full softmax, by the number of samples?
+3. How well is Z known from n importance samples, Ẑ = 1/n Σ exp(s_w) / q_w with w from q? Its relative variance is
+
+       Var(Ẑ) / Z² = (Σ_w p_w² / q_w − 1) / n,  p = softmax(s)
+
+   which is large where few words hold nearly all of p and q does not know them: the reason not to estimate the
+   gradient of maximum likelihood this way.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int
+from matplotlib.figure import Figure
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.apps.language_model import RecurrentReader, reader_of
+from seqloom.core.config import Config
+from seqloom.core.errors import DataError, UsageError
+from seqloom.core.files import require_file
+from seqloom.core.symbols import BEGIN, END
+from seqloom.data.plain_text import read_one_language
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import INK, QUIET, SERIES, new_axes
+from seqloom.nn.dropout import evaluating
+from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
+from seqloom.nn.outputs import Output
+from seqloom.runs.model_dir import Loaded
+from seqloom.text.normalise import is_blank
+
+SCORES = 1 << 22
+"""Scores held at a time."""
+
+
+@dataclass(frozen=True)
+class LogPartition:
+    """log Z at each position of a text, less the log Z that the model has learned, if it has."""
+
+    values: Float64[np.ndarray, " tokens"]
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation: what no single number for log Z can make up for."""
+        return float(self.values.std())
+
+    def quantiles(self, *shares: float) -> tuple[float, ...]:
+        return tuple(float(value) for value in np.quantile(self.values, shares))
+
+
+@torch.no_grad()
+def log_partition(output: Output, features: Float[Tensor, "tokens width"]) -> LogPartition:
+    """log Σ_w exp(W_w · x + b_w) − log Z learned, for each x."""
+    parts = [torch.logsumexp(output(some).double(), dim=1) for some in features.split(_at_once(output))]
+    values = torch.cat(parts)
+    if output.log_z is not None:
+        values = values - output.log_z.double()
+    return LogPartition(values.cpu().numpy())
+
+
+@dataclass(frozen=True)
+class GradientCosines:
+    """Cosines between the gradient of an objective and that of the full softmax."""
+
+    samples: tuple[int, ...]
+    single: Mapping[str, tuple[float, ...]]
+    """Mean over draws of the cosine of one draw's gradient, by objective: what a step of training sees."""
+    averaged: Mapping[str, tuple[float, ...]]
+    """Cosine of the mean of the gradients over draws: what is left is bias, and noise that was not averaged out."""
+
+
+def gradient_cosines(
+    output: Output,
+    features: Float[Tensor, "tokens width"],
+    labels: Int[Tensor, " tokens"],
+    *,
+    objectives: Mapping[str, Callable[[int], Objective]],
+    samples: Sequence[int],
+    draws: int,
+    seed: int,
+) -> GradientCosines:
+    """Compare gradients with respect to features and table, over several draws of each number of samples."""
+    full = _gradient(FullSoftmax(), output, features, labels, generator=torch.Generator())
+    single: dict[str, list[float]] = {name: [] for name in objectives}
+    averaged: dict[str, list[float]] = {name: [] for name in objectives}
+    for name, make in objectives.items():
+        for number in samples:
+            generator = torch.Generator().manual_seed(seed)
+            total, cosines = torch.zeros_like(full), 0.0
+            for _ in range(draws):
+                drawn = _gradient(make(number), output, features, labels, generator=generator)
+                cosines += float(torch.cosine_similarity(drawn, full, dim=0))
+                total += drawn
+            single[name].append(cosines / draws)
+            averaged[name].append(float(torch.cosine_similarity(total, full, dim=0)))
+    return GradientCosines(
+        samples=tuple(samples),
+        single={name: tuple(values) for name, values in single.items()},
+        averaged={name: tuple(values) for name, values in averaged.items()},
+    )
+
+
+def _gradient(
+    objective: Objective,
+    output: Output,
+    features: Float[Tensor, "tokens width"],
+    labels: Int[Tensor, " tokens"],
+    *,
+    generator: torch.Generator,
+) -> Float[Tensor, " numbers"]:
+    features = features.detach().requires_grad_()
+    inputs = [features, output.weight] if output.bias is None else [features, output.weight, output.bias]
+    loss = objective(features, labels, output, generator=generator)
+    found = torch.autograd.grad(loss, inputs)
+    return torch.cat([(part.to_dense() if part.is_sparse else part).flatten() for part in found])
+
+
+@dataclass(frozen=True)
+class ImportanceVariance:
+    """How uneven importance weights are: Var(Ẑ) / Z² of a single draw at each position, by proposal q."""
+
+    variances: Mapping[str, Float64[np.ndarray, " tokens"]]
+
+    def deviations(self, name: str, samples: Sequence[int], *, share: float) -> tuple[float, ...]:
+        """Relative standard deviation of Ẑ from so many samples, at the position at this share of all positions."""
+        variance = float(np.quantile(self.variances[name], share))
+        return tuple((variance / number) ** 0.5 for number in samples)
+
+    def needed(self, name: str, *, deviation: float, share: float) -> float:
+        """Samples after which Ẑ has this relative deviation, at the position at this share of all positions."""
+        return float(np.quantile(self.variances[name], share)) / deviation**2
+
+
+@torch.no_grad()
+def importance_variance(
+    output: Output, features: Float[Tensor, "tokens width"], *, proposals: Mapping[str, AliasSampler]
+) -> ImportanceVariance:
+    """Σ_w p_w² / q_w − 1 for each x and each q."""
+    everything = torch.arange(len(output.weight), device=features.device)
+    inverse = {name: (-sampler.log_probs(everything)).exp() for name, sampler in proposals.items()}
+    found: dict[str, list[Tensor]] = {name: [] for name in proposals}
+    for some in features.split(_at_once(output)):
+        squares = output.log_probs(some).double().mul_(2).exp_()
+        for name, weights in inverse.items():
+            found[name].append(squares @ weights - 1)
+    return ImportanceVariance({name: torch.cat(parts).cpu().numpy() for name, parts in found.items()})
+
+
+def _at_once(output: Output) -> int:
+    return max(1, SCORES // len(output.weight))
+
+
+# Pictures of the normaliser: its histogram, gradients by samples, and the variance of importance sampling.
+
+
+def draw_log_partition(found: LogPartition) -> Figure:
+    """How often each value of log Z comes up."""
+    figure, axes = new_axes()
+    axes.hist(found.values, bins=60, color=SERIES[0])
+    axes.axvline(found.mean, color=SERIES[1], linewidth=1.2, linestyle="--", label=f"mean {found.mean:.2f}")
+    lowest, highest = float(found.values.min()), float(found.values.max())
+    spread = max(highest - lowest, 0.1)
+    # Where 0 is far away, an axis that reaches it would press all values into one bar.
+    if lowest - spread <= 0 <= highest + spread:
+        axes.axvline(0, color=INK, linewidth=1.0)
+    else:
+        axes.set_xlim(lowest - 0.05 * spread, highest + 0.05 * spread)
+    axes.set_xlabel("log Z (0: scores are log-probabilities)")
+    axes.set_ylabel("positions")
+    axes.set_ylim(top=1.15 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(frameon=False, loc="upper right")
+    return figure
+
+
+def draw_gradient_cosines(found: GradientCosines) -> Figure:
+    """Cosine to the gradient of the full softmax, by the number of samples: of one draw, and of the mean of several."""
+    figure, axes = new_axes()
+    for colour, name in zip(SERIES, found.single, strict=False):
+        axes.plot(found.samples, found.single[name], color=colour, marker="o", label=name)
+        axes.plot(found.samples, found.averaged[name], color=colour, linestyle=":", marker=".")
+    axes.axhline(1, color=QUIET, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_ylim(top=1.03)
+    axes.set_xlabel("samples (dotted: mean gradient of several draws)")
+    axes.set_ylabel("cosine to the full softmax")
+    axes.legend(frameon=False)
+    return figure
+
+
+def draw_importance_variance(found: ImportanceVariance, samples: Sequence[int], *, symbols: int) -> Figure:
+    """Relative deviation of Ẑ by the number of samples: in the middle position, and in the worst tenth."""
+    figure, axes = new_axes()
+    for colour, name in zip(SERIES, found.variances, strict=False):
+        axes.plot(samples, found.deviations(name, samples, share=0.5), color=colour, label=f"{name}, half of positions")
+        worst = found.deviations(name, samples, share=0.9)
+        axes.plot(samples, worst, color=colour, linestyle="--", label=f"{name}, a tenth is worse")
+    axes.axvline(symbols, color=QUIET, linewidth=1.0)
+    axes.annotate("all symbols", (symbols, axes.get_ylim()[1]), color=QUIET, ha="right", va="top", rotation=90)
+    axes.axhline(0.1, color=QUIET, linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(min(samples), max(*samples, symbols))
+    axes.set_xlabel("importance samples")
+    axes.set_ylabel("deviation of Ẑ / Z")
+    axes.legend(frameon=False)
+    return figure
+
+
+def sample_numbers(symbols: int) -> tuple[int, ...]:
+    """Numbers of samples from 1 to all symbols, evenly on a logarithmic scale."""
+    return tuple(int(number) for number in np.unique(np.geomspace(1, symbols, 25).round()))
+
+
+# Look at the normaliser of a language model: log Z over a text, and what samples would know of it.
+
+Tell = Callable[[int, int], None]
+"""Told how many parts are done, and how many there are."""
+
+PARTS = 4
+
+
+class PartitionConfig(Config):
+    """How much is looked at."""
+
+    tokens: int = Field(2048, ge=2)
+    """Positions of the text, from its beginning."""
+    samples: tuple[Annotated[int, Field(ge=1)], ...] = Field((16, 64, 256, 1024, 4096), min_length=1)
+    """Numbers of samples at which gradients are compared; those above the number of symbols are left out."""
+    draws: int = Field(4, ge=1)
+    """Draws over which cosines are averaged."""
+    power: float = Field(1.0, ge=0, le=1)
+    """Noise is drawn in proportion to (count + 1)^power, counted on this text."""
+    seed: int = 1
+    """Seed of the draws."""
+
+
+def look_at_partition(
+    loaded: Loaded,
+    file: Path,
+    config: PartitionConfig | None = None,
+    *,
+    encoding: str | None = None,
+    progress: Tell = lambda _done, _all: None,
+) -> list[Finding]:
+    """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling."""
+    settings = config or PartitionConfig()
+    reader = reader_of(loaded)
+    if not isinstance(reader, RecurrentReader) or not isinstance(reader.model.output, Output):
+        raise UsageError(
+            f"{loaded.folder} is normalised by the way it is built, so there is no log Z to look at; take a recurrent "
+            "language model with model.output=full"
+        )
+    lines = _encoded_lines(loaded, file, settings.tokens, encoding=encoding)
+    assert isinstance(loaded.model, nn.Module)  # whatever a recurrent reader reads with, whole or in part
+    with evaluating(loaded.model):
+        features, labels = _features(reader, lines, most=settings.tokens)
+    output = reader.model.output
+    progress(1, PARTS)
+    findings = [_log_z(output, features)]
+    progress(2, PARTS)
+    symbols = len(output.weight)
+    counts = np.bincount(np.concatenate([np.array([*line, END]) for line in lines]), minlength=symbols)
+    noise = AliasSampler(noise_distribution(counts, power=settings.power))
+    findings.append(_cosines(output, features, labels, noise=noise, settings=settings))
+    progress(3, PARTS)
+    uniform = AliasSampler(noise_distribution(counts, power=0.0))
+    findings.append(_variance(output, features, proposals={"uniform": uniform, "drawn by count": noise}))
+    progress(PARTS, PARTS)
+    return findings
+
+
+def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str | None) -> list[list[int]]:
+    """The first lines of a text as ids, as many as are needed."""
+    require_file(file)
+    found: list[list[int]] = []
+    tokens = 0
+    for line in read_one_language(file, encoding=encoding, language=loaded.config.data.target):
+        if not is_blank(line):
+            found.append(list(loaded.tokenizers.target.encode(line)))
+            tokens += len(found[-1]) + 1
+        if tokens >= most:
+            break
+    if tokens < 2:
+        raise DataError(f"{file} has no text to look at: all its lines are blank")
+    return found
+
+
+def _features(
+    reader: RecurrentReader, lines: list[list[int]], *, most: int
+) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
+    """What the model makes of each position before it is scored, and the symbol that comes there."""
+    features, labels, state = [], [], None
+    for line in lines:
+        # A model of lines begins each of them anew; one of texts reads the end of a line as the next beginning.
+        if reader.context == "line":
+            state = None
+        ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)
+        found, state = reader.model(ids[:, :-1], state)
+        features.append(found[0])
+        labels.append(ids[0, 1:])
+    return torch.cat(features)[:most], torch.cat(labels)[:most]
+
+
+def _log_z(output: Output, features: Float[Tensor, "tokens width"]) -> Finding:
+    found = log_partition(output, features)
+    low, middle, high = found.quantiles(0.05, 0.5, 0.95)
+    learned = None if output.log_z is None else float(output.log_z.detach())
+    note = "" if learned is None else f" (with the learned log Z = {learned:.3f} taken off)"
+    sentence = (
+        f"log Z over {len(found.values):,} positions: mean {found.mean:.3f}, standard deviation {found.deviation:.3f}, "
+        f"90% from {low:.3f} to {high:.3f}{note}; unnormalised scores are off by that much"
+    )
+    data = {
+        "tokens": len(found.values),
+        "mean": found.mean,
+        "deviation": found.deviation,
+        "median": middle,
+        "low": low,
+        "high": high,
+        "learned_log_z": learned,
+    }
+    return Finding("log-z", "The normaliser", sentence, data, lambda: draw_log_partition(found))
+
+
+def _cosines(
+    output: Output,
+    features: Float[Tensor, "tokens width"],
+    labels: Int[Tensor, " tokens"],
+    *,
+    noise: AliasSampler,
+    settings: PartitionConfig,
+) -> Finding:
+    objectives: dict[str, Callable[[int], Objective]] = {
+        "sampled softmax": lambda samples: SampledSoftmax(noise, samples),
+        "sampled softmax, label corrected": lambda samples: SampledSoftmax(noise, samples, correction="all"),
+        "NCE": lambda samples: Nce(noise, samples),
+    }
+    samples = [number for number in settings.samples if number <= len(output.weight)] or [len(output.weight)]
+    found = gradient_cosines(
+        output, features, labels, objectives=objectives, samples=samples, draws=settings.draws, seed=settings.seed
+    )
+    shown = "; ".join(f"{name} {values[-1]:.3f}" for name, values in found.single.items())
+    sentence = f"cosine to the gradient of the full softmax with {samples[-1]:,} samples: {shown}"
+    data = {
+        "samples": list(found.samples),
+        "single": {name: list(values) for name, values in found.single.items()},
+        "averaged": {name: list(values) for name, values in found.averaged.items()},
+        "draws": settings.draws,
+        "power": settings.power,
+        "seed": settings.seed,
+    }
+    return Finding("gradient-cosine", "Gradients from samples", sentence, data, lambda: draw_gradient_cosines(found))
+
+
+def _variance(
+    output: Output, features: Float[Tensor, "tokens width"], *, proposals: dict[str, AliasSampler]
+) -> Finding:
+    found = importance_variance(output, features, proposals=proposals)
+    symbols = len(output.weight)
+    needed = {
+        name: {
+            "half": found.needed(name, deviation=0.1, share=0.5),
+            "nine_tenths": found.needed(name, deviation=0.1, share=0.9),
+        }
+        for name in proposals
+    }
+    shown = "; ".join(f"{name} {each['half']:,.0f} and {each['nine_tenths']:,.0f}" for name, each in needed.items())
+    sentence = (
+        f"importance samples for Z to 10% at half and at nine tenths of the positions: {shown} "
+        f"(there are {symbols:,} symbols)"
+    )
+    numbers = sample_numbers(symbols)
+    data = {"needed_for_a_tenth": needed, "symbols": symbols}
+    return Finding(
+        "importance-variance",
+        "Importance sampling",
+        sentence,
+        data,
+        lambda: draw_importance_variance(found, numbers, symbols=symbols),
+    )

@@ -1,0 +1,323 @@
+"""The pass of the LSTM and of its relatives with compiled steps: what is not a product is one call for each step.
+
+It is for single precision on the processor, without norms, and where numba is installed; everything else goes by
+`LSTMPass`, its plain twin.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from itertools import accumulate
+from types import ModuleType
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, link, norm_slopes
+
+# The hand-derived pass of the LSTM and of its relatives: with peepholes, and with coupled gates.
+#
+#     c' = f ⊙ c + i ⊙ g        h' = o ⊙ tanh(c')
+#
+# Back, with a dot for the gradient of a gate's sum (what goes into its σ or tanh):
+#
+#     ċ' = ∂c' + k ⊙ ∂h'                        k = o ⊙ (1 − tanh²c') = o − h' ⊙ tanh(c')
+#     ȯ = [h' ⊙ (1 − o)] ⊙ ∂h'
+#     i̇ = [g ⊙ i ⊙ (1 − i)] ⊙ ċ'                coupled: [(g − c) ⊙ i ⊙ (1 − i)] ⊙ ċ'
+#     ḟ = [c ⊙ f ⊙ (1 − f)] ⊙ ċ'                coupled: none
+#     ġ = [i ⊙ (1 − g²)] ⊙ ċ'
+#     ∂c = f ⊙ ċ'                               coupled: (1 − i) ⊙ ċ'
+#     ∂h = Uᵀ [ȯ i̇ ḟ ġ]
+#
+# Everything in brackets is known for all steps before the first step back. Diagonal peepholes only change what is
+# known, k by [ȯ's bracket] ⊙ p_o, and the f of ∂c by [i̇'s] ⊙ p_i + [ḟ's] ⊙ p_f; full ones add Vᵀ [ȯ i̇ ḟ] to ∂c.
+
+
+class LSTMPass(Pass):
+    """The parameters are U, a second bias, the gain of LN(U h), the peepholes, and gain and bias of LN(c')."""
+
+    def __init__(
+        self,
+        parameters: tuple[Tensor | None, ...],
+        *,
+        order: Literal["ifgo", "oifg", "oig"],
+        peephole: Literal["diagonal", "full"] | None = None,
+    ) -> None:
+        """`order` names the gates as their weights stand; without f, the gates i and f are coupled."""
+        weight, self._bias, gain, peepholes, self._gain, self._shift = parameters
+        assert weight is not None
+        self._width = weight.shape[1]
+        self._order = order
+        self._is_coupled = "f" not in order
+        self._link = link(weight, gain)
+        self._own = peepholes if peephole == "diagonal" else None
+        self._full = Product(peepholes) if peepholes is not None and peephole == "full" else None
+
+    def _gates(self, gates: Tensor, names: str) -> Tensor:
+        """The columns of gates that stand side by side."""
+        return gates.narrow(1, self._order.index(names) * self._width, len(names) * self._width)
+
+    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        gates, (hidden, memory), own = projected, states, self._own
+        if self._bias is not None:
+            gates.add_(self._bias)
+        self._link.begin(steps, gates)
+        shown = gates.new_empty(steps.positions, self._width)
+        tanh, total = steps.at(shown), steps.at(gates)
+        o, i, g = (steps.at(self._gates(gates, name)) for name in "oig")
+        f = i if self._is_coupled else steps.at(self._gates(gates, "f"))
+        early = {"ifgo": ("if", "o"), "oifg": ("oif",), "oig": ("oi",)}[self._order] if own is None else ("if",)
+        squashed = [steps.at(self._gates(gates, names)) for names in early]
+        (before, after), (old, new) = steps.around(hidden), steps.around(memory)
+        looking = steps.at(self._gates(gates, "oif")) if self._full is not None else []
+        if own is not None:
+            looking = steps.at(self._gates(gates, "if").unflatten(1, (2, -1)))
+            seen, _ = steps.around(memory[:, None])
+            own_o, own_if = own[0], own[1:]
+        for step in range(len(steps.sizes)):
+            self._link.add(step, before[step], total[step])
+            if self._full is not None:
+                self._full.add(step, old[step], looking[step])
+            if own is not None:
+                looking[step].addcmul_(seen[step], own_if)
+            for names in squashed:
+                names[step].sigmoid_()
+            g[step].tanh_()
+            if self._is_coupled:
+                torch.lerp(old[step], g[step], i[step], out=new[step])
+            else:
+                torch.mul(f[step], old[step], out=new[step]).addcmul_(i[step], g[step])
+            if own is not None:
+                o[step].addcmul_(new[step], own_o).sigmoid_()
+            torch.tanh(self._normed(new[step]), out=tanh[step])
+            torch.mul(o[step], tanh[step], out=after[step])
+        return gates, shown, *self._link.tape
+
+    def _normed(self, memory: Tensor) -> Tensor:
+        if self._gain is None:
+            return memory
+        return torch.native_layer_norm(memory, [self._width], self._gain, self._shift, EPSILON)[0]
+
+    def open(
+        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        gates, shown, *rest = tape
+        self._link.open(steps, iter(rest))
+        self._steps, (self._hidden, memory), self._gradients = steps, states, gradients
+        self._old, self._new = steps.before_all(memory), steps.after_all(memory)
+        self.slopes = self._slopes(gates)
+        self._bend = torch.addcmul(self._gates(gates, "o"), steps.after_all(self._hidden), shown, value=-1)
+        if self._own is not None and self._gain is None:
+            self._bend.addcmul_(self._gates(self.slopes, "o"), self._own[0])
+        if self._gain is not None:
+            _, self._mean, self._scale = torch.native_layer_norm(
+                self._new, [self._width], self._gain, self._shift, EPSILON
+            )
+            self._norm_at = [steps.at(each) for each in (self._new, self._mean, self._scale)]
+        self._bend_at, self._kept_at = steps.at(self._bend), steps.at(self._kept(gates))
+        self._slopes_at = steps.at(self.slopes)
+        self._by_hidden = steps.at(self._gates(self.slopes, "o"))
+        by_memory = self._gates(self.slopes, self._order.replace("o", ""))
+        self._by_memory = steps.at(by_memory.unflatten(1, (-1, self._width)))
+        self._looking = steps.at(self._gates(self.slopes, "oif")) if self._full is not None else []
+
+    def _slopes(self, gates: Tensor) -> Tensor:
+        """What stands in brackets above, side by side as the gates."""
+        slopes = torch.empty_like(gates)
+        i, g = self._gates(gates, "i"), self._gates(gates, "g")
+        hidden = self._steps.after_all(self._hidden)
+        torch.addcmul(hidden, hidden, self._gates(gates, "o"), value=-1, out=self._gates(slopes, "o"))
+        if self._is_coupled:
+            written = torch.sub(g, self._old, out=self._gates(slopes, "i")).mul_(i)
+            written.addcmul_(written, i, value=-1)
+        else:
+            squashed = self._gates(gates, "if")
+            torch.addcmul(squashed, squashed, squashed, value=-1, out=self._gates(slopes, "if"))
+            self._gates(slopes, "i").mul_(g)
+            self._gates(slopes, "f").mul_(self._old)
+        candidate = torch.mul(i, g, out=self._gates(slopes, "g"))
+        torch.addcmul(i, candidate, g, value=-1, out=candidate)
+        return slopes
+
+    def _kept(self, gates: Tensor) -> Tensor:
+        """∂c'/∂c, all but what comes through h."""
+        if self._is_coupled:
+            return 1 - self._gates(gates, "i")
+        if self._own is None:
+            return self._gates(gates, "f")
+        kept = torch.addcmul(self._gates(gates, "f"), self._gates(self.slopes, "i"), self._own[1])
+        return kept.addcmul_(self._gates(self.slopes, "f"), self._own[2])
+
+    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+        hidden, carried = self._gradients
+        before, after = self._steps.around(hidden)
+        memory = carried
+        for step in reversed(range(first, last)):
+            if len(memory) != self._steps.sizes[step] or step == last - 1:
+                memory = carried[: self._steps.sizes[step]]
+                spread = memory[:, None]
+            if self._gain is None:
+                memory.addcmul_(after[step], self._bend_at[step])
+            else:
+                memory.add_(self._behind_norm(step, after[step] * self._bend_at[step]))
+            self._by_hidden[step].mul_(after[step])
+            if self._own is not None and self._gain is not None:
+                memory.addcmul_(self._by_hidden[step], self._own[0])
+            self._by_memory[step].mul_(spread)
+            memory.mul_(self._kept_at[step])
+            into = None if is_cut and step == first else before[step]
+            self._link.give_back(step, self._slopes_at[step], into)
+            if into is None:
+                memory.zero_()
+            elif self._full is not None:
+                self._full.give_back(step, self._looking[step], memory)
+
+    def _behind_norm(self, step: int, slopes: Tensor) -> Tensor:
+        assert self._gain is not None
+        values, mean, scale = (each[step] for each in self._norm_at)
+        return norm_slopes(slopes, values, mean=mean, scale=scale, gain=self._gain)
+
+    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        hidden, memory = gradients
+        shown = hidden * self._bend_at[step]
+        memory = memory + (shown if self._gain is None else self._behind_norm(step, shown))
+        by_hidden = self._by_hidden[step] * hidden
+        if self._own is not None and self._gain is not None:
+            memory = memory + by_hidden * self._own[0]
+        by_memory = (self._by_memory[step] * memory[:, :, None]).flatten(2)
+        is_first = self._order[0] == "o"
+        slopes = torch.cat([by_hidden, by_memory] if is_first else [by_memory, by_hidden], 2)
+        before = self._kept_at[step] * memory
+        if self._full is not None:
+            before = before + self._full.pull(step, slopes[:, :, : 3 * self._width])
+        torch.sum(slopes, 0, out=self._slopes_at[step])
+        return [self._link.pull(step, slopes), before]
+
+    def learn(self) -> tuple[Tensor | None, ...]:
+        slopes = self.slopes
+        of_weight, of_gain = self._link.gradients(slopes, self._steps.before_all(self._hidden))
+        of_bias = None if self._bias is None else slopes.sum(0)
+        of_peepholes = None
+        if self._full is not None:
+            of_peepholes = self._gates(slopes, "oif").t() @ self._old
+        if self._own is not None:
+            sides = ((self._new, "o"), (self._old, "i"), (self._old, "f"))
+            of_peepholes = torch.stack([(side * self._gates(slopes, name)).sum(0) for side, name in sides])
+        of_norm: tuple[Tensor | None, ...] = (None, None)
+        if self._gain is not None:
+            of_shown = self._steps.after_all(self._gradients[0]) * self._bend
+            of_norm = torch.ops.aten.native_layer_norm_backward(
+                of_shown,
+                self._new,
+                [self._width],
+                self._mean,
+                self._scale,
+                self._gain,
+                self._shift,
+                [False, True, True],
+            )[1:]
+        return of_weight, of_bias, of_gain, of_peepholes, *of_norm
+
+
+def lstm_pass(
+    parameters: tuple[Tensor | None, ...],
+    *,
+    order: Literal["ifgo", "oifg", "oig"],
+    peephole: Literal["diagonal", "full"] | None = None,
+) -> Pass:
+    """The fastest pass there is for these weights."""
+    weight, _, gain, *_ = parameters
+    assert weight is not None
+    is_plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and gain is None
+    make = FusedLSTMPass if is_plain and has_numba() else LSTMPass
+    return make(parameters, order=order, peephole=peephole)
+
+
+@cache
+def has_numba() -> bool:
+    return find_spec("numba") is not None
+
+
+def _kernels() -> ModuleType:
+    """Imported late: numba takes a second to load, which commands that run no such cell need not wait for."""
+    from seqloom.nn.bptt import kernels
+
+    return kernels
+
+
+class FusedLSTMPass(LSTMPass):
+    """See `LSTMPass`; the slopes of a step are worked out where it is, from gates that are still in the cache."""
+
+    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        gates, (hidden, memory), advance = projected.contiguous(), states, _kernels().step_forward
+        if self._bias is not None:
+            gates.add_(self._bias)
+        shown = gates.new_empty(steps.positions, self._width)
+        before, _ = steps.around(hidden)
+        total = steps.at(gates)
+        old, looking = [], []
+        if self._full is not None:
+            old, looking = steps.around(memory)[0], steps.at(self._gates(gates, "oif"))
+        arrays = [_array(each) for each in (gates, memory, hidden, shown)]
+        own, columns = self._own_array(), self._columns()
+        for step, places in enumerate(_places(steps)):
+            self._link.add(step, before[step], total[step])
+            if self._full is not None:
+                self._full.add(step, old[step], looking[step])
+            advance(*arrays, own, columns, *places)
+        return gates, shown
+
+    def open(
+        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        self._steps, (self._hidden, self._memory), self._gradients, self._tape = steps, states, gradients, tape
+        self._old, self._new = steps.before_all(self._memory), steps.after_all(self._memory)
+        self.slopes = torch.empty_like(tape[0])
+
+    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+        (hidden, carried), (gates, shown), back = self._gradients, self._tape, _kernels().step_back
+        before, _ = self._steps.around(hidden)
+        slopes = self._steps.at(self.slopes)
+        looking = self._steps.at(self._gates(self.slopes, "oif")) if self._full is not None else []
+        arrays = [_array(each) for each in (self.slopes, carried, hidden, gates, self._memory, self._hidden, shown)]
+        own, columns, places = self._own_array(), self._columns(), _places(self._steps)
+        for step in reversed(range(first, last)):
+            back(*arrays, own, columns, *places[step])
+            if is_cut and step == first:
+                carried[: len(slopes[step])] = 0
+                return
+            self._link.give_back(step, slopes[step], before[step])
+            if self._full is not None:
+                self._full.give_back(step, looking[step], carried[: len(slopes[step])])
+
+    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """As the plain twin does: several gradients at once want the slopes themselves."""
+        if self._tape:
+            super().open(self._steps, (self._hidden, self._memory), tape=self._tape, gradients=self._gradients)
+            self._tape = ()
+        return super().pull(step, gradients)
+
+    def _own_array(self) -> np.ndarray:
+        return np.zeros((0, self._width), np.float32) if self._own is None else _array(self._own.contiguous())
+
+    def _columns(self) -> np.ndarray:
+        found = [self._order.find(name) for name in "oigf"]
+        return np.array([place * self._width if place >= 0 else -1 for place in found])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """The same memory as numba sees it."""
+    assert tensor.is_contiguous()
+    array: np.ndarray = tensor.detach().numpy()
+    return array
+
+
+def _places(steps: Steps) -> list[tuple[int, int, int, int]]:
+    """For each step, where its rows begin among the positions and among the states before and after, and how many."""
+    starts = list(accumulate(steps.sizes, initial=0))[:-1]
+    blocks = [0, *(steps.rows + start for start in starts)]
+    return [
+        (start, old, steps.rows + start, size) for start, old, size in zip(starts, blocks, steps.sizes, strict=False)
+    ]

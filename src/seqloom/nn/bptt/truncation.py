@@ -1,0 +1,396 @@
+"""Backward through time: whole sequences by hand-derived passes, exact or truncated.
+
+The gradient of a loss with respect to weights w that every step shares is a sum over all steps back from each output,
+
+    z_t = ∂h_t/∂w = b_t + c_t z_{t−1}        b_t: what the step itself adds,  c_t = ∂h_t/∂h_{t−1}
+
+and a truncation says which of its terms are left out:
+
+    full        none
+    chunked     z_{t−1} wherever t is a multiple of the window: chunks are learnt by themselves (chunk and detach)
+    sliding     all terms of steps that are `window` or more before t: every output looks back equally far
+    random      z_t = b_t + ξ_t c_t z_{t−1}, where ξ_t is 1 / keep_rate with probability keep_rate and else 0: mean 1,
+                so that the whole keeps its mean, which no fixed window does (Tallec & Ollivier, 2017)
+
+The state itself always runs on. `burn_in` leaves out all that the first steps would add, whatever the kind: they only
+bring the state to where learning begins.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqloom.core.errors import ConfigError, UsageError
+from seqloom.nn.bptt.passes import ByHand, Pass, Steps
+from seqloom.nn.cells.cell import Cell, CellState, check_run, length_range
+from seqloom.nn.packing import Packing, pack_features
+
+TruncationKind = Literal["full", "chunked", "sliding", "random"]
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Which terms of the gradient through time are left out; see the head of this file."""
+
+    kind: TruncationKind = "full"
+    window: int = 0
+    """Steps of a chunk, or steps that the gradient of an output passes through, its own included."""
+    keep_rate: float = 1.0
+    """Probability that a step of the random kind hands its gradient on."""
+    burn_in: int = 0
+    """First steps that get no gradient at all."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("full", "chunked", "sliding", "random"):
+            raise ConfigError(f"truncation kind={self.kind!r} is not known; full, chunked, sliding or random are")
+        has_window = self.kind in ("chunked", "sliding")
+        if has_window and self.window < 1:
+            raise ConfigError(f"{self.kind} truncation with window={self.window}: give the steps it holds, 1 or more")
+        if not has_window and self.window:
+            raise ConfigError(
+                f"{self.kind} truncation has no window, but window={self.window}; set kind to chunked or sliding"
+            )
+        if self.kind == "random" and not 0 < self.keep_rate <= 1:
+            raise ConfigError(f"random truncation with keep_rate={self.keep_rate}: give more than 0 and at most 1")
+        if self.kind != "random" and self.keep_rate != 1:
+            raise ConfigError(
+                f"{self.kind} truncation keeps or cuts, but keep_rate={self.keep_rate}; set kind to random"
+            )
+        if self.burn_in < 0:
+            raise ConfigError(f"burn_in={self.burn_in} steps is not possible; give 0 or more")
+
+
+FULL = Truncation()
+
+
+def run_by_hand(
+    cell: Cell,
+    inputs: Float[Tensor, "batch time inputs"],
+    state: CellState,
+    *,
+    lengths: Int[Tensor, " batch"] | None = None,
+    truncation: Truncation = FULL,
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, "batch time width"], CellState]:
+    """What `Cell.run` promises, for every cell, with the hand-derived way back and one of its truncations.
+
+    Padding costs nothing, and outputs are zero there. Random truncation draws from `generator`, for every step of every
+    row by itself. The gradient has no gradient of its own: for second derivatives there is `unroll`.
+
+    Autocast is switched off: all is done in the precision of the weights.
+    """
+    check_run(cell, inputs, state, lengths=None)
+    device, dtype = inputs.device.type, cell.from_state.weight.dtype
+    if torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            return run_by_hand(
+                cell,
+                inputs.to(dtype),
+                tuple(part.to(dtype) for part in state),
+                lengths=lengths,
+                truncation=truncation,
+                generator=generator,
+            )
+    layout = _layout_of(lengths, batch=inputs.shape[0], time=inputs.shape[1])
+    chances = None
+    if truncation.kind == "random":
+        if generator is None:
+            raise UsageError("random truncation draws random numbers: give run_by_hand a generator to draw them from")
+        drawn = torch.rand(layout.steps.positions, generator=generator, device=generator.device)
+        chances = (drawn < truncation.keep_rate).to(inputs) / truncation.keep_rate
+    by_hand = cell.by_hand()
+    projected = cell.project(layout.pack(inputs))
+    # Copies, so that they keep no memory alive.
+    origins = tuple(each[:0].clone() for each in (projected, *state) if each.requires_grad)
+    task = _Task(by_hand, layout, truncation, len(state), origins)
+    outputs, *final = _Run.apply(  # type: ignore[no-untyped-call]
+        task, chances, projected, *state, *by_hand.parameters
+    )
+    return outputs, tuple(final)
+
+
+def trace_back(
+    cell: Cell,
+    inputs: Float[Tensor, "batch time inputs"],
+    state: CellState,
+    *,
+    gradient: Float[Tensor, "batch width"],
+) -> tuple[Float[Tensor, "lags batch width"], ...]:
+    """The gradient of g·h_T with respect to each part of the state ℓ steps before the end, ℓ = 0 … T.
+
+    h_T is the hidden state after the last step and g the `gradient` given; at lag 0 stands g itself, and zeros for the
+    memory.
+    """
+    check_run(cell, inputs, state, lengths=None)
+    layout = _layout_of(None, batch=inputs.shape[0], time=inputs.shape[1])
+    with torch.no_grad():
+        opened = _opened(cell.by_hand(), layout.steps, cell.project(layout.pack(inputs)), state)
+        stacks = [gradient[None], *(torch.zeros_like(gradient)[None] for _ in state[1:])]
+        lags = [stacks]
+        for step in reversed(range(len(layout.steps.sizes))):
+            stacks = opened.pull(step, stacks)
+            lags.append(stacks)
+        return tuple(torch.cat(list(part)) for part in zip(*lags, strict=True))
+
+
+def step_jacobian(cell: Cell, projected: Float[Tensor, " gates"], state: CellState) -> Float[Tensor, "joint joint"]:
+    """∂s'/∂s of one step from this state of one row, s being its parts one above the other.
+
+    `projected` is what the cell's `project` gives for the input. Row i is the gradient of the i-th number of s'.
+    """
+    joint = len(state) * cell.width
+    with torch.no_grad():
+        # The pass writes over what it is given.
+        opened = _opened(cell.by_hand(), Steps(1, (1,), None), projected[None].clone(), state)
+        unit = torch.eye(joint, dtype=projected.dtype, device=projected.device)
+        return torch.cat(opened.pull(0, list(unit[:, None].split(cell.width, 2))), 2)[:, 0]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """From a padded batch, rows first, to packed positions, steps first, and back."""
+
+    batch: int
+    time: int
+    steps: Steps
+    order: Tensor | None = None
+    """Rows from the longest to the shortest; None if all are full."""
+    packing: Packing | None = None
+    spread: Tensor | None = None
+    """For every padded position its place in a buffer of states, or the row of zeros behind them."""
+    ends: Tensor | None = None
+    """The place of each row's last state in a buffer of states."""
+
+    def pack(self, inputs: Tensor) -> Tensor:
+        if self.packing is None:
+            return inputs.transpose(0, 1).reshape(self.steps.positions, inputs.shape[2])
+        return pack_features(inputs, self.packing)
+
+    def sort(self, rows: Tensor) -> Tensor:
+        return rows if self.order is None else rows.index_select(0, self.order)
+
+    def unsort(self, rows: Tensor) -> Tensor:
+        return rows if self.order is None else torch.empty_like(rows).index_copy_(0, self.order, rows)
+
+    def buffer(self, first: Tensor) -> Tensor:
+        """Room for all states, the first of each row filled in."""
+        rows, positions = self.batch, self.steps.positions
+        states = first.new_empty(rows + positions + (self.spread is not None), first.shape[1])
+        states[:rows] = self.sort(first)
+        states[rows + positions :] = 0
+        return states
+
+    def padded(self, states: Tensor) -> Tensor:
+        """The states after all steps, rows first."""
+        if self.spread is None:
+            return self.steps.after_all(states).view(self.time, self.batch, states.shape[1]).transpose(0, 1)
+        padded = states.new_empty(
+            self.batch, self.time, states.shape[1]
+        )  # no view, which could not be changed in place
+        torch.index_select(states, 0, self.spread, out=padded.view(self.batch * self.time, states.shape[1]))
+        return padded
+
+    def last(self, states: Tensor) -> Tensor:
+        if self.ends is None:
+            return states[self.steps.positions :].clone()
+        return states.index_select(0, self.ends)
+
+    def gathered(self, like: Tensor, *, outputs: Tensor | None, last: Tensor | None) -> Tensor:
+        """Gradients of `padded` and of `last`, as one buffer of states."""
+        rows, positions = self.batch, self.steps.positions
+        states = torch.empty_like(like[: rows + positions])
+        states[: rows if outputs is not None else None] = 0
+        if outputs is not None and self.packing is None:
+            self.steps.after_all(states).view(self.time, rows, states.shape[1]).copy_(outputs.transpose(0, 1))
+        elif outputs is not None and self.packing is not None:
+            torch.index_select(
+                outputs.reshape(rows * self.time, states.shape[1]),
+                0,
+                self.packing.flat,
+                out=self.steps.after_all(states),
+            )
+        if last is not None and self.ends is None:
+            states[positions:] += last
+        elif last is not None and self.ends is not None:
+            states.index_add_(0, self.ends, last)
+        return states
+
+
+def _layout_of(lengths: Tensor | None, *, batch: int, time: int) -> _Layout:
+    shortest, longest = (time, time) if lengths is None else length_range(lengths, rows=batch, time=time)
+    if lengths is None or shortest == time:
+        return _Layout(batch, time, Steps(batch, (batch,) * time if batch else (), None))
+    device = lengths.device
+    order = torch.argsort(lengths, descending=True, stable=True)
+    counts = batch - torch.bincount(lengths, minlength=longest + 1).cumsum(0)[:longest]  # rows longer than t
+    sizes = tuple(counts.tolist())
+    step, row = (torch.arange(longest, device=device)[:, None] < lengths[order]).nonzero(as_tuple=True)
+    starts = torch.cat([counts.new_tensor([0, batch]), batch + counts.cumsum(0)])  # of the blocks of states
+    packing = Packing(batch=batch, longest=time, flat=order[row] * time + step, positions=step)
+    positions = len(step)
+    spread = torch.full((batch * time,), batch + positions, device=device)
+    spread[packing.flat] = torch.arange(batch, batch + positions, device=device)
+    ends = torch.empty_like(order)
+    ends[order] = starts[lengths[order]] + torch.arange(batch, device=device)
+    return _Layout(batch, time, Steps(batch, sizes, starts[step] + row), order, packing, spread, ends)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a run is told besides tensors."""
+
+    by_hand: ByHand
+    layout: _Layout
+    truncation: Truncation
+    parts: int
+    origins: tuple[Tensor, ...]
+    """Without a number in them; autograd knows that they come from `projected` and the first state."""
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, task: _Task, chances: Tensor | None, projected: Tensor, *tensors: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        layout, parameters = task.layout, tensors[task.parts :]
+        states = [layout.buffer(part) for part in tensors[: task.parts] if part is not None]
+        tape = task.by_hand.make(parameters).forward(layout.steps, projected, states)
+        ctx.task, ctx.counts = task, (len(states), len(tape))
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*states, *tape, chances, *parameters)
+        return layout.padded(states[0]), *(layout.last(part) for part in states)
+
+    @staticmethod
+    def backward(ctx: Any, *of_results: Tensor | None) -> tuple[Tensor | None, ...]:
+        task: _Task = ctx.task
+        parts, taped = ctx.counts
+        saved, learns = ctx.saved_tensors, any(ctx.needs_input_grad[3 + parts :])
+        states, tape, (chances, *parameters) = saved[:parts], saved[parts : parts + taped], saved[parts + taped :]
+        device = states[0].device.type
+        is_cast = torch.is_autocast_enabled(device)
+        with torch.no_grad(), torch.autocast(device, enabled=False) if is_cast else nullcontext():
+            opened = task.by_hand.make(tuple(parameters))
+            found = _way_back(task, opened, states, tape=tape, chances=chances, of_results=of_results, learns=learns)
+        if torch.is_grad_enabled():  # with create_graph alone
+            origins = (*task.origins, *parameters, *of_results)
+            found = tuple(each if each is None else _Final.apply(each, *origins) for each in found)  # type: ignore[no-untyped-call]
+        return None, None, *found
+
+
+class _Final(torch.autograd.Function):
+    """A gradient, as it is, that has no gradient of its own with respect to whatever it came from."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *origins: Tensor | None) -> Tensor:  # noqa: ARG004
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ARG004
+        raise UsageError(
+            "a hand-derived backward pass has no second derivative; run the cell by seqloom.nn.cells.standard.unroll, "
+            "which "
+            "has derivatives of any order"
+        )
+
+
+def _way_back(
+    task: _Task,
+    opened: Pass,
+    states: Sequence[Tensor],
+    *,
+    tape: Sequence[Tensor],
+    chances: Tensor | None,
+    of_results: Sequence[Tensor | None],
+    learns: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `projected`, of each part of the first state and of each parameter."""
+    layout, truncation, steps = task.layout, task.truncation, task.layout.steps
+    of_outputs, *of_last = of_results
+    hidden = layout.gathered(states[0], outputs=of_outputs, last=of_last[0])
+    memory = [
+        states[0].new_zeros(layout.batch, states[0].shape[1])
+        if last is None
+        else layout.sort(last).clone(memory_format=torch.contiguous_format)
+        for last in of_last[1:]
+    ]
+    opened.open(steps, states, tape=tape, gradients=[hidden, *memory])
+    first = min(truncation.burn_in, len(steps.sizes))
+    if truncation.kind in ("full", "chunked"):
+        for low, high in reversed(list(pairwise(_borders(truncation, first, len(steps.sizes))))):
+            opened.sweep(low, high, is_cut=low > 0)
+    else:
+        _pull_all(opened, steps, [hidden, *memory], truncation=truncation, chances=chances)
+    if first:
+        unlearnt = sum(steps.sizes[:first])
+        opened.slopes[:unlearnt] = 0
+        hidden[: layout.batch + unlearnt] = 0
+        for part in memory:
+            part.zero_()
+    of_parameters = opened.learn() if learns else (None,) * len(task.by_hand.parameters)
+    of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
+    return opened.close(), *of_first, *of_parameters
+
+
+def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:
+    """Steps at which a chunk begins, and the end."""
+    window = truncation.window or max(steps, 1)
+    return [first, *range((first // window + 1) * window, steps, window), steps] if first < steps else [steps]
+
+
+def _opened(by_hand: ByHand, steps: Steps, projected: Tensor, state: CellState) -> Pass:
+    """A pass that has gone forwards from a state, in which every row takes part in every step, and is to be pulled."""
+    states = [torch.cat([part, part.new_empty(steps.positions, part.shape[1])]) for part in state]
+    opened = by_hand.make(by_hand.parameters)
+    tape = opened.forward(steps, projected, states)
+    gradients = [torch.zeros_like(states[0]), *(torch.zeros_like(part) for part in state[1:])]
+    opened.open(steps, states, tape=tape, gradients=gradients)
+    return opened
+
+
+def _pull_all(
+    opened: Pass, steps: Steps, gradients: Sequence[Tensor], *, truncation: Truncation, chances: Tensor | None
+) -> None:
+    """All steps back with gradients that are not simply handed on.
+
+    Sliding carries one gradient for each step that it has passed, so that the one that has passed all can be dropped;
+    random carries one, times a chance.
+    """
+    hidden, *memory = gradients
+    begin, first = len(steps.sizes), truncation.burn_in
+    chance_at = None if chances is None else steps.at(chances[:, None])
+    _, after = steps.around(hidden)
+    carried = [hidden.new_zeros(0, 0, hidden.shape[1]) for _ in gradients]
+    for step in reversed(range(first, begin)):
+        size, going_on = steps.sizes[step], carried[0].shape[1]
+        fresh = [after[step], *(_entering(part, going_on, size) for part in memory)]
+        stacks = [torch.cat([new[None], _grown(old, size)]) for new, old in zip(fresh, carried, strict=True)]
+        if chance_at is not None:
+            stacks = [stack.sum(0, keepdim=True) for stack in stacks]
+        after[step].copy_(stacks[0].sum(0))  # the whole gradient, as a sweep leaves it
+        carried = opened.pull(step, stacks)
+        if chance_at is not None:
+            carried = [stack * chance_at[step] for stack in carried]
+        elif step > 0:
+            carried = [stack[: truncation.window - 1] for stack in carried]
+    if first < begin:
+        for whole, stack in zip((hidden[: steps.rows], *memory), carried, strict=True):
+            part = whole[: stack.shape[1]]
+            part.copy_(stack.sum(0))
+
+
+def _entering(memory: Tensor, going_on: int, size: int) -> Tensor:
+    """The gradient of the last memory of rows that have their last step here; zeros for those that go on."""
+    entering = memory[:size].clone()
+    entering[:going_on] = 0
+    return entering
+
+
+def _grown(stack: Tensor, rows: int) -> Tensor:
+    """With rows of zeros for those that begin here on the way back."""
+    return torch.nn.functional.pad(stack, (0, 0, 0, rows - stack.shape[1]))

@@ -1,0 +1,94 @@
+"""Attention of a decoding step by compiled loops, where they are faster than products: see `nn.beam_kernels`."""
+
+import sys
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqloom.nn.fast.beam_cache import BeamCache, Lineage
+from seqloom.nn.fast.tables import FlatKeys, Table, flat, scale_of
+from seqloom.nn.multihead import KeyValues
+
+# The memory of a decoder: what the encoder left, once per sentence.
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Keys and values for each decoder layer, and what hides the padding."""
+
+    layers: tuple[KeyValues, ...]
+    mask: Float[Tensor, "sentences one one source"]
+    lengths: Int[Tensor, " sentences"]
+    """Positions that may be looked at, one at least."""
+
+    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Memory":
+        layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
+        return Memory(layers, self.mask[sentences], self.lengths[sentences])
+
+    @cached_property
+    def flat(self) -> FlatKeys:
+        """As compiled loops read it."""
+        _, heads, source, size = self.layers[0].keys.shape
+        keys, values = ([flat(each.contiguous()) for each in kept] for kept in zip(*self._pairs, strict=True))
+        return FlatKeys(keys, values, (heads, source), scale_of(size), self.lengths.numpy())
+
+    @property
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        return [(each.keys, each.values) for each in self.layers]
+
+
+FEWEST = 32
+"""Rows that are worth importing the compiler, which takes longer than a short translation."""
+FEWEST_THEN = 1
+"""Rows from which on the loops are used once it has been imported."""
+
+
+def has_loops(x: Float[Tensor, "rows width"]) -> bool:
+    """Whether rows like these are looked after by compiled loops."""
+    return (
+        len(x) >= (FEWEST_THEN if "numba" in sys.modules else FEWEST)
+        and x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and not torch.is_grad_enabled()
+        and _has_numba()
+    )
+
+
+class Looks:
+    """What the rows of one step may look at, as the loops read it: laid out once for all layers."""
+
+    def __init__(self, kept: BeamCache, lineage: Lineage, memory: Memory) -> None:
+        self.kept, self.memory = kept, memory
+        self.owners, self.ancestors = lineage.owners.numpy(), lineage.ancestors.contiguous().numpy()
+
+    def back(self, joined: Table, layer: int, out: Table) -> Table:
+        """Write the keys and values of the rows, then let each look at its own way so far."""
+        kept = self.kept.flat
+        tables = (joined.flat, kept.keys[layer], kept.values[layer], self.owners, self.ancestors)
+        _kernels().look_back(*tables, kept.shape, kept.scale, out.flat)
+        self.kept.written = self.ancestors.shape[1]
+        return out
+
+    def at(self, query: Table, layer: int, out: Table) -> Table:
+        """Each row looks at the memory of its sentence, up to its length."""
+        memory = self.memory.flat
+        tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
+        _kernels().look_at(*tables, memory.shape, memory.scale, out.flat)
+        return out
+
+
+@cache
+def _has_numba() -> bool:
+    return find_spec("numba") is not None
+
+
+@cache
+def _kernels() -> ModuleType:
+    from seqloom.nn.fast import kernels as beam_kernels
+
+    return beam_kernels

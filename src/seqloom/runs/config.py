@@ -1,0 +1,323 @@
+"""The settings of a run, the one list of models, and what each of them is trained for."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+from torch import nn
+
+from seqloom.classical.ngram import NGramConfig
+from seqloom.classical.word2vec import Word2VecConfig
+from seqloom.core.config import Config
+from seqloom.core.errors import ModelError
+from seqloom.core.text_files import OnBad
+from seqloom.data.plain_text import Unit
+from seqloom.models.elmo import ElmoConfig
+from seqloom.models.rnn_lm import RnnLmConfig
+from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.embeddings import Symbols
+from seqloom.search.settings import SearchConfig
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
+from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.tasks.objectives import FullConfig, NceConfig
+from seqloom.tasks.translation import TranslationConfig
+from seqloom.text.tokenizer import TextConfig
+from seqloom.training.settings import TrainingConfig
+
+
+class FittingConfig(Config):
+    """Models with a loop of their own are fitted to a text as a whole; all that can be set is the model's own."""
+
+    kind: Literal["fitting"] = "fitting"
+    """Names this task in a config file."""
+
+
+class OutsideConfig(Config):
+    """A model that is not part of Seqloom: the record of what `seqloom.train(…, model=…)` was given."""
+
+    kind: Literal["outside"] = "outside"
+    """A model that only Python can build."""
+    builder: str
+    """Import path of the class whose `build` made it."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The settings of that class, as plain values."""
+
+    @staticmethod
+    def of(model: object) -> "OutsideConfig":
+        """The record of settings that build a model."""
+        return OutsideConfig(builder=_import_path(type(model)), settings=_plain_fields(model))
+
+    def in_words(self) -> str:
+        """As it is written in Python."""
+        return f"{self.builder}({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:  # noqa: ARG002
+        """Nothing is imported by name: the model is built by the settings themselves."""
+        raise ModelError(f"only {self.in_words()} can build this model; give it to Python as model=…")
+
+
+def _import_path(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _plain_fields(model: object) -> dict[str, Any]:
+    """The fields of a settings object as values that JSON has."""
+    if isinstance(model, BaseModel):
+        names = list(type(model).model_fields)
+    elif is_dataclass(model):
+        names = [field.name for field in fields(model)]
+    else:
+        names = [name for name in getattr(model, "__dict__", {}) if not name.startswith("_")]
+    return {name: _plain(getattr(model, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; of anything else, what tells it from others in every process."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, set | frozenset):  # whose order differs from process to process
+        return sorted((_plain(part) for part in value), key=repr)
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        return {"class": _import_path(type(value)), **_plain_fields(value)}
+    return _import_path(value if hasattr(value, "__qualname__") else type(value))
+
+
+ModelConfig = Annotated[
+    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig | Word2VecConfig | OutsideConfig,
+    Field(discriminator="kind"),
+]
+"""Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
+
+FittedModel = NGramConfig | Word2VecConfig
+"""Those among them that have a loop of their own; all others are built for the trainer."""
+
+TrainedModel = TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig
+"""Those that are built for the trainer."""
+
+AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
+
+TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
+"""Every task there is."""
+
+TASKS: Mapping[str, type[AnyTask]] = {
+    "transformer": TranslationConfig,
+    "seq2seq": TranslationConfig,
+    "rnn_lm": LanguageModellingConfig,
+    "elmo": BidirectionalConfig,
+    "ngram": FittingConfig,
+    "word2vec": FittingConfig,
+}
+"""What each kind of model is trained for."""
+
+
+WRITING: Mapping[str, Any] = {"method": "sample", "length_factor": 0.0, "length_constant": 200}
+"""How a language model is searched unless it is said: texts are drawn, and their length has no source to go by."""
+
+
+def _kind_of(task: type[AnyTask]) -> str:
+    return str(task.model_fields["kind"].default)
+
+
+def _task_of(earlier: dict[str, Any]) -> AnyTask:
+    """The task of the model among the fields that were read before."""
+    model = earlier.get("model")
+    return TranslationConfig() if model is None else TASKS.get(model.kind, TranslationConfig)()
+
+
+class DataConfig(Config):
+    """The text a model learns from."""
+
+    train: tuple[str, ...] = ()
+    """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
+    JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the language of
+    `data.target` is read. Plain, .gz, .xz or .zst; a name may have * in it, or be that of a
+    folder."""
+    dev: tuple[str, ...] = ()
+    """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
+    held_out: int = Field(1000, ge=1)
+    """Pairs drawn from the training files, or lines at the end of a text, that are kept for validation when there are
+    no dev files; at most a tenth of them."""
+    source: str | None = None
+    """Source language, as a code such as de; by default the ending of the file name."""
+    target: str | None = None
+    """Target language, likewise; that of a text which is not translated."""
+    encoding: str = "utf-8"
+    """Character encoding of the files; `--encoding` sets it too."""
+    on_bad_utf8: OnBad = "error"
+    """What becomes of bytes that are no text in that encoding: error, replace (U+FFFD for each) or skip (the line is
+    read as an empty one, so that its pair is dropped); `--on-bad-utf8` sets it too."""
+    unit: Unit = "line"
+    """What of a text is one piece, after which its end is told: a line, or (paragraph) all lines up to an empty one. Of
+    pairs, it is always the line."""
+    longest: int = Field(256, ge=2, le=1_000_000)
+    """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
+    tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
+    """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
+
+    learn_pieces_from: int = Field(1_000_000, ge=200_000)
+    """Lines of pairs, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are
+    drawn that make up so many."""
+    tokenizers_from: str | None = None
+    """A model whose tokenisers are used, instead of learning new ones from this text: for models that decide together
+    (`--with`, `--fuse`) or are mixed. A model of plain text takes those of a translator's target side. Or a vocabulary
+    file, a word per line with or without its count: then text.kind is word and text.segmentation spaces."""
+    workers: int | None = Field(None, ge=1, le=1_000)
+    """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
+    nothing but the time it takes."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            "".encode(value)
+        except (LookupError, ValueError):
+            raise ValueError(f"{value!r} is no encoding that Python knows; try utf-8, latin-1 or utf-16") from None
+        return value
+
+
+class EvaluationConfig(Config):
+    """How translations are scored."""
+
+    resamples: int = Field(1000, ge=40, le=100_000)
+    """Bootstrap resamples behind each interval."""
+    lowercase: bool = False
+    """Whether BLEU and chrF look at small letters only."""
+
+
+class RunConfig(Config):
+    """All that determines a run."""
+
+    seed: int = Field(1, ge=0)
+    """The one seed, from which every random number of the run comes."""
+    device: str = "cpu"
+    """Where the arithmetic is done: cpu, cuda or cuda:1."""
+    data: DataConfig = DataConfig()
+    """The text a model learns from."""
+    text: TextConfig = TextConfig()
+    """How text is normalised and cut into pieces."""
+    model: ModelConfig = TransformerConfig()
+    """The model and its sizes."""
+    task: TaskConfig = Field(default_factory=_task_of)
+    """What it is trained for. Its kind follows from that of the model."""
+    training: TrainingConfig = TrainingConfig()
+    """How it is trained."""
+    search: SearchConfig = SearchConfig()
+    """How it is searched for translations, or for texts."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How translations are scored."""
+
+    @field_validator("device")
+    @classmethod
+    def _is_supported(cls, value: str) -> str:
+        if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", value):
+            raise ValueError(f"{value!r} is no device that Seqloom works on; use cpu, cuda or cuda:0")
+        return value
+
+    @classmethod
+    def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The given settings, with the task that belongs to the model unless one is named, and its way to write."""
+        model, task = values.get("model"), values.get("task", {})
+        if not isinstance(task, Mapping) or "kind" in task:
+            return values
+        kind = model.get("kind") if isinstance(model, Mapping) else None
+        # A model that is not known is complained of by itself.
+        follows = TASKS.get(kind, TranslationConfig) if isinstance(kind, str) else TranslationConfig
+        followed: dict[str, Any] = {**values, "task": {"kind": _kind_of(follows), **task}}
+        search = values.get("search", {})
+        if follows is not TranslationConfig and isinstance(search, Mapping):
+            followed["search"] = {**WRITING, **search}
+        return followed
+
+    @model_validator(mode="after")
+    def _task_fits(self) -> "RunConfig":
+        if self.model.kind == "outside" and self.task.kind != "fitting":
+            return self  # what it was built for is checked when it is built
+        wanted = _kind_of(TASKS.get(self.model.kind, TranslationConfig))
+        if self.task.kind != wanted:
+            kinds = [kind for kind, task in TASKS.items() if _kind_of(task) == self.task.kind]
+            raise ValueError(
+                f"task.kind is {self.task.kind}, but a model of kind {self.model.kind} is made for {wanted}; leave "
+                f"task.kind out, or choose another model: model.kind={' or '.join(kinds)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _truncation_fits(self) -> "RunConfig":
+        kind = self.task.truncation.kind if isinstance(self.task, LanguageModellingConfig) else "full"
+        if kind != "full" and self.training.parallel == "sharded":
+            raise ValueError(
+                f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
+                "training.parallel=replicated"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_fit(self) -> "RunConfig":
+        model = self.model
+        if isinstance(model, TransformerConfig | Seq2SeqConfig) and model.tying == "all" and not self.text.shared:
+            raise ValueError(
+                "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
+                "model.tying=output"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _objective_fits(self) -> "RunConfig":
+        """What the task asks of the last layer, which belongs to the model."""
+        if not isinstance(self.task, LanguageModellingConfig | BidirectionalConfig):
+            return self
+        model, objective = self.model, self.task.objective
+        is_adaptive = isinstance(model, RnnLmConfig) and model.output == "adaptive"
+        if is_adaptive and objective.kind != "full":
+            raise ValueError(
+                f"task.objective.kind={objective.kind} draws rows of one output table, and model.output=adaptive has "
+                "none; set task.objective.kind=full, or model.output=full"
+            )
+        if is_adaptive and isinstance(objective, FullConfig) and objective.smoothing:
+            raise ValueError(
+                f"task.objective.smoothing={objective.smoothing:g} spreads probability over all symbols, which "
+                "model.output=adaptive does not compute; set task.objective.smoothing=0, or model.output=full"
+            )
+        if (
+            isinstance(objective, NceConfig)
+            and objective.log_z == "learned"
+            and not getattr(model, "learns_log_z", False)
+        ):
+            way = "model.learns_log_z=true" if isinstance(model, RnnLmConfig) else "model.kind=rnn_lm"
+            raise ValueError(
+                f"task.objective.log_z=learned needs a model with a normaliser to learn; set {way} as well, or "
+                "task.objective.log_z=fixed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _search_fits(self) -> "RunConfig":
+        """What the search asks of attention. A run is scored with these settings after its last step."""
+        model, search = self.model, self.search
+        if isinstance(model, Seq2SeqConfig):
+            if search.heads not in ("mean", "max"):
+                raise ValueError(
+                    f"search.heads={search.heads} names a head of a Transformer, and a model of kind seq2seq has one "
+                    "attention; leave search.heads out"
+                )
+            asks = {"coverage": search.coverage > 0, "unknown": search.unknown == "copy"}
+            wanting = [name for name, is_set in asks.items() if is_set and model.attention == "none"]
+            if wanting:
+                raise ValueError(
+                    f"search.{wanting[0]}={getattr(search, wanting[0])} needs attention to the source, but "
+                    f"model.attention is none; leave search.{wanting[0]} out, or train with model.attention=bilinear"
+                )
+        return self

@@ -1,0 +1,590 @@
+"""From files to what a trainer needs: settings, tokenisers and stored ids, all in the run directory.
+
+run/config.yaml     the complete settings
+run/run.json        versions, seed, machine, fingerprints of the data
+run/text/           tokenisers
+run/data/           the text as ids, in the form that the line of work needs
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqloom.core.archive import is_archive
+from seqloom.core.config import read_config_file, resolve, to_yaml
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
+from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.files import matching_files, read_json, require_run, write_atomically
+from seqloom.core.openmp import WAIT_POLICY
+from seqloom.data.corpus import file_stamps, languages_from
+from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
+from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.multihead import HeadPolicy
+from seqloom.runs.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.fitting import FittingWork
+from seqloom.runs.model_dir import (
+    FEWEST,
+    BuildsModel,
+    find_model,
+    read_settings,
+    require_device,
+    require_memory,
+    symbols_of,
+)
+from seqloom.runs.pipeline import Text, Work
+from seqloom.runs.plain_text import ModellingWork
+from seqloom.runs.translation import Split, TranslationWork
+from seqloom.text.formats.readers import Languages
+from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
+from seqloom.text.vocabulary import read_foreign_vocabulary
+from seqloom.training.run_guard import locked
+from seqloom.training.settings import TrainingConfig
+from seqloom.version import __version__
+
+UNASKED = 987_654_321
+"""A number of steps that nobody asks for: it stands where none was given."""
+
+OWN_FILES = re.compile(
+    r"lock(\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
+    r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
+    r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
+    r"|data/(references|dev)\.txt"
+)
+"""All that a run directory can hold before `run.json` is written."""
+
+FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
+"""Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
+
+FREE = ("data.workers", "data.train", "data.dev", "model.builder")
+"""Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
+
+
+def work_for(config: RunConfig, *, split: Split = "sources") -> TranslationWork | ModellingWork | FittingWork:
+    """The line of work of a run; `split` says how pairs are held out."""
+    if isinstance(config.model, FittedModel):
+        return FittingWork(needs_dev=config.model.kind != "word2vec")
+    if config.task.kind == "translation":
+        return TranslationWork(split=split)
+    return ModellingWork(pieces="word" if config.model.kind == "elmo" else "bpe")
+
+
+def choose_config(
+    file: Path | None,
+    overrides: Sequence[str],
+    *,
+    train: Sequence[str],
+    dev: Sequence[str],
+    model: BuildsModel | None = None,
+    listener: Listener,
+) -> RunConfig:
+    """The settings of a new run: chosen for its data, then the file, then the overrides.
+
+    `model` are the settings of a model that take the place of its section, or are recorded there.
+    """
+    named: dict[str, Any] = {}
+    if train:
+        named["train"] = list(train)
+    if dev:
+        named["dev"] = list(dev)
+    # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
+    unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
+    if isinstance(model, TrainedModel):
+        unasked["model"] = model.model_dump(mode="json")
+    first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    require_device(first.device)
+    require_no_shortlist(first)
+    if first.training.start_from is not None:
+        # The kind of model is that of the other, and with it the line of work.
+        start = _config_of(first.training.start_from)
+        unasked |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
+        first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+    if isinstance(first.model, OutsideConfig) and model is None:
+        raise UsageError(
+            f"model.kind=outside is a model that only Python can build ({first.model.in_words()}); train it with: "
+            "seqloom.train(…, model=…)"
+        )
+    work: Work[Any, Any] = work_for(first)
+    presets = {**work.presets, **_given_text(first)}
+    first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
+    given_tokenizers(first)  # which refuses what cannot be used
+    folders = _files_of_folders(first, train, dev, listener=listener)
+    if folders:
+        named |= folders
+        first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
+    files = tuple(named.get("train", ())) or first.data.train
+    if not files:
+        raise UsageError(f"no training files: give {work.files}, or data.train in a config")
+    steps = first.training.steps
+    choice = work.choose(first, [Path(name) for name in files], steps=None if steps == UNASKED else steps)
+    sizing = choice.sizing
+    defaults, inherited = sizing.defaults, {}
+    if first.training.start_from is not None:
+        inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
+        defaults = {**defaults, **inherited}
+    elif first.data.tokenizers_from is not None:
+        inherited = {"text": first.text.model_dump(mode="json")}
+        defaults = {**defaults, **inherited}
+    defaults = _patient(first, defaults)
+    data = {**defaults.get("data", {}), **named, **choice.data}
+    # What the command line names wins over the file, as any override does.
+    flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
+    of_folders = [f"data.{name}={json.dumps(value)}" for name, value in folders.items()]
+    config = resolve(
+        RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides, *of_folders]
+    )
+    if model is not None:
+        config = with_model(config, model)
+        if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
+            notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
+    if isinstance(config.model, FittedModel):
+        # A file that was written by a run has all settings; those at their defaults were not asked for.
+        of_file = read_config_file(file).values.get("training") if file is not None else None
+        usual = TrainingConfig()
+        given = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
+        given += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
+        if given:
+            notice(
+                listener,
+                f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
+                "text as a whole, not in steps, and only settings of model.* change how",
+            )
+    require_heads(config)
+    listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
+    report_warmup(config, listener=listener)
+    require_memory(config, FEWEST)
+    return config
+
+
+def _files_of_folders(
+    first: RunConfig, train: Sequence[str], dev: Sequence[str], *, listener: Listener
+) -> dict[str, tuple[str, ...]]:
+    """The files of folders that are named as text, for those of `train` and `dev` that name some.
+
+    The run keeps the names of the files: what is added to a folder later does not change it.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    languages = first.data.source, first.data.target
+    given = {"train": tuple(train) or first.data.train, "dev": tuple(dev) or first.data.dev}
+    if not any(Path(name).is_dir() for names in given.values() for name in names):
+        return found
+    for side, names in given.items():
+
+        def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
+            if first.task.kind == "translation":
+                return pairs_in(folder, languages, is_held_out=is_held_out)
+            return texts_in(folder, languages[1], is_held_out=is_held_out)
+
+        files, notices = expand_folders(names, expand)
+        for sentence in notices:
+            notice(listener, sentence)
+        if notices:
+            found[side] = files
+        if first.task.kind == "translation" and (said := languages_from([Path(name) for name in files])):
+            languages = languages[0] or said[0], languages[1] or said[1]
+    both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
+    if both:
+        raise UsageError(f"{min(both)} is training text and dev text as well; give --dev other files")
+    return found
+
+
+def report_warmup(config: RunConfig, *, listener: Listener) -> None:
+    """Report a warm-up that does not end before the run does."""
+    if not isinstance(config.model, FittedModel) and (problem := config.training.warmup_problem()):
+        notice(listener, problem)
+
+
+def _given_text(first: RunConfig) -> dict[str, Any]:
+    """The settings of the text that belong to tokenisers which are not learned, where such are used."""
+    name = first.data.tokenizers_from
+    if name is None:
+        return {}
+    if _is_vocabulary(Path(name)):
+        try:
+            size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
+        except DataError as error:
+            message = (
+                f"data.tokenizers_from={name} is neither a model nor a vocabulary file: one token per line, each once"
+            )
+            raise DataError(message, problems=error.problems, more=error.more) from error
+        return {"text": {"kind": "word", "segmentation": "spaces", "size": size}}
+    return {"text": Tokenizers.load(find_model(Path(name)) / "text").target.config.model_dump(mode="json")}
+
+
+def given_tokenizers(config: RunConfig) -> Tokenizers | None:
+    """Tokenisers that `data.tokenizers_from` names; None where they are learned from the text."""
+    name = config.data.tokenizers_from
+    if name is None:
+        return None
+    if config.training.start_from is not None:
+        raise UsageError(
+            f"training.start_from={config.training.start_from} uses the tokenisers of that model; leave out "
+            f"data.tokenizers_from={name}"
+        )
+    if _is_vocabulary(Path(name)):
+        tokenizer = _tokenizer_of(Path(name), config)
+        return Tokenizers(tokenizer, tokenizer)
+    found = Tokenizers.load(find_model(Path(name)) / "text")
+    for field, value in found.target.config.model_dump(mode="json").items():
+        if (asked := config.text.model_dump(mode="json")[field]) != value:
+            raise UsageError(
+                f"text.{field}={json.dumps(asked)} contradicts data.tokenizers_from={name}, whose tokenisers have "
+                f"text.{field}={json.dumps(value)}; leave one of them out"
+            )
+    return found if config.task.kind == "translation" else Tokenizers(found.target, found.target)
+
+
+def _is_vocabulary(path: Path) -> bool:
+    return path.is_file() and not is_archive(path)
+
+
+def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
+    """The words of a vocabulary file, which may come from another program."""
+    if config.text.kind != "word" or config.text.segmentation != "spaces":
+        raise UsageError(
+            f"data.tokenizers_from={path} is a list of words, for text.kind=word and text.segmentation=spaces, but "
+            f"they are {config.text.kind} and {config.text.segmentation}; leave both out, or name a model"
+        )
+    vocabulary = read_foreign_vocabulary(path, encoding=config.data.encoding)
+    if vocabulary.size > config.text.size:
+        raise UsageError(
+            f"{path} has {vocabulary.size:,} words, reserved symbols included, more than text.size={config.text.size}; "
+            "leave out text.size"
+        )
+    return Tokenizer(config.text, Words(vocabulary, segmentation="spaces"))
+
+
+def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
+    """The settings of a run whose text is not known: what is chosen for any text, and general defaults for the rest."""
+    first = resolve(RunConfig, file=file, overrides=overrides)
+    if first.training.start_from is not None:
+        inherited = _inherited(first.training.start_from, {}, listener=ignore)
+        return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
+    work: Work[Any, Any] = work_for(first)
+    given = _given_text(first)
+    first = resolve(RunConfig, defaults={**work.presets, **given}, file=file, overrides=overrides)
+    defaults = _patient(first, {**work.settled(first), **given})
+    return resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
+
+
+def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Defaults without the patience that nobody asked for, where there are no validations to wait for."""
+    if first.training.validate_every or "training" not in defaults:
+        return defaults
+    return {**defaults, "training": {**defaults["training"], "patience": 0}}
+
+
+def require_heads(config: RunConfig) -> None:
+    """Refuse a head that the model will not have, once its sizes are chosen: it is scored after the last step."""
+    if isinstance(config.model, TransformerConfig):
+        HeadPolicy.of(config.search.heads, layers=config.model.decoder_layers, heads=config.model.heads)
+
+
+def require_no_shortlist(config: RunConfig) -> None:
+    """Refuse to train with a shortlist: the scores after the last step would need a lexicon of the finished model."""
+    if config.search.shortlist:
+        raise UsageError(
+            f"search.shortlist={config.search.shortlist} needs a lexicon, which `seqloom shortlist` adds to a finished "
+            "model; leave it out of training, and set it when the model translates"
+        )
+
+
+def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
+    """The same settings with those of a model in their place: our own as they are, others as a record of them."""
+    section = model if isinstance(model, TrainedModel) else OutsideConfig.of(model)
+    return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
+
+
+def _config_of(model: str) -> RunConfig:
+    """The settings that a model was trained with."""
+    return read_settings(find_model(Path(model)))
+
+
+def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
+    """Another model's weights fit only its own text and model settings; what it knows needs a gentle rate."""
+    start = _config_of(start_from)
+    inherited = start.model_dump(mode="json", include={"text", "model", "search"})
+    inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
+    rate = start.training.learning_rate / 5
+    notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
+    return {**inherited, "training": {**defaults.get("training", {}), "learning_rate": rate, "warmup": 100}}
+
+
+def require_new(run: Path) -> None:
+    """Refuse to begin a run where there is something already, other than what an interrupted preparation has left."""
+    if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unbegun(run))):
+        raise UsageError(
+            f"{run} exists already; resume it (seqloom train --resume {run}, or seqloom.resume({str(run)!r})), "
+            "or choose another folder"
+        )
+
+
+def is_unbegun(run: Path) -> bool:
+    """Whether a folder holds nothing but files of a preparation that did not come to its end."""
+    files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
+    first = next(files, None)
+    # One by one, because the first stranger decides: the folder may be a home with a million files.
+    if first is None or not all(
+        OWN_FILES.fullmatch(path.relative_to(run).as_posix()) for path in chain([first], files)
+    ):
+        return False
+    config = run / "config.yaml"
+    if not config.is_file():
+        return True
+    # Somebody may keep a config of their own in a folder of this name; ours is known by its exact words.
+    try:
+        return to_yaml(resolve(RunConfig, file=config), comments=False) == config.read_text(encoding="utf-8")
+    except (SeqloomError, ValueError):
+        return False
+
+
+def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
+    """Make the run directory with all that does not change while it trains."""
+    require_new(run)
+    work: Work[Any, Any] = work_for(config)
+    files = _files([*config.data.train, *config.data.dev])
+    stamps = _stamps(files)
+    text = work.open_text(config, listener=listener)
+    with locked(run):
+        require_new(run)  # again, now that nobody else can be at it
+        try:
+            _clear(run, listener=listener)
+            write_atomically(run / "config.yaml", to_yaml(config, comments=False))
+            tokenizers = _tokenizers(work, config, text, listener=listener)
+            require_memory(config, symbols_of(tokenizers))
+            tokenizers.save(run / "text")
+            work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
+            if _stamps(files) != stamps:
+                raise DataError("the text has changed while it was being prepared; start again when it is at rest")
+            # Last, because it tells a resume that everything before it is whole.
+            record = {**_record(config, text, tokenizers), "files": stamps}
+            write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
+        except BaseException:
+            shutil.rmtree(run, ignore_errors=True)
+            raise
+
+
+def _clear(run: Path, *, listener: Listener) -> None:
+    """Remove what an interrupted preparation has left; the lock is ours by now."""
+    left = [path for path in run.iterdir() if path.name != "lock"]
+    if left:
+        notice(listener, f"{run} was interrupted while it was being prepared; it is begun anew")
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The settings and the record of a run that was begun."""
+    require_run(run)
+    if not (run / "run.json").is_file():
+        if is_unbegun(run):
+            raise UsageError(
+                f"{run} was interrupted while it was being prepared; start it again with the same training "
+                "text and folder"
+            )
+        raise UsageError(f"{run} is no run that can go on: it has no run.json; start a new run")
+    if not (run / "config.yaml").exists():
+        raise UsageError(f"{run / 'config.yaml'} is missing; {_way_to_have(run, 'config.yaml')}")
+    config = resolve(RunConfig, file=run / "config.yaml")
+    record = _read_record(run / "run.json")
+    if not config.data.train:
+        raise _damaged_record(run / "config.yaml", "it names no text in data.train")
+    return config, record
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        record = read_json(path)
+    except (OSError, ValueError) as error:
+        raise _damaged_record(path, str(error)) from error
+    if not isinstance(record, dict) or not isinstance(record.get("data"), dict):
+        raise _damaged_record(path, 'it has no "data", the fingerprints of the text')
+    return record
+
+
+def _way_to_have(run: Path, name: str) -> str:
+    """How to get a part of a run back: its model has the same."""
+    if (run / "model" / name).exists():
+        return f"the model of this run has the same: put a copy of {run / 'model' / name} in its place"
+    return "bring it back from a copy, or start a new run in another folder"
+
+
+def _damaged_record(path: Path, reason: str) -> ModelError:
+    return ModelError(f"{path} is damaged ({reason}); bring it back from a copy, or start a new run in another folder")
+
+
+def fixed_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that give weights and ids their meaning, by their full paths; they stay while a run lasts."""
+    kept = (*FIXED, *work_for(config).fixed)
+    flat = flat_settings(config.model_dump(mode="json"))
+    is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in kept) for name in flat}
+    return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
+
+
+def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunConfig, *, run: Path) -> None:
+    """Refuse settings that would give another meaning to the weights or the ids of a run that goes on.
+
+    What it began with stands in its record: its config.yaml may have been edited. A run of an earlier version has no
+    such record, and one of a later version settings that an earlier one did not know.
+    """
+    begun, given = record.get("fixed") or fixed_settings(before), fixed_settings(now)
+    if not isinstance(begun, dict):
+        raise _damaged_record(run / "run.json", '"fixed" holds no settings')
+    for name, value in begun.items():
+        if name in given and value != given[name]:
+            raise UsageError(
+                f"{name} is {json.dumps(value)} in {run} and cannot become {json.dumps(given[name])} "
+                f"while it goes on; leave it, or start a new run in another folder, from this one's model if you like: "
+                f"training.start_from={run}"
+            )
+
+
+def flat_settings(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their full paths."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flat_settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def prepare_again(
+    run: Path, config: RunConfig, *, record: dict[str, Any], allow_data_change: bool, listener: Listener
+) -> None:
+    """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
+    # A run of an earlier version has no such entry: its pairs were held out one by one, and must be so again.
+    work: Work[Any, Any] = work_for(config, split=record.get("split", "pairs"))
+    _require_same_tokenizers(run, record)
+    damage = _damage(work, run)
+    names = [*config.data.train, *config.data.dev]
+    files = _files(names)
+    missing = [path for path in files if not path.exists()]
+    if missing and damage:
+        raise DataError(
+            f"{damage}. It is made again from {missing[0]}, which {_gone(missing[0])}; {_way_back(missing[0], config)}"
+        )
+    if missing:
+        notice(listener, f"{missing[0]} {_gone(missing[0])}; going on with the ids stored in the run directory")
+        return
+    if not damage and record.get("files") == _stamps(files):
+        return  # without reading it all again
+    text = work.open_text(config, listener=ignore)
+    has_changed = text.fingerprints != record["data"]
+    if has_changed and not allow_data_change:
+        raise DataError(
+            f"the text of this run ({', '.join(names)}) has changed since it began; put the old files back, start a "
+            "new run, or accept it with --allow-data-change"
+        )
+    if has_changed:
+        notice(listener, "the text has changed since the run began; it is encoded anew")
+    elif damage:
+        notice(listener, f"the stored ids are missing or damaged; the text is encoded anew. It was: {damage}")
+    else:
+        return
+    work.encode(run, config, text=text, tokenizers=Tokenizers.load(run / "text"), listener=listener)
+    if has_changed:
+        record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
+        write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _gone(path: Path) -> str:
+    """That a file is not there; where it was looked for, if its name does not say it."""
+    return "is gone" if path.is_absolute() else f"was looked for in vain at {path.absolute()}"
+
+
+def _way_back(path: Path, config: RunConfig) -> str:
+    side = "train" if path in _files(config.data.train) else "dev"
+    begun = "" if path.is_absolute() else "resume from the folder in which the run was begun, "
+    return f"{begun}put the file back, or say where the text is now: data.{side}='[…]'"
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    """The files of these names; a name for several of which none is left stands for itself."""
+    files: list[Path] = []
+    for name in names:
+        try:
+            files += matching_files(Path(name))
+        except UsageError:
+            files.append(Path(name))
+    return files
+
+
+def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
+    """Sizes and times of files, by which a resume sees that they need not be read again."""
+    return {name: list(stamp) for name, stamp in file_stamps(files).items()}
+
+
+def _damage(work: Work[Any, Any], run: Path) -> str | None:
+    """What is wrong with what was stored. A damaged tokeniser is an error: it cannot be made again."""
+    try:
+        work.open_prepared(run)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
+    """Refuse tokenisers of another run: its pieces would have other numbers than those that the model has learnt."""
+    try:
+        found = _fingerprints(Tokenizers.load(run / "text"))
+    except ModelError as error:
+        raise ModelError(f"{run / 'text'} is damaged; {_way_to_have(run, 'text')}. It was: {error}") from error
+    begun = record.get("tokenizers", found)
+    if begun != found:
+        raise ModelError(
+            f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
+            f"with ({', '.join(map(_shortly, begun)) if isinstance(begun, list) else _shortly(begun)}); bring those "
+            "back from a copy, or start a new run in another folder"
+        )
+
+
+def _shortly(fingerprint: object) -> str:
+    return str(fingerprint)[:12]
+
+
+def _fingerprints(tokenizers: Tokenizers) -> list[str]:
+    return [tokenizers.source.fingerprint, tokenizers.target.fingerprint]
+
+
+def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
+    if config.training.start_from is not None:
+        return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
+    if (given := given_tokenizers(config)) is not None:
+        notice(listener, f"tokenisers of {config.data.tokenizers_from}, {given.target.size:,} pieces; none are learned")
+        return given
+    # Of words and characters all are taken as a rule, and their largest number would look like that of this text.
+    all_of = {"word": "words", "char": "characters"}
+    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
+    listener(Event("phase", {"what": f"learning {what}"}))
+    return work.learn_tokenizers(config, text, listener=listener)
+
+
+def thread_settings(config: RunConfig) -> dict[str, Any]:
+    """How many threads a run computes with, and how they wait for each other."""
+    return {"threads": config.training.threads or torch.get_num_threads(), "wait_policy": asdict(WAIT_POLICY)}
+
+
+def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, Any]:
+    return {
+        "seqloom": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
+        **thread_settings(config),
+        "seed": config.seed,
+        "fixed": fixed_settings(config),
+        "data": dict(text.fingerprints),
+        "tokenizers": _fingerprints(tokenizers),
+        "split": "sources",
+        **text.size,
+    }

@@ -1,0 +1,303 @@
+"""Search as other systems do: named modes with the rules of their beam searches, for the same output from our models.
+
+    candidates of a step   each live hypothesis with each symbol that may follow it, best log P first
+    finished               those of them that end, among the first beam of them
+    live                   the best of the others
+
+What each mode does with them is one value of `PeerRules`; this file feeds them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, assert_never
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seqloom.core.errors import ConfigError
+from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.search.candidates import Top, dead_end, top_symbols
+from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
+from seqloom.search.peers.rules import (
+    Ended,
+    PeerMode,
+    PeerOptions,
+    PeerRules,
+    PeerScore,
+    Standing,
+    Way,
+    is_over,
+    rules_of,
+    waited_for,
+)
+
+# A sentence on its way through the search of a peer: which candidates live, which are finished, and when it stops.
+
+
+class Candidate(NamedTuple):
+    """A live hypothesis (by its row in the batch and its place in the sentence) with one symbol more."""
+
+    row: int
+    place: int
+    symbol: int
+    token_log_prob: float
+
+
+@dataclass
+class PeerSentence:
+    """What a peer knows of a sentence between two steps. `ways` is empty when the sentence is over."""
+
+    number: int
+    rules: PeerRules
+    score: PeerScore
+    ledger: Ledger
+    beam: int
+    nbest: int
+    limit: int
+    ways: list[Way | None] = field(default_factory=lambda: [None])
+    finished: list[Ended] = field(default_factory=list)
+    width: int = 0
+    seen: list[bool] = field(default_factory=list)
+    has_topped: bool = False
+
+    def __post_init__(self) -> None:
+        self.width, self.seen = self.beam, [False] * self.beam
+
+    def advance(self, candidates: Sequence[Candidate], *, length: int) -> None:
+        """Take the candidates of a step, best first: those that end are finished, the best of the others go on.
+
+        After it, live hypotheses have `length` symbols.
+        """
+        before = self.finished
+        ways = self._ways(candidates, length)
+        picked = self._picked(ways)
+        self._finish([way.trail for way in picked if way.is_over])
+        live = [] if length == self.limit else self._live(ways, picked)
+        if not live and not self.finished:
+            raise dead_end(self.number, length)
+        for place in range(self.beam):
+            self.seen[place] |= place >= len(picked) or picked[place].trail.symbol == self.ledger.end
+        self.has_topped |= bool(picked) and picked[0].is_over
+        standing = Standing(
+            picked=picked,
+            before=before,
+            finished=self.finished,
+            live=live,
+            seen=self.seen,
+            has_topped=self.has_topped,
+            beam=self.beam,
+            nbest=self.nbest,
+            limit=self.limit,
+        )
+        self.ways = [] if is_over(self.rules, self.score, standing) else [*live]
+        self.width = len(live) if self.rules.place == "lost" else self.beam
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The best of the finished hypotheses, best first; of equal ones the earlier first."""
+        ranked = sorted(self.finished, key=lambda ended: -ended.score)[: self.nbest]
+        return [self._hypothesis(ended.trail) for ended in ranked]
+
+    def _ways(self, candidates: Sequence[Candidate], length: int) -> list[Way]:
+        """The candidates as hypotheses, without the one that says nothing, if this peer throws it away."""
+        end, ways = self.ledger.end, []
+        for row, place, symbol, token_log_prob in candidates:
+            way = self.ways[place]
+            before = None if way is None else way.trail
+            trail = extend(before, symbol, token_log_prob=token_log_prob, row=row)
+            is_ghost = way is not None and (way.is_ghost or way.trail.symbol == end)
+            ways.append(Way(trail, is_over=not is_ghost and (symbol == end or length == self.limit), is_ghost=is_ghost))
+        if self.rules.drops_empty and length == 1:
+            return [way for way in ways if way.trail.symbol != end] or ways
+        return ways
+
+    def _picked(self, ways: Sequence[Way]) -> list[Way]:
+        """The places of the beam after this step. Where ended hypotheses keep theirs, their score meets log P."""
+        if self.rules.place != "kept":
+            return list(ways[: self.width])
+        then = [(ended.score, Way(ended.trail, is_over=True)) for ended in self.finished]
+        ranked = [*then, *((way.trail.log_prob, way) for way in ways)]
+        return [way for _, way in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
+
+    def _finish(self, over: Sequence[Trail]) -> None:
+        """Remember what is finished now, as far as this peer does."""
+        ended = [Ended(self.ledger.value(trail), trail) for trail in over]
+        if self.rules.place == "kept":  # the beam itself is the memory
+            self.finished = ended
+            return
+        self.finished = [*self.finished, *ended]
+        if self.rules.pool == "best":
+            self.finished.sort(key=lambda ended: -ended.score)
+        if self.rules.pool != "all":
+            del self.finished[self.beam :]
+
+    def _live(self, ways: Sequence[Way], picked: Sequence[Way]) -> list[Way]:
+        match self.rules.place:
+            case "kept":
+                return [way for way in picked if not way.is_over]
+            case "haunted":
+                return list(picked)
+            case "refilled" | "lost":
+                return [way for way in ways if not way.is_over][: self.width]
+            case _:
+                assert_never(self.rules.place)
+
+    def _hypothesis(self, trail: Trail) -> Hypothesis:
+        has_ended = trail.symbol == self.ledger.end
+        hit_limit = not has_ended or (self.rules.at_limit == "end" and trail.length == self.limit)  # a forced end
+        found = self.ledger.hypothesis(trail, is_finished=has_ended, hit_limit=hit_limit)
+        if has_ended or self.rules.at_limit != "cut_shorter":
+            return found
+        dropped = found.token_log_probs[-1]
+        log_prob = found.terms["log_prob"] - dropped
+        return replace(
+            found,
+            symbols=found.symbols[:-1],
+            terms={"log_prob": log_prob, "dropped": dropped, "length": found.score - log_prob - dropped},
+            token_log_probs=found.token_log_probs[:-1],
+            attention=None if found.attention is None else found.attention[:-1],
+        )
+
+
+def peer_search(
+    stepper: Stepper,
+    source: Source,
+    *,
+    mode: PeerMode,
+    limits: Sequence[int],
+    beam: int,
+    nbest: int = 1,
+    length_penalty: float | None = None,
+    min_length: int | None = None,
+    never: Collection[int] | None = None,
+    options: PeerOptions = PeerOptions(),  # noqa: B008 (a frozen value)
+) -> list[list[Hypothesis]]:
+    """At most `nbest` hypotheses for each sentence, best first, as the peer of this name would find them.
+
+    `limits` has the maximum |Y| of each sentence, its end counted; `min_length` counts symbols before the end; symbols
+    in `never` are not chosen. What is None is as the peer has it where its user says nothing.
+    """
+    rules = rules_of(mode, options)
+    if mode == "joeynmt" and length_penalty is not None:
+        length_penalty = max(0.0, length_penalty)  # there a negative α means none, as 0 does
+    rules = replace(
+        rules,
+        length_penalty=rules.length_penalty if length_penalty is None else length_penalty,
+        min_length=rules.min_length if min_length is None else min_length,
+        never=rules.never if never is None else frozenset(never),
+    )
+    _check(source, rules, limits=limits, beam=beam, nbest=nbest)
+    if beam == 1:  # greedy search in all of them
+        rules = replace(rules, candidates=1, place="lost", stop="none_live")
+    return peer_beam(stepper, source, rules, limits=limits, beam=beam, nbest=nbest)
+
+
+@torch.inference_mode()
+def peer_beam(
+    stepper: Stepper, source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int
+) -> list[list[Hypothesis]]:
+    """Beam search by these rules. Of equal candidates the better row and then the lower symbol comes first."""
+    if not limits:
+        return []
+    attention: list[Tensor | None] = []
+    score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
+    live = sentences = [
+        PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
+        for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
+    ]
+    offers = _Offers(rules, stepper.end)
+    state = stepper.start(source)
+    last = source.lengths.new_full((len(live),), stepper.begin)
+    while live:
+        step = stepper.step(state, last)
+        attention.append(step.attention)
+        offered = offers.after(step, [sentence for sentence in live for _ in sentence.ways], length=len(attention))
+        for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
+            sentence.advance(candidates, length=len(attention))
+        live = [sentence for sentence in live if sentence.ways]
+        trails = [way.trail for sentence in live for way in sentence.ways if way is not None]
+        state = step.state.select(torch.tensor([trail.row for trail in trails], dtype=torch.long, device=last.device))
+        last = torch.tensor([trail.symbol for trail in trails], dtype=torch.long, device=last.device)
+    return [sentence.hypotheses() for sentence in sentences]
+
+
+@dataclass(frozen=True)
+class _Offers:
+    """What may come next by the rules: −∞ for symbols that are never chosen, for early ends, and for late others."""
+
+    rules: PeerRules
+    end: int
+
+    def after(self, step: Step, owners: Sequence[PeerSentence], *, length: int) -> Step:
+        """The step with the log-probabilities that candidates are made of; they become the `length`-th symbols."""
+        rules = self.rules
+        ends = _is(step, {self.end})
+        must_end = torch.tensor(
+            [length == owner.limit and (rules.at_limit == "end" or rules.free_end) for owner in owners],
+            device=ends.device,
+        )[:, None]
+        forbidden = must_end & ~ends
+        if length <= rules.min_length:
+            forbidden |= ends & ~must_end
+        if rules.never:
+            forbidden |= _is(step, rules.never)
+        if not forbidden.any():
+            return step
+        log_probs = step.log_probs.masked_fill(forbidden, float("-inf"))
+        if rules.free_end:
+            log_probs = log_probs.masked_fill(must_end & ends, 0.0)
+        if rules.renormalises:
+            is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
+            log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
+        return replace(step, log_probs=log_probs)
+
+
+def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
+    """True where a column belongs to one of these symbols."""
+    columns = step.log_probs.shape[1]
+    offered = torch.arange(columns, device=step.log_probs.device) if step.symbols is None else step.symbols
+    return torch.isin(offered, offered.new_tensor(sorted(symbols))).expand_as(step.log_probs)
+
+
+def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> list[list[Candidate]]:
+    """The candidates of each sentence that a step looks at, best first, impossible ones left out."""
+    best = beams * max(sentence.width for sentence in live)
+    top = top_symbols(step, best)
+    totals = _totals(live, top)
+    values, symbols = top.log_probs.double().tolist(), top.symbols.tolist()
+    found, first = [], 0
+    for sentence in live:
+        rows = range(first, first + len(sentence.ways))
+        ranked = sorted(
+            (-total, row - first, symbols[row][column], row, column)
+            for row in rows
+            for column, total in enumerate(totals[row])
+            if total > float("-inf")
+        )[: beams * sentence.width]
+        found.append([Candidate(row, place, symbol, values[row][column]) for _, place, symbol, row, column in ranked])
+        first = rows.stop
+    return found
+
+
+def _totals(live: Sequence[PeerSentence], top: Top) -> list[list[float]]:
+    """log P of each row with each of its best symbols."""
+    ways = [way for sentence in live for way in sentence.ways]
+    so_far: Float[Tensor, " rows"] = top.log_probs.new_tensor(
+        [0.0 if way is None else way.trail.log_prob for way in ways], dtype=torch.float64
+    )
+    totals: list[list[float]] = (so_far[:, None] + top.log_probs.double()).tolist()
+    return totals
+
+
+def _check(source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int) -> None:
+    if beam < 1:
+        raise ConfigError(f"beam {beam} is too small; give 1 or more")
+    most = beam if rules.stop != "count_or_top" else waited_for(rules, beam)
+    if not 1 <= nbest <= most:
+        raise ConfigError(f"nbest {nbest} is out of range; a beam of {beam} leaves 1 to {most} hypotheses")
+    if len(limits) != len(source.lengths):
+        raise ConfigError(f"{len(limits)} limits were given for {len(source.lengths)} sentences; each needs its own")
+    if min(limits, default=1) < 1:
+        raise ConfigError(f"a limit of {min(limits)} leaves no room for any output; give 1 or more")
+    if rules.min_length < 0:
+        raise ConfigError(f"min_length {rules.min_length} is out of range; give 0 or more")

@@ -1,0 +1,209 @@
+"""The promises, run on a model of the user's own.
+
+report = selfcheck(Path("runs/first"))
+report.is_kept
+"""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from seqloom.classical.vectors import WordVectors
+from seqloom.core.archive import by_origin
+from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
+from seqloom.core.events import Event, Listener, Value, ignore
+from seqloom.runs.model_dir import Loaded, LoadedModel, find_model, load_any, use_of
+from seqloom.selfcheck.files import check_files
+from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
+from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, own_lines
+from seqloom.selfcheck.promises import PROMISES, Check, Checked, Finding, counted
+from seqloom.selfcheck.translators import TranslatorChecks
+from seqloom.version import __version__
+
+CHECKING = "promises looked at"
+"""The name under which progress is told."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found of a model."""
+
+    folder: Path
+    """Of the model; an archive, or a run that has not finished, by its own name."""
+    model: str
+    """What it is, in words."""
+    lines: str
+    """What it was checked with, in words."""
+    checked: tuple[Checked, ...]
+    versions: Mapping[str, str]
+    left: tuple[str, ...] = ()
+    """Names of the promises that are still to be looked at."""
+
+    @property
+    def broken(self) -> list[Checked]:
+        """The promises that are not kept."""
+        return [each for each in self.checked if each.finding.outcome == "broken"]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all promises that apply are kept."""
+        return not self.broken
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence."""
+        applying = sum(each.finding.outcome != "not applicable" for each in self.checked)
+        rest = len(self.checked) - applying
+        left = f" ({rest} of {len(self.checked)} do not apply to this model)" if rest else ""
+        if self.left:
+            left += f"; {len(self.left)} were not looked at: {', '.join(self.left)}"
+        if self.is_kept:
+            all_or_some = "Of those looked at, all" if self.left else "All"
+            return f"{all_or_some} {counted(applying, 'promise')} hold{left}."
+        names = ", ".join(each.name for each in self.broken)
+        verb = "is" if len(self.broken) == 1 else "are"
+        return f"{len(self.broken)} of {counted(applying, 'promise')} {verb} broken: {names}{left}."
+
+    @property
+    def advice(self) -> str | None:
+        """What to do about a broken promise."""
+        if self.is_kept:
+            return None
+        if any(each.name == "files" for each in self.broken):
+            return (
+                "Nothing else was checked: a model is not read before its files are whole. "
+                "Copy the model directory again from where it was made."
+            )
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return (
+            "This is a mistake in Seqloom, or in a library under it. Please report it with what --json prints, and if "
+            f"you may, with the model and the lines. Versions: {versions}."
+        )
+
+
+def _say_nothing(_report: Report) -> None:
+    """For those who wait for the end."""
+
+
+def selfcheck(
+    model: Path,
+    *,
+    lines: Path | None = None,
+    count: int = 50,
+    seed: int = 1,
+    listener: Listener = ignore,
+    decided: Callable[[Report], None] = _say_nothing,
+) -> Report:
+    """Run the promises on a model directory or a finished run, with lines of a file or with some of its own.
+
+    `decided` is handed the report so far whenever one more promise was looked at.
+    """
+    if count < 1:
+        raise UsageError(f"count {count} leaves nothing to check with; give 1 or more")
+    folder = find_model(model)
+    named = Path(by_origin(str(folder)))
+    files = timed(Check("files", PROMISES["files"], lambda: check_files(folder)), is_guarded=False)
+    if files.finding.outcome == "broken":
+        report = Report(named, "a model with damaged files", "nothing", (files,), _versions())
+        decided(report)
+        return report
+    # Loops that are compiled are used from the first search on: with them, numbers have other last digits.
+    import seqloom.core.jit  # noqa: F401
+
+    with _few_threads():
+        loaded = load_any(folder)
+        used, checks = _checks(loaded, model, lines, count=count, seed=seed)
+        left = tuple(check.name for check in checks)
+        report = Report(named, _in_words(loaded), used, (files,), _versions(), left)
+        decided(report)
+        for at, check in enumerate(checks):
+            listener(_progress(report, checks))
+            report = replace(report, checked=(*report.checked, timed(check)), left=left[at + 1 :])
+            decided(report)
+        listener(_progress(report, checks))
+    return report
+
+
+def _progress(report: Report, checks: Sequence[Check]) -> Event:
+    """How many promises are decided, and the seconds that the rest may take, by how often it goes through the lines."""
+    decided = len(report.checked) - 1  # beside the files, which cost nothing
+    seconds = sum(each.seconds for each in report.checked[1:])
+    passes = [sum(check.passes for check in part) for part in (checks[:decided], checks[decided:])]
+    values: dict[str, Value] = {"what": CHECKING, "done": decided + 1, "all": len(checks) + 1}
+    if passes[0]:
+        values["left"] = seconds / passes[0] * passes[1]
+    return Event("progress", values)
+
+
+@contextmanager
+def _few_threads() -> Iterator[None]:
+    """One thread, unless OMP_NUM_THREADS says otherwise: for products this small, several mostly wait for each other.
+
+    On a machine that is busy besides, the waiting takes several times the processor time of the work.
+    """
+    threads = torch.get_num_threads()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed: int) -> tuple[str, Sequence[Check]]:
+    """With what is checked, in words, and the checks that suit the kind of model."""
+    if isinstance(loaded.model, WordVectors):
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: word vectors read no lines; leave it out")
+        words = WordVectorChecks(loaded, loaded.model, count=count, seed=seed)
+        return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
+    tokenizer = loaded.tokenizers.source
+    if lines is not None:
+        given = given_lines(lines, loaded.config, count=count, seed=seed)
+    else:
+        given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
+    if use_of(loaded.config) == "translator":
+        assert isinstance(loaded, LoadedModel)
+        return _with_hard(given), TranslatorChecks(loaded, given, seed=seed).checks()
+    return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()
+
+
+def _with_hard(lines: Lines) -> str:
+    return f"{lines.origin}; and {len(BLANK) + len(HARD) + 1} lines that are hard to read, which are built in"
+
+
+def timed(check: Check, *, is_guarded: bool = True) -> Checked:
+    """Run a check. One that cannot be run to its end has found the promise broken: the model was read, and is whole."""
+    begin = time.monotonic()
+    try:
+        finding = check.run()
+    except DataError:
+        raise
+    except Exception as error:
+        if not is_guarded or is_out_of_memory(error):
+            raise
+        kind = "" if isinstance(error, SeqloomError) else f"{type(error).__name__}: "
+        finding = Finding("broken", f"the check stopped: {kind}{error}")
+    return Checked(check.name, check.promise, finding, time.monotonic() - begin)
+
+
+def _in_words(loaded: Loaded) -> str:
+    card, use = loaded.card, use_of(loaded.config)
+    languages = f", {card.source or '?'} → {card.target or '?'}" if use == "translator" else ""
+    return f"{use} of kind {loaded.config.model.kind}{languages}, {card.parameters:,} parameters"
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "seqloom": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
+    }

@@ -1,0 +1,367 @@
+"""Text and codes inside a segment of TMX or XLIFF.
+
+<g> <pc> <mrk> <hi>              a pair with text between its tags
+<bpt>…</bpt> … <ept>…</ept>      a pair of two elements, each with foreign markup inside that is no text
+<bx/> <ex/>  <sc/> <ec/>  <sm/> <em/>   the same without the markup
+<x/> <ph> <it> <ut> <cp/> …      alone
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.text_files import open_bytes, read_whole
+from seqloom.text.formats.segments import Code, Content, Script, decoded
+
+# XML whose places are known: elements with where their tags begin and end in the text of the file.
+#
+# defusedxml reads the file first and refuses what is not well-formed and what is made to do harm: entities of its own,
+# which can grow without bound, and what lies outside the file. Only then are tags looked for, and without a check.
+
+CHUNK = 1 << 16
+DEEPEST = 500
+"""Elements inside each other."""
+
+_DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
+_BEGINNINGS = {"utf-16-le": (b"\xff\xfe", b"<\0"), "utf-16-be": (b"\xfe\xff", b"\0<"), "utf-8": (b"\xef\xbb\xbf",)}
+"""By which an encoding is known, whatever the file says: a mark, or the first character as the parser knows it."""
+_ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
+_REFERENCE = re.compile(r"&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|([A-Za-z]+));")
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|<\?.*?\?>|([\[\]>])""", re.DOTALL)
+
+
+class Target(Protocol):
+    """Who is told of elements as they are read. Names are as in {namespace}name."""
+
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None: ...
+
+    def end(self, name: str) -> None: ...
+
+    def data(self, text: str) -> None: ...
+
+
+@dataclass
+class _Adapter:
+    """Passes on what the parser tells, with the line."""
+
+    target: Target | None
+    parser: Any = None
+    depth: int = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise _TooDeep
+        if self.target is not None:
+            self.target.start(name, attributes, self.parser.parser.CurrentLineNumber)
+
+    def end(self, name: str) -> None:
+        self.depth -= 1
+        if self.target is not None:
+            self.target.end(name)
+
+    def data(self, text: str) -> None:
+        if self.target is not None:
+            self.target.data(text)
+
+    def close(self) -> None:
+        """Nothing is made of it all."""
+
+
+class _TooDeep(Exception):
+    """More elements inside each other than anybody writes."""
+
+
+def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
+    """Read a file piece by piece, and tell `target` of it; after each piece there is a chance to take what it has.
+
+    Memory holds a piece, however large the file is.
+    """
+    try:
+        from defusedxml import DefusedXmlException
+        from defusedxml.ElementTree import DefusedXMLParser, ParseError
+    except ImportError as error:
+        raise UsageError(f"{path} needs the library defusedxml to be read: pip install defusedxml") from error
+    adapter = _Adapter(target)
+    # A document type is allowed, as TMX has one, but nothing in it that could do harm.
+    parser: Any = DefusedXMLParser(target=adapter, forbid_dtd=False, forbid_entities=True, forbid_external=True)
+    adapter.parser = parser
+    try:
+        with open_bytes(path) as file:
+            while piece := file.read(CHUNK):
+                parser.feed(piece)
+                yield
+        parser.close()
+    except DefusedXmlException as error:
+        raise DataError(
+            problems=[
+                Problem(
+                    f"the file declares entities or refers to other files, which is not read ({type(error).__name__})",
+                    str(path),
+                    parser.parser.CurrentLineNumber,
+                )
+            ]
+        ) from error
+    except ParseError as error:
+        line, column = error.position
+        message = str(error).split(": line ")[0]
+        raise DataError(problems=[Problem(f"not well-formed XML: {message}", str(path), line, column + 1)]) from error
+    except _TooDeep as error:
+        line = parser.parser.CurrentLineNumber
+        raise DataError(
+            problems=[Problem(f"more than {DEEPEST} elements inside each other", str(path), line)]
+        ) from error
+    except (LookupError, ValueError) as error:
+        message = "the encoding that the XML declares cannot be read; convert the file to UTF-8"
+        raise DataError(problems=[Problem(message, str(path), 1)]) from error
+    yield
+
+
+# --- the tree --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A value, and where it stands between its quotes."""
+
+    value: str
+    start: int
+    end: int
+
+
+@dataclass
+class Element:
+    """An element and where its two tags stand; one of <a/> has its end where its tag ends."""
+
+    name: str
+    """Without a prefix."""
+    tag: str
+    """As it is written."""
+    attributes: dict[str, Attribute]
+    start: int
+    inner_start: int
+    inner_end: int = -1
+    end: int = -1
+    children: list["Element"] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is written <a/>."""
+        return self.inner_end == self.end
+
+    def get(self, name: str) -> str | None:
+        """The value of an attribute."""
+        found = self.attributes.get(name)
+        return None if found is None else found.value
+
+    def child(self, name: str) -> "Element | None":
+        """The first child of this name."""
+        return next((each for each in self.children if each.name == name), None)
+
+
+def read_tree(path: Path) -> tuple[Script, Element]:
+    """The text of a file and its outermost element."""
+    for _ in parse_xml(path):
+        pass
+    data = read_whole(path)
+    script = decoded(data, _encoding(data), path)
+    return script, _build(script.text)
+
+
+def _encoding(data: bytes) -> str:
+    for name, beginnings in _BEGINNINGS.items():
+        if data.startswith(beginnings):
+            return name
+    found = _DECLARED.match(data[:1000])
+    return found[1].decode("ascii").lower() if found else "utf-8"
+
+
+def _build(text: str) -> Element:
+    root: Element | None = None
+    opened: list[Element] = []
+    for kind, start, end in tokens(text, 0, len(text)):
+        if kind == "open" or kind == "empty":
+            element = _element(text, start, end)
+            if opened:
+                opened[-1].children.append(element)
+            root = root or element
+            if kind == "empty":
+                element.inner_end = element.end = end
+            else:
+                opened.append(element)
+        elif kind == "close":
+            opened[-1].inner_end, opened[-1].end = start, end
+            opened.pop()
+    assert root is not None
+    return root
+
+
+def _element(text: str, start: int, end: int) -> Element:
+    found = re.compile(r"<([^\s/>]+)").match(text, start)
+    assert found is not None
+    attributes = {}
+    at = found.end()
+    while each := _ATTRIBUTE.match(text, at, end):
+        attributes[each[1]] = Attribute(unescape(each[2][1:-1]), each.start(2) + 1, each.end(2) - 1)
+        at = each.end()
+    return Element(found[1].rpartition(":")[2], found[1], attributes, start, end)
+
+
+def tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """What stands between two places of well-formed XML: open, close, empty, text, cdata, and other for the rest."""
+    at = start
+    while at < end:
+        if text[at] != "<":
+            stop = text.find("<", at, end)
+            stop = end if stop < 0 else stop
+            yield "text", at, stop
+        elif text.startswith("<!--", at):
+            stop = text.index("-->", at) + 3
+            yield "other", at, stop
+        elif text.startswith("<![CDATA[", at):
+            stop = text.index("]]>", at) + 3
+            yield "cdata", at, stop
+        elif text.startswith("<?", at):
+            stop = text.index("?>", at) + 2
+            yield "other", at, stop
+        elif text.startswith("<!", at):
+            stop = _end_of_declaration(text, at)
+            yield "other", at, stop
+        else:
+            stop = _end_of_tag(text, at)
+            kind = "close" if text[at + 1] == "/" else "empty" if text[stop - 2] == "/" else "open"
+            yield kind, at, stop
+        at = stop
+
+
+def _end_of_tag(text: str, at: int) -> int:
+    quote = ""
+    while True:
+        at += 1
+        if quote:
+            at = text.index(quote, at)
+            quote = ""
+        elif text[at] in "\"'":
+            quote = text[at]
+        elif text[at] == ">":
+            return at + 1
+
+
+def _end_of_declaration(text: str, at: int) -> int:
+    depth = 0
+    for found in _QUOTED.finditer(text, at + 2):
+        if found[2] == ">" and depth == 0:
+            return found.end()
+        depth += {"[": 1, "]": -1}.get(found[2] or "", 0)
+    raise AssertionError("the parser has let an open declaration pass")
+
+
+def unescape(text: str) -> str:
+    """The characters that references stand for; line ends are LF."""
+
+    def meaning(found: "re.Match[str]") -> str:
+        if found[1] or found[2]:
+            return chr(int(found[1]) if found[1] else int(found[2], 16))
+        return _NAMED.get(found[3], found[0])  # the parser lets others pass in attributes where a DTD could name them
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _REFERENCE.sub(meaning, text) if "&" in text else text
+
+
+def escape(text: str) -> str:
+    """Text as it stands between tags; what XML has no way to write goes."""
+    text = _FORBIDDEN.sub("", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("\r", "&#13;")
+
+
+def escape_attribute(text: str) -> str:
+    """Text as it stands between the quotes of an attribute."""
+    return escape(text).replace('"', "&quot;").replace("\t", "&#9;").replace("\n", "&#10;")
+
+
+_AROUND_TEXT = frozenset({"g", "pc", "mrk", "hi"})
+_OPENING = frozenset({"bpt", "bx", "sc", "sm"})
+_CLOSING = frozenset({"ept", "ex", "ec", "em"})
+_KEYS = ("i", "rid", "startRef", "id")
+"""Attributes by which the halves of a pair know each other: of TMX, of XLIFF 1.2, of XLIFF 2."""
+_BROKEN = re.compile(r"(?:(?<![ \t])[ \t]++)?\n\s*+")
+"""A line end and the space around it; a look-behind keeps a run of spaces from being tried from each of them."""
+
+
+def content_of(text: str, element: Element, *, keeps_space: bool) -> Content:
+    """What is between the tags of an element. Line ends mean a space, unless space is to be kept."""
+    pieces: list[str | Code] = []
+    # A way down and back again without recursion: what is still to be gone through, last first.
+    left: list[Code | tuple[Element, int, int]] = [(element, 0, element.inner_start)]
+    while left:
+        item = left.pop()
+        if isinstance(item, Code):
+            pieces.append(item)
+            continue
+        parent, number, start = item
+        if number == len(parent.children):
+            pieces += _texts(text, start, parent.inner_end, keeps_space=keeps_space)
+            continue
+        child = parent.children[number]
+        pieces += _texts(text, start, child.start, keeps_space=keeps_space)
+        left.append((parent, number + 1, child.end))
+        if child.name in _AROUND_TEXT and not child.is_empty and not _is_protected(child):
+            kinds = ("border", "border") if _is_sentence(child) else ("open", "close")
+            name = f"<{child.start - element.start}"
+            pieces.append(Code(text[child.start : child.inner_start], kinds[0], name))  # type: ignore[arg-type]
+            left.append(Code(text[child.inner_end : child.end], kinds[1], name))  # type: ignore[arg-type]
+            left.append((child, 0, child.inner_start))
+        else:
+            pieces.append(_code(text, child))
+    return tuple(pieces)
+
+
+def _texts(text: str, start: int, end: int, *, keeps_space: bool) -> list[str | Code]:
+    pieces: list[str | Code] = []
+    for kind, begin, stop in tokens(text, start, end):
+        if kind == "text":
+            said = unescape(text[begin:stop])
+        elif kind == "cdata":
+            said = text[begin + 9 : stop - 3].replace("\r\n", "\n")
+        elif text.startswith("<?", begin):
+            pieces.append(Code(text[begin:stop]))
+            continue
+        else:
+            continue  # a comment
+        pieces.append(said if keeps_space else _BROKEN.sub(" ", said))
+    return pieces
+
+
+def _code(text: str, element: Element) -> Code:
+    """An element as a whole."""
+    key = next((value for name in _KEYS if (value := element.get(name)) is not None), "")
+    written = text[element.start : element.end]
+    if element.name in _OPENING:
+        return Code(written, "open", f"#{element.get('id') if element.name in ('sc', 'sm') else key}")
+    return Code(written, "close", f"#{key}") if element.name in _CLOSING else Code(written)
+
+
+def _is_sentence(element: Element) -> bool:
+    return element.name == "mrk" and element.get("mtype") == "seg"
+
+
+def _is_protected(element: Element) -> bool:
+    return element.name == "mrk" and (element.get("mtype") == "protected" or element.get("translate") == "no")
+
+
+def write_content(content: Content) -> str:
+    """Text and codes as XML."""
+    return "".join(escape(piece) if isinstance(piece, str) else piece.text for piece in content)
+
+
+def space_before(text: str, element: Element) -> str:
+    """The spaces and line end between an element and the tag before it, to put a neighbour on a line of its own."""
+    start = element.start
+    while start > 0 and text[start - 1] in " \t\r\n":
+        start -= 1
+    return text[start : element.start]
