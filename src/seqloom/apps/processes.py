@@ -261,7 +261,7 @@ class ProcessTranslator:
         given = as_lines(lines, "search")
         several = set(wishes or [None])
         if len(several) > 1:
-            raise UsageError("several processes take the same wish for all lines; translate with one process")
+            raise UsageError("several processes take the same constraints for all lines; translate with one process")
         asked = _Asked(align, tags, several.pop(), glossary, dictionary)
         results = self._workers_for(asked).search(given, first=first, progress=progress)
         if watch is not None and self._translator.config.search.split == "long":

@@ -136,7 +136,7 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
 
     inputs = [file for text in texts for path in text for file in matching_files(path)]
     if fix is not None and out is None:
-        raise UsageError(f"--fix {fix} writes a mended copy; name a folder for it with --out")
+        raise UsageError(f"--fix {fix} writes a repaired copy; name a folder for it with --out")
     if html is not None:
         require_folders_above(html)
         if html.parent.is_dir():

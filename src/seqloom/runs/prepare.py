@@ -393,7 +393,7 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
                 f"{run} was interrupted while it was being prepared; start it again with the same training "
                 "text and folder"
             )
-        raise UsageError(f"{run} is no run that can go on: it has no run.json; start a new run")
+        raise UsageError(f"{run} cannot be resumed: run.json is missing; start a new run")
     if not (run / "config.yaml").exists():
         raise UsageError(f"{run / 'config.yaml'} is missing; {_way_to_have(run, 'config.yaml')}")
     config = resolve(RunConfig, file=run / "config.yaml")
