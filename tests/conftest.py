@@ -5,6 +5,7 @@ import os
 import random
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import numpy
@@ -12,6 +13,9 @@ import pytest
 import torch
 
 from checking import check_package
+
+if TYPE_CHECKING:
+    from seqloom.runs.train import Trained
 
 # Many processes import the package, those of the workers and those that tests start; it is compiled for the first.
 sys.dont_write_bytecode = False
@@ -65,3 +69,23 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"SEQLOOM_DATA={name} is no folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
+    """Names of training files and dev files, English and German."""
+    from tiny_runs import write_corpus
+
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[list[str], list[str]]) -> "Trained":
+    """A tiny translator, trained once: enough steps to have a model directory, not to be good."""
+    from seqloom.runs.train import train
+    from tiny_runs import TINY
+
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    trained = train(None, TINY, out=out, train=corpus[0], dev=corpus[1])
+    assert trained is not None
+    return trained

@@ -126,7 +126,7 @@ def _serve() -> None:
     import torch
     from matplotlib.figure import Figure
 
-    import seqloom.apps.demo  # noqa: F401  (with it come all recipes)
+    import seqloom.apps.demo  # noqa: F401  (it imports every config class)
 
     # Both bring in a great deal more the first time they are used.
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])

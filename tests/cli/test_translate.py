@@ -380,7 +380,7 @@ def test_flags_that_do_not_go_together_are_refused(tiny: Tiny, words: list[str],
     assert [part for part in parts if part not in called.err] == []
 
 
-# Two processes draw as one does: tests/recipes/test_jobs.py. Four of them take as long as all other tests here.
+# Two processes draw as one does: tests/apps/test_jobs.py. Four of them take as long as all other tests here.
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_size_of_blocks_changes_no_draw_and_no_number(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from defusedxml.ElementTree import parse
 
-from inspection.beams import searched
+from look.beams import searched
 from seqloom.apps.contextual import draw_similarities
 from seqloom.apps.embedding_map import EmbeddingMap, draw_map, map_page
 from seqloom.drawing.curves import plot_attention

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from recipes.conftest import TINY, write_corpus
 from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.runs import train as recipe
@@ -18,6 +17,7 @@ from seqloom.runs.model_dir import load
 from seqloom.runs.prepare import begin_run, choose_config
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.distributed import World
+from tiny_runs import TINY, write_corpus
 
 Corpus = tuple[list[str], list[str]]
 
@@ -150,7 +150,13 @@ def test_text_that_is_looked_for_in_another_folder_is_told_with_the_way_back(
 ) -> None:
     files, dev = write_corpus(tmp_path)
     monkeypatch.chdir(tmp_path)
-    train(None, TINY, out="run", train=[Path(name).name for name in files], dev=[Path(name).name for name in dev])
+    train(
+        None,
+        TINY,
+        out="run",
+        train=[Path(name).name for name in files],
+        dev=[Path(name).name for name in dev],
+    )
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     name, events = Path(files[0]).name, list[Event]()

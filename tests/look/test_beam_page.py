@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from inspection.beams import long_search, searched, tree_of
+from look.beams import long_search, searched, tree_of
 from seqloom.look.beam_page import DIGITS, beam_page
 from seqloom.look.beam_tree import BeamTree, lay_out
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recipes.texts import write_text
 from seqloom.apps.contextual import ContextualModel, SentenceFeatures
 from seqloom.apps.language_model import LanguageModel, LineScore
 from seqloom.classical.ngram import NGram
@@ -28,6 +27,7 @@ from seqloom.selfcheck.language_models import (
 from seqloom.selfcheck.lines import Lines
 from seqloom.selfcheck.promises import PROMISES
 from seqloom.selfcheck.run import selfcheck
+from tiny_runs import write_text
 
 LINES = ("A dog sleeps.", "The old man reads a book.", "")
 Patch = pytest.MonkeyPatch

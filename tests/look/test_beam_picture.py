@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from inspection.beams import golden, long_search, searched, tree_of
+from look.beams import golden, long_search, searched, tree_of
 from seqloom.look.beam_page import LOOKS, draw_beam, line_width
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspection.beams import golden, long_search, searched, tree_of
+from look.beams import golden, long_search, searched, tree_of
 from seqloom.core.errors import UsageError
 from seqloom.look.beam_tree import BeamTree, cells, describe, percent, spread, visible
 from seqloom.search.trace import Trace

@@ -1,11 +1,8 @@
-"""A tiny translator, trained once: enough steps to have a model directory, not to be good."""
+"""Settings of tiny models that train in a second, and the corpora to train them on."""
 
 from pathlib import Path
 
-import pytest
-
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.runs.train import Trained, train
 
 TINY = (
     "text.size=200",
@@ -40,13 +37,27 @@ def write_corpus(folder: Path, *, count: int = 120, seed: int = 3) -> tuple[list
     return names["train"], names["dev"]
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
+TINY_LM = (
+    "text.size=200",
+    "model.width=16",
+    "model.layers=1",
+    "model.dropout_rate=0.0",
+    "task.rows=4",
+    "task.length=8",
+    "training.steps=6",
+    "training.save_every=2",
+    "training.validate_every=3",
+    "training.average=2",
+    "training.log_every=2",
+    "training.schedule=constant",
+    "training.warmup=2",
+    "search.length_constant=12",
+)
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[list[str], list[str]]) -> Trained:
-    trained = train(None, TINY, out=tmp_path_factory.mktemp("runs") / "tiny", train=corpus[0], dev=corpus[1])
-    assert trained is not None
-    return trained
+def write_text(path: Path, *, count: int = 60, seed: int = 3) -> Path:
+    """English sentences, one per line, with an empty line after every tenth."""
+    pairs = sample_pairs("en", "de", count=count, seed=seed, split="train")
+    lines = [pair.source + ("\n" if number % 10 == 9 else "") for number, pair in enumerate(pairs)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path

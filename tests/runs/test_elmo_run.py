@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from recipes.texts import TINY
 from seqloom.apps.contextual import compare, open_contextual, two_senses
 from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import UsageError
 from seqloom.core.events import read_events
 from seqloom.runs.model_dir import load
 from seqloom.runs.train import train
+from tiny_runs import TINY_LM
 
-OF_SENTENCES = [setting for setting in TINY if not setting.startswith("task.")]
+OF_SENTENCES = [setting for setting in TINY_LM if not setting.startswith("task.")]
 BEARS = ["I can't bear this", "This is a bear"]
 
 
@@ -53,7 +53,7 @@ def test_a_text_becomes_a_model_with_contextual_vectors(tmp_path: Path, words: s
 def test_other_models_have_no_contextual_vectors(tmp_path: Path) -> None:
     text = tmp_path / "bears.txt"
     text.write_text("".join(f"{line}\n" for line in two_senses(40, seed=1)), encoding="utf-8")
-    trained = train(None, ["model.kind=rnn_lm", *TINY], out=tmp_path / "run", train=[str(text)])
+    trained = train(None, ["model.kind=rnn_lm", *TINY_LM], out=tmp_path / "run", train=[str(text)])
     assert trained is not None
     with pytest.raises(UsageError, match=r"is of kind rnn_lm; contextual vectors come from model\.kind=elmo"):
         open_contextual(trained.run)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recipes.damage import CHANGES, Pairs, Planted, damage, move_borders, plant, read_pairs, write_pairs
+from doctor.damage import CHANGES, Pairs, Planted, damage, move_borders, plant, read_pairs, write_pairs
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 from seqloom.data.corpus import open_corpus

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from recipes.conftest import TINY
 from seqloom.core.errors import ModelError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.data.phrasebook import sample_pairs
@@ -16,6 +15,7 @@ from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.run_guard import remove_leftovers
 from seqloom.training.weights import weights_of
+from tiny_runs import TINY
 from training.faults import at_each_call, dies_at, in_child
 
 Corpus = tuple[list[str], list[str]]

@@ -14,7 +14,6 @@ from torch import nn
 
 import seqloom
 from cli.calling import call
-from recipes.conftest import TINY, write_corpus
 from seqloom.apps.translator import Translator
 from seqloom.core.errors import ConfigError, DataError, ModelError, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, read_events
@@ -29,6 +28,7 @@ from seqloom.runs.model_dir import add_file, load, read_card, read_settings, req
 from seqloom.runs.prepare import begin_run, choose_config, prepare_again
 from seqloom.runs.train import Trained, average, resume, train
 from seqloom.runs.translation import Corpora, TranslationWork
+from tiny_runs import TINY, write_corpus
 
 Corpus = tuple[list[str], list[str]]
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from recipes.texts import TINY, write_text
 from seqloom.apps.language_model import LanguageModel
 from seqloom.apps.translator import Translator
 from seqloom.core.config import resolve
@@ -22,6 +21,7 @@ from seqloom.runs.prepare import choose_config
 from seqloom.runs.train import Trained, resume, train
 from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizer
+from tiny_runs import TINY_LM, write_text
 
 KIND = "model.kind=rnn_lm"
 
@@ -33,7 +33,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Trained:
-    trained = train(None, [KIND, *TINY], out=tmp_path_factory.mktemp("runs") / "run", train=[str(text)])
+    trained = train(None, [KIND, *TINY_LM], out=tmp_path_factory.mktemp("runs") / "run", train=[str(text)])
     assert trained is not None
     return trained
 
@@ -64,7 +64,7 @@ def test_several_texts_plain_and_compressed_make_one(tmp_path: Path, text: Path)
     packed = tmp_path / "more.txt.gz"
     packed.write_bytes(gzip.compress(b"One more line.\nAnd another.\n"))
     events: list[Event] = []
-    settings = [KIND, *TINY, "training.steps=1"]
+    settings = [KIND, *TINY_LM, "training.steps=1"]
     train(None, settings, out=tmp_path / "run", train=[str(text), str(packed)], dev=[str(text)], listener=events.append)
     lines = {event["name"]: event["lines"] for event in events if event.kind == "encoded"}
     assert lines == {"train": 68, "dev": 66}
@@ -95,7 +95,7 @@ def test_a_text_may_be_one_side_of_a_memory_and_says_what_was_left_out(tmp_path:
 def test_resuming_in_one_go_or_in_two_gives_the_same_weights(tiny: Trained, tmp_path: Path, text: Path) -> None:
     shutil.copytree(tiny.run, tmp_path / "two")
     resume(tmp_path / "two", ["training.steps=9"])
-    train(None, [KIND, *TINY, "training.steps=9"], out=tmp_path / "one", train=[str(text)])
+    train(None, [KIND, *TINY_LM, "training.steps=9"], out=tmp_path / "one", train=[str(text)])
     one, two = (load_file(tmp_path / name / "checkpoints/step-9/model.safetensors") for name in ("one", "two"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     start = load_file(tiny.run / "checkpoints/step-6/model.safetensors")
@@ -182,7 +182,7 @@ def test_text_that_cannot_be_learned_from_is_a_sentence(tmp_path: Path, text: Pa
         path = tmp_path / "bad.txt"
         path.write_text(content)
         with pytest.raises(DataError) as caught:
-            train(None, [KIND, *TINY, *settings], out=tmp_path / "run", train=[str(path)], dev=[str(text)])
+            train(None, [KIND, *TINY_LM, *settings], out=tmp_path / "run", train=[str(path)], dev=[str(text)])
         assert not (tmp_path / "run").exists()
         return str(caught.value)
 
@@ -207,7 +207,7 @@ def test_no_text_and_tables_of_pairs_are_refused(tmp_path: Path) -> None:
 
 def test_one_word_type_is_learned_like_any_text(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("word word word\n" * 40)
-    settings = [KIND, *TINY, "text.kind=word", "text.minimum_count=1"]
+    settings = [KIND, *TINY_LM, "text.kind=word", "text.minimum_count=1"]
     trained = train(None, settings, out=tmp_path / "run", train=[str(tmp_path / "one.txt")])
     assert trained is not None
     found = LanguageModel.load(trained.model).perplexity(["word word word"])

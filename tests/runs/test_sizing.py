@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from recipes.conftest import TINY
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Event, ignore
@@ -17,6 +16,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.prepare import choose_config
 from seqloom.runs.sizing import DataFacts, choose_sizes, passes_text
 from seqloom.runs.train import train
+from tiny_runs import TINY
 
 Corpus = tuple[list[str], list[str]]
 
@@ -111,7 +111,13 @@ def test_passes_are_counted_in_batches(steps: int, per_pass: float, text: str) -
 def test_the_passes_that_a_run_reports_are_those_it_makes(tmp_path: Path, corpus: Corpus) -> None:
     """With letters there are more batches than with subwords."""
     events: list[Event] = []
-    settings = [*TINY, "text.kind=char", "training.steps=40", "training.validate_every=40", "training.save_every=40"]
+    settings = [
+        *TINY,
+        "text.kind=char",
+        "training.steps=40",
+        "training.validate_every=40",
+        "training.save_every=40",
+    ]
     train(None, settings, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=events.append)
     store = Store.open(tmp_path / "run/data/train")
     batches = len(BatchPlan(store.source_lengths, store.target_lengths, tokens_per_batch=512, seed=1).batches(0))

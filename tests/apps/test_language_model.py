@@ -11,20 +11,20 @@ import torch
 from hypothesis import given, settings
 
 import nasty
-from recipes.texts import TINY, write_text
 from seqloom.apps.language_model import LanguageModel, best_weights
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.runs.train import Trained, train
 from seqloom.search.settings import SearchConfig
+from tiny_runs import TINY_LM, write_text
 
 LINES = ["The dog sleeps.", "", "My sister reads an old book in the kitchen.", "Where is the cat?"]
 WORDS = ("text.kind=word", "text.minimum_count=1", "text.size=1000")
 
 
 def trained_model(folder: Path, text: Path, kind: str, *settings: str) -> Trained:
-    own = TINY if kind == "rnn_lm" else ["search.length_constant=12"]
+    own = TINY_LM if kind == "rnn_lm" else ["search.length_constant=12"]
     trained = train(None, [f"model.kind={kind}", *own, *WORDS, *settings], out=folder, train=[str(text)])
     assert trained is not None
     return trained

@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 
 from cli.calling import call
 from core.limits import files_up_to
-from recipes.conftest import TINY
 from seqloom.apps.language_model import LanguageModel
 from seqloom.apps.lexicon import fit_lexicon
 from seqloom.apps.translator import Translator
@@ -26,6 +25,7 @@ from seqloom.runs.model_dir import find_model, load, read_card
 from seqloom.runs.train import train
 from seqloom.selfcheck.run import selfcheck
 from seqloom.training.checkpoint import RealDisk, checkpoint_folder, prune, read_checkpoint, write_checkpoint
+from tiny_runs import TINY
 
 Corpus = tuple[list[str], list[str]]
 

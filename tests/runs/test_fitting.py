@@ -9,7 +9,6 @@ import pytest
 from safetensors import SafetensorError
 
 import seqloom
-from recipes.texts import write_text
 from seqloom.apps.language_model import LanguageModel
 from seqloom.apps.translator import Translator
 from seqloom.apps.vectors import doubt_of
@@ -19,6 +18,7 @@ from seqloom.core.events import Event, read_events
 from seqloom.runs.model_dir import load, load_any, load_fitted, read_card
 from seqloom.runs.sizing import too_small
 from seqloom.runs.train import Trained, resume, train
+from tiny_runs import write_text
 
 SETTINGS = ("model.kind=ngram", "model.order=3")
 

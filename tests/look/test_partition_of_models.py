@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from recipes.texts import TINY, write_text
 from seqloom.cli.look import partition
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.symbols import BEGIN, END
@@ -17,6 +16,7 @@ from seqloom.models.rnn_lm import RnnLm
 from seqloom.nn.outputs import Output
 from seqloom.runs.model_dir import load_any
 from seqloom.runs.train import Trained, train
+from tiny_runs import TINY_LM, write_text
 
 SMALL = PartitionConfig(tokens=40, samples=(4, 32, 100_000), draws=2)
 
@@ -36,7 +36,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(text: Path) -> Path:
     objective = ("task.objective.kind=nce", "task.objective.samples=20", "task.objective.log_z=learned")
     own = ("model.kind=rnn_lm", "model.learns_log_z=true", *objective)
-    return trained(text.parent / "run", text, *own, *TINY).model
+    return trained(text.parent / "run", text, *own, *TINY_LM).model
 
 
 def test_log_z_is_that_of_reading_the_text(model: Path, text: Path) -> None:
