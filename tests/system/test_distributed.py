@@ -12,7 +12,7 @@ import torch
 
 from seqloom.core.events import ignore
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
-from training.processes import TESTS, run_toy, start
+from training.processes import run_toy, start
 from training.toy import same_bits
 
 # 6 batches an epoch and 4 a step: the second step of an epoch has two batches, and with 5 a step one rank gets an
@@ -63,7 +63,7 @@ def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:
     options = {**OPTIONS, "dtype": "float64"}
     result = subprocess.run(
         [sys.executable, *command, str(tmp_path / "two"), json.dumps(options)],
-        env={**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -10,7 +10,7 @@ import pytest
 
 from seqloom.core.events import ignore
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
-from training.processes import TESTS, run_toy, start
+from training.processes import run_toy, start
 from training.toy import same_bits
 
 # 6 batches an epoch, 4 a step: the second step of an epoch has two, and rank 1 takes every odd one.
@@ -24,7 +24,7 @@ def torchrun(run: Path, *, restarts: int = 0, **options: object) -> subprocess.C
     words = ["--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}", "-m", "training.toy"]
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *words, str(run), json.dumps({**OPTIONS, **options})],
-        env={**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=LIMIT,

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from training.toy import main
 
-TESTS = str(Path(__file__).resolve().parents[1])
 PATIENCE = 120.0
 """Seconds that a crowded machine may take."""
 
@@ -62,7 +61,7 @@ def start(
     for old in [*run.glob("events.*"), *run.glob("messages.*")]:
         old.unlink()
     context = multiprocessing.get_context("forkserver")
-    os.environ["PYTHONPATH"] = TESTS
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     # What a first step imports, of a run that is sharded too.
     context.set_forkserver_preload(["training.toy", "torch._dynamo", "torch.distributed.fsdp"])
     with socket.socket() as free:

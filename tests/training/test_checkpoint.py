@@ -279,7 +279,7 @@ class FullAt(RealDisk):
 def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> None:
     def train(name: str, disk: RealDisk) -> list[Event]:
         trainer, events = make_trainer(tmp_path / name, steps=4, validate_every=0)
-        object.__setattr__(trainer.keeper, "disk", disk)
+        object.__setattr__(trainer.checkpointer, "disk", disk)
         trainer.train()
         return events
 
@@ -294,13 +294,13 @@ def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> N
 
 def test_a_run_ends_when_three_saves_in_a_row_have_failed(tmp_path: Path) -> None:
     trainer, events = make_trainer(tmp_path / "never", steps=12, save_every=1, validate_every=0)
-    object.__setattr__(trainer.keeper, "disk", FullAt(*range(1, 13)))
+    object.__setattr__(trainer.checkpointer, "disk", FullAt(*range(1, 13)))
     with pytest.raises(TrainingError, match=r"step-3 could not.*No space left on device.*3 saves in a row have failed"):
         trainer.train()
     assert [event["step"] for event in events if event.kind == "save_failed"] == [1, 2]
     assert trainer.progress.step == 3
     trainer, events = make_trainer(tmp_path / "now and then", steps=7, save_every=1, validate_every=0)
-    object.__setattr__(trainer.keeper, "disk", FullAt(2, 3, 5, 6))
+    object.__setattr__(trainer.checkpointer, "disk", FullAt(2, 3, 5, 6))
     trainer.train()
     assert [event["step"] for event in events if event.kind == "save_failed"] == [2, 3, 5, 6]
 

@@ -168,7 +168,7 @@ def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_onl
                     (folder / "run" / "checkpoints").chmod(0o555)
 
             trainer.listener = lose
-            object.__setattr__(trainer.keeper, "listener", lose)
+            object.__setattr__(trainer.checkpointer, "listener", lose)
             try:
                 trainer.train()
             except TrainingError as error:
@@ -261,7 +261,7 @@ def test_a_save_that_must_succeed_ends_the_run(tmp_path: Path) -> None:
             super().write_tensors(path, tensors)
 
     trainer, _ = make_trainer(tmp_path, steps=9)
-    object.__setattr__(trainer.keeper, "disk", Full())
+    object.__setattr__(trainer.checkpointer, "disk", Full())
     with pytest.raises(TrainingError, match=r"step-4 could not be written .*No space left.*Saved is step 3; go on"):
         trainer.train(strict_save=True)
     assert checkpoint_steps(tmp_path) == [2, 3]

@@ -9,7 +9,7 @@ import torch
 
 from seqloom.core.errors import TrainingError, UsageError
 from seqloom.training.distributed import World, alone, join
-from seqloom.training.run_guard import AtOnce, Signals
+from seqloom.training.run_guard import ImmediateStop, Signals
 
 
 def test_signals_are_noted_and_the_old_handlers_come_back() -> None:
@@ -42,7 +42,7 @@ def test_a_second_interrupt_raises_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Signals():
         os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(AtOnce):
+        with pytest.raises(ImmediateStop):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
 

@@ -296,7 +296,7 @@ def test_a_run_with_row_updates_resumes_to_the_same_bits(tmp_path: Path) -> None
     rest, _ = make(tmp_path / "parts", DrawingTask(), steps=6)
     rest.train(resume=True)
     assert same_bits(dict(rest.model.state_dict()), dict(whole.model.state_dict()))
-    assert whole.holding.optimiser.state[whole.model.embedding.weight]["step"].shape == (SYMBOLS,)  # type: ignore[union-attr, index]
+    assert whole.strategy.optimiser.state[whole.model.embedding.weight]["step"].shape == (SYMBOLS,)  # type: ignore[union-attr, index]
 
 
 def test_a_task_prepares_a_fresh_model_and_no_model_that_goes_on(tmp_path: Path) -> None:

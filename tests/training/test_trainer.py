@@ -208,7 +208,7 @@ def test_weights_that_are_not_finite_are_told_and_not_written(tmp_path: Path) ->
             trainer.model.get_parameter("output.bias").data.fill_(float("inf"))
 
     trainer.listener = ruin
-    object.__setattr__(trainer.keeper, "listener", ruin)
+    object.__setattr__(trainer.checkpointer, "listener", ruin)
     with pytest.raises(TrainingError, match=r"2 steps in a row were not finite.*Saved is step 2"):
         trainer.train()
     (failed,) = [event for event in events if event.kind == "save_failed"]

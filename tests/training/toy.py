@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import Event, to_json
 from seqloom.nn.dropout import Dropout
-from seqloom.training.checkpoint import Arriving, RealDisk
+from seqloom.training.checkpoint import LazyTensors, RealDisk
 from seqloom.training.distributed import join
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Loss
@@ -180,12 +180,12 @@ class FullAt(RealDisk):
     at: int
     written: int = 0
 
-    def write_arriving(self, path: Path, tensors: Arriving) -> None:
+    def write_lazy(self, path: Path, tensors: LazyTensors) -> None:
         if path.name == "model.safetensors":
             self.written += 1
         if path.name == "optim.safetensors" and self.written == self.at:
             raise OSError(errno.ENOSPC, "No space left on device")
-        super().write_arriving(path, tensors)
+        super().write_lazy(path, tensors)
 
 
 def main(run: Path, options: dict[str, object]) -> int:

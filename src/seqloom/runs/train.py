@@ -71,7 +71,7 @@ from seqloom.training.weights import load_weights
 
 # The journal of a run: `events.jsonl`, a line per event, for curves and for whoever watches.
 
-UNKEPT = frozenset({"progress"})
+TRANSIENT_KINDS = frozenset({"progress"})
 """Kinds of event that only move a bar on the screen."""
 
 
@@ -88,7 +88,7 @@ class Journal:
         self._has_begun = False
 
     def __call__(self, event: Event) -> None:
-        if event.kind in UNKEPT or self.is_broken:
+        if event.kind in TRANSIENT_KINDS or self.is_broken:
             return
         try:
             with self.path.open("ab") as file:

@@ -59,7 +59,7 @@ _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorSpec:
     """What is known of a tensor before it comes."""
 
     dtype: torch.dtype
@@ -70,13 +70,13 @@ class Form:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-class Arriving:
+class LazyTensors:
     """Tensors by name in the order of their file, each of them made when it is asked for, and once.
 
     Where ranks make them together, all must ask for all: `finish` asks for those that nobody has asked for yet.
     """
 
-    def __init__(self, forms: Mapping[str, Form], make: Callable[[str], Tensor | None]) -> None:
+    def __init__(self, forms: Mapping[str, TensorSpec], make: Callable[[str], Tensor | None]) -> None:
         """`make` gives None on a rank that has a part in a tensor, but does not get it."""
         order = sorted(forms, key=lambda name: (-_RANKS[forms[name].dtype], name))
         self.forms = {name: forms[name] for name in order}
@@ -98,7 +98,7 @@ class Arriving:
             pass
 
 
-def write_safetensors(file: BinaryIO, tensors: Arriving) -> None:
+def write_safetensors(file: BinaryIO, tensors: LazyTensors) -> None:
     """Write a safetensors file with one tensor in memory at a time."""
     file.write(_header(tensors.forms))
     for name, tensor in tensors:
@@ -108,7 +108,7 @@ def write_safetensors(file: BinaryIO, tensors: Arriving) -> None:
         file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
-def _header(forms: Mapping[str, Form]) -> bytes:
+def _header(forms: Mapping[str, TensorSpec]) -> bytes:
     """Its length in eight bytes, then JSON, filled up with spaces so that what follows is aligned."""
     entries, offset = {}, 0
     for name, form in forms.items():
@@ -132,7 +132,7 @@ class Disk(Protocol):
 
     def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
 
-    def write_arriving(self, path: Path, tensors: Arriving) -> None: ...
+    def write_lazy(self, path: Path, tensors: LazyTensors) -> None: ...
 
     def write_text(self, path: Path, text: str) -> None: ...
 
@@ -159,7 +159,7 @@ class RealDisk:
         with path.open("rb+") as file:
             os.fsync(file.fileno())
 
-    def write_arriving(self, path: Path, tensors: Arriving) -> None:
+    def write_lazy(self, path: Path, tensors: LazyTensors) -> None:
         with path.open("xb") as file:
             write_safetensors(file, tensors)
             file.flush()
@@ -194,11 +194,11 @@ _PARTIAL = ".partial-"
 
 
 @dataclass(frozen=True)
-class Spread:
+class ShardedState:
     """Weights and optimiser state that are spread over ranks, and come as they are written: first those, then these."""
 
-    weights: Arriving
-    optimiser: Arriving
+    weights: LazyTensors
+    optimiser: LazyTensors
 
     @property
     def nbytes(self) -> int:
@@ -232,7 +232,7 @@ class NewerFormatError(ModelError):
 
 
 def write_checkpoint(
-    run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk, spread: Spread | None = None
+    run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk, spread: ShardedState | None = None
 ) -> Path:
     """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part.
 
@@ -251,8 +251,8 @@ def write_checkpoint(
             disk.write_tensors(partial / _MODEL, checkpoint.weights)
             disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
         else:
-            disk.write_arriving(partial / _MODEL, spread.weights)
-            disk.write_arriving(partial / _OPTIMISER, spread.optimiser)
+            disk.write_lazy(partial / _MODEL, spread.weights)
+            disk.write_lazy(partial / _OPTIMISER, spread.optimiser)
         disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
         disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
         if checkpoint.memory:
@@ -306,7 +306,7 @@ def discard(folder: Path, *, disk: Disk) -> None:
         disk.remove_folder(aside)
 
 
-def _bytes_needed(checkpoint: Checkpoint, spread: Spread | None) -> int:
+def _bytes_needed(checkpoint: Checkpoint, spread: ShardedState | None) -> int:
     """Room for its tensors, and a fifth of it for all else."""
     parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
     here = sum(tensor.nbytes for part in parts for tensor in part.values())

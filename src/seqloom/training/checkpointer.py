@@ -17,7 +17,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.training import checkpoint
 from seqloom.training.checkpoint import Checkpoint, Disk
 from seqloom.training.distributed import World
-from seqloom.training.parallel import Holding
+from seqloom.training.parallel import ParallelStrategy
 from seqloom.training.progress import Progress
 from seqloom.training.run_guard import remove_leftovers
 from seqloom.training.settings import TrainingConfig
@@ -78,10 +78,10 @@ def generators_kept(device: torch.device) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Keeper:
+class Checkpointer:
     """What is kept of a run, where, and through which disk. Every rank calls every method; the first one writes."""
 
-    holding: Holding[Any]
+    strategy: ParallelStrategy[Any]
     model: nn.Module
     run: Path
     device: torch.device
@@ -125,9 +125,9 @@ class Keeper:
             "to go back to the checkpoint before it"
         )
         load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
-        self.holding.share()
+        self.strategy.share()
         try:
-            self.holding.restore_optimiser(found.optimiser)
+            self.strategy.restore_optimiser(found.optimiser)
             progress = Progress.from_json(found.state["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelError(f"{folder} does not say all that a run needs to go on ({error}). {way_out}") from error
@@ -158,13 +158,13 @@ class Keeper:
         """Write a checkpoint and remove old ones; what went wrong on the disk, if something did."""
         generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
         failures: list[TrainingError] = []
-        spread = self.holding.spread()
+        spread = self.strategy.spread()
 
         def write() -> None:
             contents = Checkpoint(
                 step=progress.step,
-                weights=self.holding.weights(),
-                optimiser=self.holding.optimiser_tensors(),
+                weights=self.strategy.weights(),
+                optimiser=self.strategy.optimiser_tensors(),
                 generators=generators,
                 state={"progress": progress.to_json(), "circumstances": circumstances},
                 memory={name: for_disk(tensor) for name, tensor in memory.items()},

@@ -21,10 +21,10 @@ from torch.optim import Optimizer
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Listener, notice
-from seqloom.training.checkpoint import Arriving, Form, Spread
+from seqloom.training.checkpoint import LazyTensors, ShardedState, TensorSpec
 from seqloom.training.distributed import World
 from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
-from seqloom.training.parallel import Holding, Objective, Whole
+from seqloom.training.parallel import Objective, ParallelStrategy, Replicated
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Batch, Task
 from seqloom.training.weights import live_weights
@@ -87,7 +87,7 @@ def require_shardable(model: nn.Module, world: World) -> None:
         )
 
 
-def cut(objective: Objective[Any], world: World, *, uses: "Uses") -> None:
+def cut(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> None:
     """Replace the parameters of a model by the shares of this rank, layer by layer, and the rest at the root."""
     # Imported late: this takes a second, which runs that share nothing need not wait for.
     from torch.distributed.device_mesh import DeviceMesh
@@ -131,7 +131,7 @@ def separate_layers(model: nn.Module) -> list[tuple[nn.Module, str]]:
     return separate
 
 
-class Uses:
+class UsedParameters:
     """The names of the parameters that backward passes have given a gradient."""
 
     def __init__(self) -> None:
@@ -171,17 +171,17 @@ def _watch(module: nn.Module, entry: str, act: Callable[[], None]) -> None:
     setattr(module, entry, entered)
 
 
-def hold(
+def choose_strategy(
     model: nn.Module, task: Task[Batch], config: TrainingConfig, *, world: World, listener: Listener
-) -> Holding[Batch]:
+) -> ParallelStrategy[Batch]:
     """What this rank will hold of a model, as `training.parallel` says."""
     if config.parallel == "replicated":
-        return Whole(model, task, config, world=world)
+        return Replicated(model, task, config, world=world)
     if world.size == 1:
         notice(
             listener, "training.parallel=sharded: one process holds the whole model, there is nobody to share it with"
         )
-        return Whole(model, task, config, world=world)
+        return Replicated(model, task, config, world=world)
     return Sharded(model, task, config, world=world)
 
 
@@ -203,7 +203,7 @@ class Sharded(Generic[Batch]):
     def share(self) -> None:
         """Cut the model up. A copy takes part in training; its tensors are those of the model, until they are cut."""
         whole = live_weights(self._model)
-        self._forms = {name: Form(each.dtype, tuple(each.shape)) for name, each in whole.items()}
+        self._forms = {name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in whole.items()}
         try:
             shared = (*self._model.parameters(), *self._model.buffers())
             self.learner = copy.deepcopy(self._model, {id(each): each for each in shared})
@@ -216,7 +216,7 @@ class Sharded(Generic[Batch]):
         for each in whole.values():
             distributed.broadcast(each.detach(), src=0)
         self._objective = Objective(self.learner, self._task)
-        self._uses = Uses()
+        self._uses = UsedParameters()
         cut(self._objective, self._world, uses=self._uses)
         self._cut = dict(self.learner.named_parameters())
         # A single number cannot be cut: every rank has it.
@@ -260,7 +260,7 @@ class Sharded(Generic[Batch]):
         loss: Tensor = self._objective(batch)
         return loss
 
-    def unsent(self) -> "nullcontext[None]":
+    def no_sync(self) -> "nullcontext[None]":
         """Nothing waits: gradients that were added up first would be whole ones."""
         return nullcontext()
 
@@ -283,18 +283,18 @@ class Sharded(Generic[Batch]):
     # --- the whole model ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def full_model(self) -> Iterator[None]:
         self._fill(everywhere=False)
         try:
             yield
         finally:
             self._empty()
 
-    def give_back(self) -> None:
+    def gather(self) -> None:
         self._fill(everywhere=True)
 
-    def let_go(self) -> None:
-        """Give up what holds the process group, cycles included, see `Whole.let_go`."""
+    def close(self) -> None:
+        """Give up what holds the process group, cycles included, see `Replicated.close`."""
         self.learner = self._model
         self.parameters, self.counted, self.held = {}, {}, {}
         for name in ("_objective", "_cut", "_uses", "optimiser"):
@@ -347,15 +347,15 @@ class Sharded(Generic[Batch]):
         """They are spread."""
         return {}
 
-    def spread(self) -> Spread:
+    def spread(self) -> ShardedState:
         kept = {**dict(self.learner.named_buffers()), **self.held}
         of_weights = {name: self._form_of(kept[name], like=name) for name in self._forms}
         moved = optimiser_tensors(self.optimiser, self.parameters)
         owners = {name: name.rsplit("/", 1)[0] for name in moved}
         forms = {name: self._form_of(tensor, like=owners[name]) for name, tensor in moved.items()}
-        return Spread(
-            weights=Arriving(of_weights, self._maker(kept, {name: name for name in kept})),
-            optimiser=Arriving(forms, self._maker(moved, owners)),
+        return ShardedState(
+            weights=LazyTensors(of_weights, self._maker(kept, {name: name for name in kept})),
+            optimiser=LazyTensors(forms, self._maker(moved, owners)),
         )
 
     def _maker(self, parts: Mapping[str, Tensor], owners: Mapping[str, str]) -> Callable[[str], Tensor | None]:
@@ -365,10 +365,10 @@ class Sharded(Generic[Batch]):
 
         return make
 
-    def _form_of(self, part: Tensor, *, like: str) -> Form:
+    def _form_of(self, part: Tensor, *, like: str) -> TensorSpec:
         """What this part of a weight, or of what is remembered of it, is when it is whole."""
         is_whole = like not in self.held or like in self._uncut or not part.dim()
-        return Form(part.dtype, tuple(part.shape) if is_whole else self._forms[like].shape)
+        return TensorSpec(part.dtype, tuple(part.shape) if is_whole else self._forms[like].shape)
 
 
 @torch.no_grad()

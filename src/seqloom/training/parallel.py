@@ -1,6 +1,6 @@
 """What a rank holds of a model that is trained, and how ranks come by each other's gradients.
 
-There are two ways: every rank holds all of it (`Whole`), or a share of everything (`sharding.Sharded`). The trainer
+There are two ways: every rank holds all of it (`Replicated`), or a share of everything (`fsdp.Sharded`). The trainer
 knows neither.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from seqloom.training.checkpoint import Spread
+from seqloom.training.checkpoint import ShardedState
 from seqloom.training.distributed import World
 from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser, trained
 from seqloom.training.settings import TrainingConfig
@@ -60,7 +60,7 @@ Fed = TypeVar("Fed", contravariant=True)
 """A batch, as what takes batches knows it."""
 
 
-class Holding(Protocol[Fed]):
+class ParallelStrategy(Protocol[Fed]):
     """The part of one rank. Every rank calls every method, in the same order."""
 
     is_sharded: bool
@@ -104,7 +104,7 @@ class Holding(Protocol[Fed]):
         """The summed loss of a batch; None is an empty one."""
         ...
 
-    def unsent(self) -> AbstractContextManager[None]:
+    def no_sync(self) -> AbstractContextManager[None]:
         """For a batch that is not the last of its step: what can wait for that one waits."""
         ...
 
@@ -112,7 +112,7 @@ class Holding(Protocol[Fed]):
         """Put the gradients of the whole step, of all ranks, where the optimiser looks for them."""
         ...
 
-    def whole(self) -> AbstractContextManager[None]:
+    def full_model(self) -> AbstractContextManager[None]:
         """Inside, the model that was handed in has all its weights on the first rank."""
         ...
 
@@ -124,20 +124,20 @@ class Holding(Protocol[Fed]):
         """The memory of the optimiser, likewise."""
         ...
 
-    def spread(self) -> Spread | None:
+    def spread(self) -> ShardedState | None:
         """What no rank has whole, to be gathered for a checkpoint; None where there is no such thing."""
         ...
 
-    def give_back(self) -> None:
+    def gather(self) -> None:
         """Give the model that was handed in what was learnt, on every rank."""
         ...
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Give up all that ties this rank to the others."""
         ...
 
 
-class Whole(Generic[Batch]):
+class Replicated(Generic[Batch]):
     """All of the model, on a rank that is alone or one of several alike, whose gradients are averaged by DDP."""
 
     is_sharded = False
@@ -166,7 +166,7 @@ class Whole(Generic[Batch]):
         loss: Tensor = self._objective(batch)
         return loss
 
-    def unsent(self) -> AbstractContextManager[None]:
+    def no_sync(self) -> AbstractContextManager[None]:
         """Gradients inside are added up here; the last batch of the step sends the sums to the other ranks."""
         objective = self._objective
         return objective.no_sync() if isinstance(objective, DistributedDataParallel) else nullcontext()
@@ -175,23 +175,23 @@ class Whole(Generic[Batch]):
         """They are there already."""
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def full_model(self) -> Iterator[None]:
         yield
 
     def weights(self) -> Mapping[str, Tensor]:
         return weights_of(self.learner)
 
-    def spread(self) -> Spread | None:
+    def spread(self) -> ShardedState | None:
         return None
 
     def optimiser_tensors(self) -> Mapping[str, Tensor]:
         tensors = optimiser_tensors(self.optimiser, self.parameters)
         return {name: for_disk(tensor) for name, tensor in tensors.items()}
 
-    def give_back(self) -> None:
+    def gather(self) -> None:
         """It has it."""
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Give up what shares the gradients.
 
         It holds the process group. If it were the last to do so, torch would close the group while holding Python's

@@ -27,12 +27,12 @@ def stopping_signals() -> list[signal.Signals]:
     return [number for number in STOPPING if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
 
 
-class AtOnce(BaseException):
+class ImmediateStop(BaseException):
     """Raised in the main thread by a second SIGINT: stop now, without finishing the step."""
 
 
 class Signals:
-    """While it is entered, signals to stop are noted rather than obeyed; a second SIGINT raises `AtOnce`.
+    """While it is entered, signals to stop are noted rather than obeyed; a second SIGINT raises `ImmediateStop`.
 
     Python lets only the main thread handle signals: in another thread this does nothing.
     """
@@ -55,7 +55,7 @@ class Signals:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.received is signal.SIGINT and number == signal.SIGINT:
-            raise AtOnce
+            raise ImmediateStop
         self.received = self.received or signal.Signals(number)
 
 

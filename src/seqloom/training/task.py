@@ -51,7 +51,7 @@ class Task(Protocol[Batch]):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class StatefulTask(Protocol):
     """A task that may hand something on from batch to batch, such as the state of a language model.
 
     Batches are then no longer a function of their place alone: they are used in order, by one rank, and what is handed
@@ -81,6 +81,6 @@ class Prepares(Protocol):
         ...
 
 
-def remembering(task: object) -> Remembers | None:
+def as_stateful(task: object) -> StatefulTask | None:
     """The task, if it hands something on."""
-    return task if isinstance(task, Remembers) and task.has_memory else None
+    return task if isinstance(task, StatefulTask) and task.has_memory else None

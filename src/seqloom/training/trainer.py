@@ -27,17 +27,17 @@ from seqloom.core.seeds import seed_for
 from seqloom.nn.dropout import reseed
 from seqloom.training import schedules
 from seqloom.training.checkpoint import Disk, RealDisk
-from seqloom.training.checkpointer import Keeper, generators_kept, seed_generators
+from seqloom.training.checkpointer import Checkpointer, generators_kept, seed_generators
 from seqloom.training.distributed import World, alone
-from seqloom.training.fsdp import hold
+from seqloom.training.fsdp import choose_strategy
 from seqloom.training.optimisers import clip_by_norm, clip_by_value, global_norm, gradients, set_rate
-from seqloom.training.parallel import Holding
+from seqloom.training.parallel import ParallelStrategy
 from seqloom.training.progress import Outcome, Progress, Share, deal
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
-from seqloom.training.run_guard import STOPPING, AtOnce, Signals, locked
+from seqloom.training.run_guard import STOPPING, ImmediateStop, Signals, locked
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.sparse_updates import choose_row_gradients, gradient_values
-from seqloom.training.task import Batch, Prepares, Task, remembering
+from seqloom.training.task import Batch, Prepares, Task, as_stateful
 from seqloom.training.weights import unusable_weights
 
 # Keep freed memory in the process.
@@ -151,7 +151,7 @@ class BadStep:
 
 
 def find_bad_step(
-    holding: Holding[Batch], task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
+    strategy: ParallelStrategy[Batch], task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
 ) -> BadStep:
     """Look at a step that went wrong.
 
@@ -165,16 +165,16 @@ def find_bad_step(
     texts = [f"batch {index} ({task.describe(task.batch(share.epoch, index))})" for index in indices[:_SHOWN]]
     bad_here = [
         (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
-        for parameter in holding.parameters.values()
+        for parameter in strategy.parameters.values()
     ]
-    found_bad = zip(holding.parameters, world.sum(*map(float, bad_here)), strict=True)
+    found_bad = zip(strategy.parameters, world.sum(*map(float, bad_here)), strict=True)
     names = [name for name, ranks in found_bad if ranks]
     bad = f"; gradients that are not finite: {_some(names)}" if names else ""
     where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{bad}"
-    norms = layer_norms(holding.parameters)
-    if holding.is_sharded:
+    norms = layer_norms(strategy.parameters)
+    if strategy.is_sharded:
         # Every rank has the same layers, since all have a gradient of the same parameters.
-        counted = layer_norms(holding.counted)
+        counted = layer_norms(strategy.counted)
         squares = world.sum(*(counted.get(layer, 0.0) * counted.get(layer, 0.0) for layer in norms))
         norms = {layer: math.sqrt(square) for layer, square in zip(norms, squares, strict=True)}
     return BadStep(share.epoch, indices, where, norms)
@@ -235,7 +235,7 @@ class Trainer(Generic[Batch]):
                 f"training.batches_per_step={config.batches_per_step} cannot be shared by {self.world.size} ranks; "
                 f"set it to at least {self.world.size}, or start fewer ranks"
             )
-        if remembering(task) and self.world.size > 1:
+        if as_stateful(task) and self.world.size > 1:
             raise ConfigError(
                 f"a state that is carried from batch to batch cannot be shared by {self.world.size} ranks; set "
                 "task.windows=random, or start one rank"
@@ -246,9 +246,11 @@ class Trainer(Generic[Batch]):
         self.run, self.seed, self.device = run, seed, device
         self.listener = listener if self.world.is_first else ignore
         choose_row_gradients(self.model, task, updates=config.table_updates, world=self.world, listener=self.listener)
-        self.holding: Holding[Batch] = hold(self.model, task, config, world=self.world, listener=self.listener)
-        self.keeper = Keeper(
-            self.holding,
+        self.strategy: ParallelStrategy[Batch] = choose_strategy(
+            self.model, task, config, world=self.world, listener=self.listener
+        )
+        self.checkpointer = Checkpointer(
+            self.strategy,
             self.model,
             run=run,
             device=device,
@@ -291,19 +293,19 @@ class Trainer(Generic[Batch]):
             try:
                 self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change, strict=strict)
                 outcome = self._loop(signals)
-                self.holding.give_back()
+                self.strategy.gather()
                 if signals.received is not None:  # in the last validation, or while the last step was saved
                     raise self._stopped(128 + signals.received)
                 return outcome
-            except AtOnce:
+            except ImmediateStop:
                 raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
             finally:
-                self.holding.let_go()
+                self.strategy.close()
 
     def _loop(self, signals: Signals) -> Outcome:
         if self._end() is not None:
             return self._finish("nothing to do")
-        self.holding.learner.train()
+        self.strategy.learner.train()
         self._pace = Pace(self.progress)
         while True:
             share = self._next_share()
@@ -341,29 +343,29 @@ class Trainer(Generic[Batch]):
 
     def _backward(self, share: Share, batches: list[Batch | None], *, count: int) -> list[Tensor]:
         """Add up the gradients of the mean loss; the summed losses of this rank's batches, still on the device."""
-        self.holding.clear()
+        self.strategy.clear()
         # Ranks average their gradients, so each loss is multiplied by their number: Σ loss · ranks / Σ count.
         scale = self.world.size / max(1, count)
         losses = []
         for position, (index, batch) in enumerate(zip(share.mine, batches, strict=True)):
             is_idle = index is None
-            if index is None and self.holding.is_sharded:
+            if index is None and self.strategy.is_sharded:
                 # The others wait for this rank in every layer: it goes through the batch of another one, for nothing.
                 index = share.stand_in(position, ranks=self.world.size)
                 batch = self.task.batch(share.epoch, index)
             # Noise belongs to the batch, not to the rank that it was dealt to nor to what came before.
-            reseed(self.holding.learner, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
+            reseed(self.strategy.learner, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
             is_last = position == len(batches) - 1
-            with nullcontext() if is_last else self.holding.unsent():
+            with nullcontext() if is_last else self.strategy.no_sync():
                 try:
-                    loss = self.holding.loss(batch)
+                    loss = self.strategy.loss(batch)
                     (loss * (0.0 if is_idle else scale)).backward()
                 except (MemoryError, RuntimeError) as error:
                     if is_out_of_memory(error) and batch is not None:
                         raise self._out_of_memory(f"batch {index} of epoch {share.epoch}", batch) from error
                     raise
             losses.append(torch.zeros_like(loss) if is_idle else loss.detach())
-        self.holding.collect()
+        self.strategy.collect()
         return losses
 
     def _out_of_memory(self, place: str, batch: Batch) -> TrainingError:
@@ -376,7 +378,7 @@ class Trainer(Generic[Batch]):
 
     def _measure(self, losses: list[Tensor], signals: Signals, *, count: int) -> Measured:
         """Loss, norm and signals, over all ranks. This is where the step waits for the device, once."""
-        norm = global_norm(gradients(self.holding.counted.values()))
+        norm = global_norm(gradients(self.strategy.counted.values()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
         is_asked = [float(signals.received is number) for number in STOPPING]
@@ -384,7 +386,7 @@ class Trainer(Generic[Batch]):
         return Measured(
             loss=loss,
             count=count,
-            norm=math.sqrt(squares) if self.holding.is_sharded else norm_here,
+            norm=math.sqrt(squares) if self.strategy.is_sharded else norm_here,
             rate=self.config.learning_rate * self._factor(self.progress.step + 1),
             signal=next((128 + number for number, ranks in zip(STOPPING, asked, strict=True) if ranks), 0),
         )
@@ -392,11 +394,11 @@ class Trainer(Generic[Batch]):
     def _update(self, measured: Measured) -> None:
         """Clip, then step."""
         if self.config.clip_norm:
-            clip_by_norm(gradients(self.holding.parameters.values()), self.config.clip_norm, norm=measured.norm)
+            clip_by_norm(gradients(self.strategy.parameters.values()), self.config.clip_norm, norm=measured.norm)
         elif self.config.clip_value:
-            clip_by_value(gradients(self.holding.parameters.values()), self.config.clip_value)
-        set_rate(self.holding.optimiser, measured.rate)
-        self.holding.optimiser.step()
+            clip_by_value(gradients(self.strategy.parameters.values()), self.config.clip_value)
+        set_rate(self.strategy.optimiser, measured.rate)
+        self.strategy.optimiser.step()
 
     def _factor(self, step: int) -> float:
         config, warmup = self.config, self.config.warmup
@@ -440,7 +442,7 @@ class Trainer(Generic[Batch]):
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
         """Tell of a step that changed no weight, and end the run after too many in a row."""
         step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
-        found = find_bad_step(self.holding, self.task, share=share, losses=losses, world=self.world)
+        found = find_bad_step(self.strategy, self.task, share=share, losses=losses, world=self.world)
         earlier = [bad.place for bad in self._bad_steps][-(in_a_row - 1) :] if in_a_row > 1 else []
         self._bad_steps = [*self._bad_steps[-limit:], found]
         loss = measured.loss / max(1, measured.count)
@@ -468,7 +470,7 @@ class Trainer(Generic[Batch]):
         if not config.validate_every or (progress.step % config.validate_every and progress.step != config.steps):
             return False
         figures: dict[str, float] = {}
-        with self.holding.whole():
+        with self.strategy.full_model():
             self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
         (loss,) = self.world.from_first(figures.get("loss", 0.0))
         self._last_loss = loss
@@ -549,20 +551,20 @@ class Trainer(Generic[Batch]):
     def _begin(self, *, resume: bool, exact: bool, allow_data_change: bool, strict: bool) -> None:
         """Start from the model as it is, or from the newest checkpoint that is whole."""
         if not resume:
-            self.keeper.require_empty()
-        self.keeper.remove_leftovers()
+            self.checkpointer.require_empty()
+        self.checkpointer.remove_leftovers()
         seed_generators(self.seed, self.world.rank)
-        found = self.keeper.newest(strict=strict) if resume else None
+        found = self.checkpointer.newest(strict=strict) if resume else None
         if found is None:
             if resume:
                 notice(self.listener, f"{self.run} has no checkpoint yet; starting from the beginning")
             if isinstance(self.task, Prepares):
                 self.task.prepare(self.model)
-            self.holding.share()
+            self.strategy.share()
             return
         then, now = found.state.get("circumstances", {}), self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
-        self.progress = self.keeper.restore(found, self.config)
+        self.progress = self.checkpointer.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
         if self._end() is not None:  # nothing is left to train, which `_finish` says
@@ -572,7 +574,7 @@ class Trainer(Generic[Batch]):
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
 
     def _restore_memory(self, memory: Mapping[str, Tensor]) -> None:
-        task = remembering(self.task)
+        task = as_stateful(self.task)
         if task and memory:
             task.restore_memory(memory)
         elif task:
@@ -598,8 +600,8 @@ class Trainer(Generic[Batch]):
             self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training goes on"})
 
     def _write(self, *, is_best: bool) -> TrainingError | None:
-        task = remembering(self.task)
-        return self.keeper.save(
+        task = as_stateful(self.task)
+        return self.checkpointer.save(
             self.progress,
             self.config,
             circumstances=self._circumstances(),
@@ -609,7 +611,7 @@ class Trainer(Generic[Batch]):
 
     def _unusable(self) -> TrainingError | None:
         """Weights that are not finite are never written: they would push out those from which a run can go on."""
-        names = unusable_weights(self.holding.held, world=self.world)
+        names = unusable_weights(self.strategy.held, world=self.world)
         if not names:
             return None
         return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {names}")

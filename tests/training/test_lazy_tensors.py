@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seqloom.training.checkpoint import Arriving, Form, write_safetensors
+from seqloom.training.checkpoint import LazyTensors, TensorSpec, write_safetensors
 
 TENSORS = {
     "b.weight": torch.arange(6.0).view(2, 3),
@@ -25,13 +25,13 @@ TENSORS = {
 }
 
 
-def forms(tensors: dict[str, Tensor]) -> dict[str, Form]:
-    return {name: Form(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+def forms(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
+    return {name: TensorSpec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
 def test_the_bytes_are_those_of_the_library(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "theirs")
-    arriving = Arriving(forms(TENSORS), TENSORS.__getitem__)
+    arriving = LazyTensors(forms(TENSORS), TENSORS.__getitem__)
     assert arriving.nbytes == sum(tensor.nbytes for tensor in TENSORS.values())
     with (tmp_path / "ours").open("wb") as file:
         write_safetensors(file, arriving)
@@ -45,7 +45,7 @@ def test_each_tensor_is_made_once_and_the_rest_on_request() -> None:
         made.append(name)
         return TENSORS[name]
 
-    arriving = Arriving(forms(TENSORS), make)
+    arriving = LazyTensors(forms(TENSORS), make)
     next(iter(arriving))
     assert len(made) == 1
     arriving.finish()
@@ -54,6 +54,6 @@ def test_each_tensor_is_made_once_and_the_rest_on_request() -> None:
 
 
 def test_a_tensor_that_is_not_as_announced_is_our_own_mistake(tmp_path: Path) -> None:
-    announced = {**forms(TENSORS), "step": Form(torch.float32, (1,))}
+    announced = {**forms(TENSORS), "step": TensorSpec(torch.float32, (1,))}
     with (tmp_path / "ours").open("wb") as file, pytest.raises(AssertionError, match="step is not as it was announced"):
-        write_safetensors(file, Arriving(announced, TENSORS.__getitem__))
+        write_safetensors(file, LazyTensors(announced, TENSORS.__getitem__))
