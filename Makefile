@@ -9,7 +9,7 @@ STAMP := $(VENV)/.ready
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$n)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow parity check format docs bench clean
+.PHONY: help demo test test-slow parity check shape format docs bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -52,11 +52,15 @@ test-slow: $(STAMP) ## learning runs and long loops, and all examples of each la
 parity: $(VENV)/.parity ## comparisons with other libraries
 	$(BIN)/pytest -n $(JOBS) -m 'parity and not slow' -rs tests
 
-check: $(STAMP) ## format, lint, types, layers
+check: $(STAMP) ## format, lint, types, layers, import rings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/shape.py --check
+
+shape: $(STAMP) ## how large the package is, how far imports reach, how many files a sentence visits
+	$(BIN)/python tools/shape.py
 
 format: $(STAMP) ## rewrite the files in the house format
 	$(BIN)/ruff format .
