@@ -6,6 +6,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.runs.config import OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.config import OutsideConfig, RunConfig
 from seqloom.runs.model_dir import add_file, load, read_card, read_settings, require_device, require_memory
 from seqloom.runs.prepare import begin_run, choose_config, prepare_again
 from seqloom.runs.train import Trained, average, resume, train
@@ -310,7 +311,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_the_text_is_prepared(t
 
 
 @pytest.mark.parametrize("model", [TransformerConfig(width=4096), Seq2SeqConfig(width=4096), RnnLmConfig(width=4096)])
-def test_the_size_that_is_advised_fits_and_a_tenth_more_does_not(model: TrainedModel) -> None:
+def test_the_size_that_is_advised_fits_and_a_tenth_more_does_not(model: Any) -> None:
     symbols, memory = Symbols(50, 50, is_shared=True, pieces=tuple("ab" * 25)), 20_000_000
     with pytest.raises(ConfigError, match=r"model\.width=4096") as caught:
         require_memory(RunConfig(model=model), symbols, memory=memory)

@@ -36,14 +36,13 @@ from seqloom.models.transformer import Transformer
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.packing import pack, packing_of
+from seqloom.runs.config import BuildsModel
 from seqloom.runs.model_dir import (
-    BuildsModel,
     Card,
     LoadedModel,
     load,
     require_loaded,
     require_translator,
-    use_of,
 )
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
@@ -660,7 +659,7 @@ def open_translator(
     device = devices[-1] if devices else None
     loaded = load(folder, device=device)
     for other in companions:
-        if use_of(resolved(other, [])) == "language model":
+        if resolved(other, []).purpose == "language model":
             raise UsageError(f"{other} is a language model, and --with takes translators; add it with --fuse {other}")
     fused = None if fuse is None else fused_language_model(loaded, *fuse)
     others = [load(other, device=device) for other in companions]

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Float64, Int32, Int64, Integer
@@ -33,7 +33,7 @@ from seqloom.classical.kneser_ney import (
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.classical.ngram_kernels import NODE, Trie
 from seqloom.classical.ngram_words import Words
-from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.symbols import BEGIN, END
@@ -142,8 +142,12 @@ LONGEST = 64
 _LN10 = math.log(10)
 
 
-class NGramConfig(Config):
+class NGramConfig(ModelSettings):
     """How an n-gram model is counted and smoothed."""
+
+    purpose: ClassVar[Purpose] = "language model"
+    task_kind: ClassVar[TaskKind] = "fitting"
+    pieces: ClassVar[Pieces] = "word"
 
     kind: Literal["ngram"] = "ngram"
     order: int = Field(default=5, ge=1, le=LONGEST)

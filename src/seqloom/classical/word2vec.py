@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int8, Int32, Int64, Integer
@@ -44,7 +44,7 @@ from seqloom.classical.word2vec_kernels import (
     Tables,
     Text,
 )
-from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.seeds import seed_for
@@ -148,8 +148,12 @@ _KEPT = {
 """The arrays that a model directory keeps: the type of their numbers, and how many axes they have."""
 
 
-class Word2VecConfig(Config):
+class Word2VecConfig(ModelSettings):
     """Word vectors by word2vec."""
+
+    purpose: ClassVar[Purpose] = "word vectors"
+    task_kind: ClassVar[TaskKind] = "fitting"
+    pieces: ClassVar[Pieces] = "word"
 
     kind: Literal["word2vec"] = "word2vec"
     """Which model this is."""

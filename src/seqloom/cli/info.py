@@ -67,12 +67,11 @@ def info(
 def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", "target"]) -> "RoundTrip":
     from seqloom.cli.lines import Decoding, read_side
     from seqloom.data.plain_text import read_one_language
-    from seqloom.runs.model_dir import use_of
     from seqloom.text.tokenizer import Tokenizers
 
     tokenizers = Tokenizers.load(folder / "text")
     tokenizer = tokenizers.source if side == "source" else tokenizers.target
-    if use_of(config) != "translator":
+    if config.purpose != "translator":
         return tokenizer.round_trip_report(list(read_one_language(text, language=config.data.target)))
     languages = config.data.source, config.data.target
     read = read_side(text, Decoding(), side=side, languages=languages, warn=lambda _message: None)
@@ -92,15 +91,15 @@ def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
-    from seqloom.runs.model_dir import use_of
+    from seqloom.runs.config import OutsideConfig
 
-    use = use_of(config)
+    use = config.purpose
     if use == "translator":
         languages = f"{card.source or '?'} → {card.target or '?'}"
     else:
         languages = f"{use} of {card.target}" if card.target else use
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
-    if config.model.kind == "outside":
+    if isinstance(config.model, OutsideConfig):
         kind, sizes = f"from outside, {config.model.builder}", config.model.settings
     rows = [
         ("Model", by_origin(str(folder))),

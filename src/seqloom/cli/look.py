@@ -354,13 +354,13 @@ def gradients(
     Without sentences, some of the run's own dev set are taken.
     """
     from seqloom.look.gradients import look_at_gradients
-    from seqloom.runs.model_dir import find_model, load, read_settings, require_trained, use_of
+    from seqloom.runs.model_dir import find_model, load, read_settings, require_trained
 
     _check_picture(out)
     folder = find_model(model)
     config = read_settings(folder)
     require_trained(folder, config, what="it has no gradients")
-    _check_sentences(pair or [], source=source, reference=reference, has_pairs=use_of(config) == "translator")
+    _check_sentences(pair or [], source=source, reference=reference, has_pairs=config.purpose == "translator")
     loaded = load(model)
     out.parent.mkdir(parents=True, exist_ok=True)
     pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
@@ -470,10 +470,9 @@ def _pairs(
     from seqloom.cli.score import read_pairs
     from seqloom.data.plain_text import read_one_language
     from seqloom.look.gradients import dev_pairs, text_lines, text_pairs
-    from seqloom.runs.model_dir import use_of
 
     source, reference = files
-    if use_of(loaded.config) != "translator" and (given or source is not None):
+    if loaded.config.purpose != "translator" and (given or source is not None):
         if source is None:
             return text_lines(loaded, given)
         texts = read_one_language(source, language=loaded.config.data.target)

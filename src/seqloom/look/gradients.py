@@ -34,7 +34,7 @@ from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.standard import Cell, CellState
 from seqloom.nn.embeddings import CharacterInput, Embedding
-from seqloom.runs.model_dir import LoadedModel, use_of
+from seqloom.runs.model_dir import LoadedModel
 from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank
@@ -437,7 +437,7 @@ def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[Pair]:
 
 def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
     """Some pairs, or lines of a language model, of the run's own dev set, spread over it evenly."""
-    is_translator = use_of(loaded.config) == "translator"
+    is_translator = loaded.config.purpose == "translator"
     header = HEADER if is_translator else stream.HEADER
     homes = [folder for folder in (given, loaded.folder.parent) if (folder / "data" / "dev" / header).is_file()]
     if not homes:
@@ -469,7 +469,7 @@ def look_at_gradients(
     Of a language model, pairs have no source; an ELMo is looked at as it reads from left to right. `progress` is told
     how many pairs are done.
     """
-    reader = None if use_of(loaded.config) == "translator" else _reader(loaded)
+    reader = None if loaded.config.purpose == "translator" else _reader(loaded)
     maps = []
     for number, pair in enumerate(pairs, start=1):
         source, target = (torch.tensor(ids, device=loaded.device) for ids in (pair.source, pair.target))

@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ConfigError
 from seqloom.nn.cells.kinds import CellKind, cell_maker
 from seqloom.nn.cells.standard import Activation, Peephole, Reset, Update
@@ -19,14 +19,12 @@ OPTIONS: dict[str, tuple[CellKind, ...]] = {
 """Settings that only some cells have."""
 
 
-class CellOptions(Config):
+class CellOptions(ModelSettings):
     """The cell of a recurrent model and all that can be chosen about it.
 
     A model adds its own settings, and to `check` what has to hold between them.
     """
 
-    kind: str
-    """Names the model in a config file."""
     cell: CellKind = "lstm"
     """The recurrent cell of all layers: rnn (Elman's), lstm, peephole or coupled (LSTMs whose gates see the memory, or
     whose input and forget gate sum to one) or gru."""

@@ -16,7 +16,7 @@ labels, and its states know what a word means where it stands:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +24,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.core.declaration import Pieces, Purpose, TaskKind
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END, PAD
@@ -80,6 +81,10 @@ class ScalarMix(nn.Module):
 
 class ElmoConfig(CellOptions):
     """Word vectors that know their sentence: a language model in both directions."""
+
+    purpose: ClassVar[Purpose] = "language model"
+    task_kind: ClassVar[TaskKind] = "bidirectional_language_modelling"
+    pieces: ClassVar[Pieces] = "word"
 
     kind: Literal["elmo"] = "elmo"
     """Names this model in a config file."""

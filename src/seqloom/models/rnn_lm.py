@@ -11,13 +11,14 @@ what is expected now. A text is read in windows, each from the state that the on
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from seqloom.core.declaration import Purpose, TaskKind
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -43,6 +44,9 @@ from seqloom.nn.recurrent import (
 
 class RnnLmConfig(CellOptions):
     """A recurrent language model."""
+
+    purpose: ClassVar[Purpose] = "language model"
+    task_kind: ClassVar[TaskKind] = "language_modelling"
 
     kind: Literal["rnn_lm"] = "rnn_lm"
     """Names this model in a config file."""

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -44,7 +44,7 @@ FEW = 0.5
 than going on with all."""
 
 
-class TransformerConfig(Config):
+class TransformerConfig(ModelSettings):
     """An encoder-decoder Transformer."""
 
     kind: Literal["transformer"] = "transformer"

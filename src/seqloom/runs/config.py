@@ -2,18 +2,20 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeGuard, get_args, runtime_checkable
 
+import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 from torch import nn
 
 from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
-from seqloom.core.errors import ModelError
+from seqloom.core.declaration import ModelSettings, Purpose
+from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
 from seqloom.data.plain_text import Unit
 from seqloom.models.elmo import ElmoConfig
@@ -26,7 +28,7 @@ from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
 from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.tasks.objectives import FullConfig, NceConfig
 from seqloom.tasks.translation import TranslationConfig
-from seqloom.text.tokenizer import TextConfig
+from seqloom.text.tokenizer import EncodedText, TextConfig
 from seqloom.training.settings import TrainingConfig
 
 
@@ -37,8 +39,13 @@ class FittingConfig(Config):
     """Names this task in a config file."""
 
 
-class OutsideConfig(Config):
-    """A model that is not part of Seqloom: the record of what `seqloom.train(…, model=…)` was given."""
+class OutsideConfig(ModelSettings):
+    """A model that is not part of Seqloom: the record of what `seqloom.train(…, model=…)` was given.
+
+    It cannot build the model: nothing is imported by name.
+    """
+
+    purpose: ClassVar[None] = None
 
     kind: Literal["outside"] = "outside"
     """A model that only Python can build."""
@@ -56,9 +63,10 @@ class OutsideConfig(Config):
         """As it is written in Python."""
         return f"{self.builder}({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
 
-    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:  # noqa: ARG002
-        """Nothing is imported by name: the model is built by the settings themselves."""
-        raise ModelError(f"only {self.in_words()} can build this model; give it to Python as model=…")
+
+def _by_kind(union: Any) -> dict[str, Any]:
+    """The classes of a union by the kinds that name them in a config file."""
+    return {str(section.model_fields["kind"].default): section for section in get_args(get_args(union)[0])}
 
 
 def _import_path(thing: Any) -> str:
@@ -101,40 +109,56 @@ ModelConfig = Annotated[
 ]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
 
-FittedModel = NGramConfig | Word2VecConfig
-"""Those among them that have a loop of their own; all others are built for the trainer."""
-
-TrainedModel = TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig
-"""Those that are built for the trainer."""
-
 AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
-
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
 """Every task there is."""
 
-TASKS: Mapping[str, type[AnyTask]] = {
-    "transformer": TranslationConfig,
-    "seq2seq": TranslationConfig,
-    "rnn_lm": LanguageModellingConfig,
-    "elmo": BidirectionalConfig,
-    "ngram": FittingConfig,
-    "word2vec": FittingConfig,
-}
-"""What each kind of model is trained for."""
+MODELS: Mapping[str, type[ModelSettings]] = _by_kind(ModelConfig)
+TASKS: Mapping[str, type[AnyTask]] = _by_kind(TaskConfig)
+
+SAMPLING: Mapping[str, Any] = {"method": "sample", "length_factor": 0.0, "length_constant": 200}
+"""The search of a language model by default: texts are sampled, and no source determines their length."""
 
 
-WRITING: Mapping[str, Any] = {"method": "sample", "length_factor": 0.0, "length_constant": 200}
-"""How a language model is searched unless it is said: texts are drawn, and their length has no source to go by."""
+@runtime_checkable
+class BuildsModel(Protocol):
+    """The settings of a model for the trainer, of this package or from outside: all they need is to build it."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
+        """The model for these vocabularies with fresh weights drawn from `seed`."""
+        ...
 
 
-def _kind_of(task: type[AnyTask]) -> str:
-    return str(task.model_fields["kind"].default)
+class FittedModel(Protocol):
+    """A model that was fitted by a loop of its own."""
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """Everything it consists of."""
+        ...
+
+
+@runtime_checkable
+class FitsText(Protocol):
+    """The settings of a model that is fitted to a text as a whole, by a loop of its own."""
+
+    def fit(self, text: EncodedText, *, seed: int, listener: Listener = ignore) -> FittedModel:
+        """The model of a text."""
+        ...
+
+    def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> FittedModel:
+        """The model whose `arrays` these are."""
+        ...
+
+
+def is_own(model: object) -> TypeGuard[ModelSettings]:
+    """Whether settings are those of a model of this package."""
+    return isinstance(model, tuple(MODELS.values())) and not isinstance(model, OutsideConfig)
 
 
 def _task_of(earlier: dict[str, Any]) -> AnyTask:
     """The task of the model among the fields that were read before."""
     model = earlier.get("model")
-    return TranslationConfig() if model is None else TASKS.get(model.kind, TranslationConfig)()
+    return TranslationConfig() if model is None else TASKS[model.task_kind]()
 
 
 class DataConfig(Config):
@@ -233,21 +257,27 @@ class RunConfig(Config):
         if not isinstance(task, Mapping) or "kind" in task:
             return values
         kind = model.get("kind") if isinstance(model, Mapping) else None
-        # A model that is not known is complained of by itself.
-        follows = TASKS.get(kind, TranslationConfig) if isinstance(kind, str) else TranslationConfig
-        followed: dict[str, Any] = {**values, "task": {"kind": _kind_of(follows), **task}}
+        # An unknown kind is reported when the model's section is read.
+        declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
+        followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
         search = values.get("search", {})
-        if follows is not TranslationConfig and isinstance(search, Mapping):
-            followed["search"] = {**WRITING, **search}
+        if declared.purpose not in ("translator", None) and isinstance(search, Mapping):
+            followed["search"] = {**SAMPLING, **search}
         return followed
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the model is for; that of a model from outside follows from its task."""
+        return self.model.purpose or ("translator" if isinstance(self.task, TranslationConfig) else "language model")
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":
-        if self.model.kind == "outside" and self.task.kind != "fitting":
+        if isinstance(self.model, OutsideConfig) and not isinstance(self.task, FittingConfig):
             return self  # what it was built for is checked when it is built
-        wanted = _kind_of(TASKS.get(self.model.kind, TranslationConfig))
+        wanted = self.model.task_kind
         if self.task.kind != wanted:
-            kinds = [kind for kind, task in TASKS.items() if _kind_of(task) == self.task.kind]
+            own = [kind for kind, model in MODELS.items() if model.purpose is not None]
+            kinds = [kind for kind in own if MODELS[kind].task_kind == self.task.kind]
             raise ValueError(
                 f"task.kind is {self.task.kind}, but a model of kind {self.model.kind} is made for {wanted}; leave "
                 f"task.kind out, or choose another model: model.kind={' or '.join(kinds)}"

@@ -12,8 +12,8 @@ from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
 from seqloom.metrics.translation import Score
 from seqloom.runs import plain_text
-from seqloom.runs.config import FittedModel, RunConfig
-from seqloom.runs.model_dir import Card, Fitted, LoadedFitted, save_fitted
+from seqloom.runs.config import FitsText, FittedModel, RunConfig
+from seqloom.runs.model_dir import Card, LoadedFitted, save_fitted
 from seqloom.runs.pipeline import Choice
 from seqloom.runs.plain_text import OfPlainText, PreparedText, measure_perplexity
 from seqloom.runs.sizing import EXTREMES, choose_ngram, choose_vectors, settled, text_facts, too_small
@@ -29,10 +29,6 @@ class FittingWork(OfPlainText):
     needs_dev: bool
     files: str = "--train TEXT"
     fixed: tuple[str, ...] = ()
-
-    @property
-    def presets(self) -> Mapping[str, Any]:
-        return {"text": {"kind": "word"}}
 
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
         choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
@@ -63,13 +59,13 @@ class FittedRun:
 def fit(run: Path, config: RunConfig, *, work: FittingWork, listener: Listener) -> FittedRun:
     """Fit the model of a run to its stored text, measure it and write its directory."""
     settings = config.model
-    assert isinstance(settings, FittedModel)
+    assert isinstance(settings, FitsText)
     prepared = work.open_prepared(run)
     tokenizer = prepared.tokenizer
     text = EncodedText(prepared.train.ids, tokenizer.vocabulary)
-    if settings.kind == "word2vec" and (doubt := too_small(prepared.train.tokens)):
+    if config.purpose == "word vectors" and (doubt := too_small(prepared.train.tokens)):
         notice(listener, doubt)
-    listener(Event("phase", {"what": f"fitting {settings.kind} to {prepared.train.tokens:,} tokens"}))
+    listener(Event("phase", {"what": f"fitting {config.model.kind} to {prepared.train.tokens:,} tokens"}))
     began = monotonic()
     with locked(run):
         remove_leftovers(run, listener=listener)
@@ -113,10 +109,10 @@ def _trained_on(config: RunConfig, prepared: PreparedText, *, seconds: float) ->
 
 
 def _measure(
-    model: Fitted, config: RunConfig, *, prepared: PreparedText, card: Card, folder: Path, listener: Listener
+    model: FittedModel, config: RunConfig, *, prepared: PreparedText, card: Card, folder: Path, listener: Listener
 ) -> tuple[Score, ...]:
     """The perplexity of a language model on the dev text; word vectors have none."""
-    if not prepared.dev_lines or config.model.kind == "word2vec":
+    if not prepared.dev_lines or config.purpose == "word vectors":
         return ()
     loaded = LoadedFitted(folder, config, prepared.tokenizers, model, card)
     return measure_perplexity(LanguageModel(loaded), prepared, listener=listener)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from seqloom.core.archive import by_origin, is_archive, temporary_folder, unpack
 from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.config import resolve, to_yaml
+from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError, warn
 from seqloom.core.files import (
     check_manifest,
@@ -48,7 +49,7 @@ from seqloom.core.files import (
 from seqloom.metrics.translation import Score
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import Int8Weight, keep_scales, kept_scales
-from seqloom.runs.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.checkpoint import (
@@ -161,7 +162,7 @@ def require_memory(config: RunConfig, symbols: Symbols, *, memory: int | None = 
     the machine, of the GPU, or of what limits this process.
     """
     model, training = config.model, config.training
-    if not isinstance(model, TrainedModel):
+    if not isinstance(model, BuildsModel):
         return
     kept = {"adam": 2, "adamw": 2, "sgd": int(training.momentum > 0)}[training.optimiser]
     # Sharded, each rank builds the whole model before it gives most of it away.
@@ -197,7 +198,7 @@ def require_memory(config: RunConfig, symbols: Symbols, *, memory: int | None = 
     )
 
 
-def count_parameters(model: TrainedModel, symbols: Symbols) -> int | float:
+def count_parameters(model: BuildsModel, symbols: Symbols) -> int | float:
     """The parameters of a model, counted without memory for them; ∞ for more than a tensor can have."""
     try:
         with torch.device("meta"):
@@ -208,7 +209,7 @@ def count_parameters(model: TrainedModel, symbols: Symbols) -> int | float:
         raise
 
 
-def _most_parameters(model: TrainedModel, symbols: Symbols) -> int:
+def _most_parameters(model: ModelSettings, symbols: Symbols) -> int:
     """More parameters than the model has: no layer has 64 matrices of its largest size, no side eight tables."""
     sizes = {name: value for name, value in model.model_dump().items() if type(value) is int}
     largest = max(value for name, value in sizes.items() if "layers" not in name)
@@ -216,8 +217,10 @@ def _most_parameters(model: TrainedModel, symbols: Symbols) -> int:
     return 64 * (layers + 2) * largest**2 + 8 * (symbols.source + symbols.target) * largest
 
 
-def _with_size(model: TrainedModel, name: str, value: int) -> TrainedModel:
-    return type(model).model_validate({**model.model_dump(), name: value})
+def _with_size(model: ModelSettings, name: str, value: int) -> BuildsModel:
+    changed = type(model).model_validate({**model.model_dump(), name: value})
+    assert isinstance(changed, BuildsModel)
+    return changed
 
 
 def memory_of(device: str) -> int | None:
@@ -378,14 +381,6 @@ class LoadedModel:
         return (given or self.config.search).with_output_limit(self.card.output_limit)
 
 
-class Fitted(Protocol):
-    """A model that was fitted by a loop of its own: an n-gram model, word vectors."""
-
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        """All that it consists of."""
-        ...
-
-
 @dataclass(frozen=True)
 class LoadedFitted:
     """A fitted model ready for use."""
@@ -393,7 +388,7 @@ class LoadedFitted:
     folder: Path
     config: RunConfig
     tokenizers: Tokenizers
-    model: Fitted
+    model: FittedModel
     card: Card
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
@@ -407,13 +402,11 @@ class LoadedFitted:
 
 Loaded = LoadedModel | LoadedFitted
 
-Use = Literal["translator", "language model", "word vectors"]
-
 
 def _summary(loaded: Loaded) -> str:
     card = loaded.card
     kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
-    languages = f" {card.source or '?'} → {card.target or '?'}" if use_of(loaded.config) == "translator" else ""
+    languages = f" {card.source or '?'} → {card.target or '?'}" if loaded.config.purpose == "translator" else ""
     return f"{kind}{languages}, {card.parameters:,} parameters, {_place(loaded)}"
 
 
@@ -439,14 +432,6 @@ def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
     return further
 
 
-class BuildsModel(Protocol):
-    """The settings of a model, in the house or from outside: all they need is to build it."""
-
-    def build(self, symbols: Symbols, *, seed: int) -> nn.Module:
-        """The model for these vocabularies with fresh weights drawn from `seed`."""
-        ...
-
-
 def require_builder(model: Any) -> None:
     """Refuse settings of a model from outside that cannot build one."""
     if isinstance(model, type):
@@ -457,14 +442,14 @@ def require_builder(model: Any) -> None:
 
 def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
     """A model for these vocabularies, with fresh weights."""
-    if isinstance(settings, TrainedModel):
-        return settings.build(symbols_of(tokenizers), seed=seed)
     name = type(settings).__name__
     try:
         model: Any = settings.build(symbols_of(tokenizers), seed=seed)
     except (SeqloomError, MemoryError):
         raise
-    except Exception as error:  # of code that is not ours
+    except Exception as error:
+        if is_own(settings):
+            raise
         raise ModelError(f"{name}.build(symbols, seed=…) failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"{name}.build(symbols, seed=…) must return a torch.nn.Module; got {shown(model)}")
@@ -547,7 +532,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     require_builder(model)
     card = read_card(folder)
     config = read_settings(folder, [] if device is None else [f"device={device}"])
-    if isinstance(config.model, FittedModel):
+    if isinstance(config.model, FitsText):
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
     # Earlier versions recorded a model from outside by its repr alone.
     outside = (
@@ -561,6 +546,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     tokenizers = Tokenizers.load(folder / "text")
     place = require_device(config.device)
     settings, weights = config.model if model is None else model, folder / "model.safetensors"
+    assert isinstance(settings, BuildsModel)
     built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
     found, scales = unrounded(read_weights(weights), origin=weights)
     way_out = {"way_out": f"They were trained with {outside}; give these settings as model="} if outside else {}
@@ -604,13 +590,13 @@ def unrounded(weights: Mapping[str, Tensor], *, origin: Path) -> tuple[dict[str,
 
 def require_translator(folder: Path, config: RunConfig) -> None:
     """Refuse a model that does not translate, with what can be done with it."""
-    if use_of(config) != "translator":
+    if config.purpose != "translator":
         raise UsageError(f"{folder} does not translate: {in_words(config)}")
 
 
 def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
     """Refuse a model that was fitted by a loop of its own, and so lacks what is asked for."""
-    if isinstance(config.model, FittedModel):
+    if isinstance(config.model, FitsText):
         raise UsageError(f"{folder} was not trained by gradient descent, so {what}: {in_words(config)}")
 
 
@@ -619,7 +605,7 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
     folder = find_model(as_path(folder, "folder"))
     card = read_card(folder)
     config = read_settings(folder)
-    if not isinstance(config.model, FittedModel):
+    if not isinstance(config.model, FitsText):
         raise UsageError(
             f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
         )
@@ -640,18 +626,11 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
     found = find_model(as_path(folder, "folder"))
     require_builder(model)
     config = read_settings(found)
-    if not isinstance(config.model, FittedModel):
+    if not isinstance(config.model, FitsText):
         return load(found, device=device, model=model)
     if model is not None:
         raise UsageError(f"{found} holds a model of kind {config.model.kind}, not one from outside; leave out model=")
     return load_fitted(found)
-
-
-def use_of(config: RunConfig) -> Use:
-    """What a model is good for."""
-    if config.task.kind == "translation":
-        return "translator"
-    return "word vectors" if config.model.kind == "word2vec" else "language model"
 
 
 def in_words(config: RunConfig) -> str:
@@ -661,9 +640,9 @@ def in_words(config: RunConfig) -> str:
         "language model": "seqloom perplexity and seqloom generate",
         "word vectors": "seqloom vectors",
     }
-    use = use_of(config)
-    what = f"it holds {use}" if use == "word vectors" else f"it is a {use}"
-    return f"{what} of kind {config.model.kind}; use {commands[use]}"
+    purpose = config.purpose
+    what = f"it holds {purpose}" if purpose == "word vectors" else f"it is a {purpose}"
+    return f"{what} of kind {config.model.kind}; use {commands[purpose]}"
 
 
 def find_model(folder: Path) -> Path:
@@ -769,15 +748,14 @@ def _card_at(run: Path, config: RunConfig, *, progress: Progress, weights: Path)
     try:
         begun = _card_of(_read_json(run / CARD), run / CARD)
     except ModelError:
-        is_translator = use_of(config) == "translator"
-        source = config.data.source if is_translator else None
+        source = config.data.source if config.purpose == "translator" else None
         parameters = sum(map(math.prod, shapes_of(weights).values()))
         begun = Card(source, config.data.target, parameters, trained_on={"files": list(config.data.train)})
     best = progress.best
     is_best = best.step == progress.step
     reached = {
         "steps": progress.step,
-        "target_tokens" if use_of(config) == "translator" else "tokens_read": progress.tokens,
+        "target_tokens" if config.purpose == "translator" else "tokens_read": progress.tokens,
         "seconds": round(progress.seconds, 1),
         "best_dev_loss": best.loss,
         "weights": "the best checkpoint" if is_best else "a checkpoint",

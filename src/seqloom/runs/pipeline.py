@@ -79,11 +79,6 @@ class Work(Protocol[T, P_co]):
         """Settings of the task that cannot change while a run goes on, besides those of every run."""
         ...
 
-    @property
-    def presets(self) -> Mapping[str, Any]:
-        """Settings that suit it whatever the text is; what a file or an override says wins."""
-        ...
-
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
         """Settings that `choose` gives whatever the text is."""
         ...

@@ -25,7 +25,7 @@ from seqloom.metrics.translation import Score
 from seqloom.runs.config import DataConfig, RunConfig
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
-from seqloom.runs.sizing import EXTREMES, Kind, choose_recurrent, settled, text_facts
+from seqloom.runs.sizing import EXTREMES, choose_recurrent, settled, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.text.normalise import is_blank
@@ -209,8 +209,6 @@ OFFERED = ("output", "stepper")
 class ModellingWork(OfPlainText):
     """Models of text that are trained step by step. See `TrainedWork` for what each method is for."""
 
-    pieces: Kind = "bpe"
-    """What text is cut into unless it is said."""
     files: str = "--train TEXT"
     fixed: tuple[str, ...] = (
         "task.windows",
@@ -224,10 +222,6 @@ class ModellingWork(OfPlainText):
     needs_dev: bool = True
 
     # --- text ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def presets(self) -> Mapping[str, Any]:
-        return {"text": {"kind": self.pieces}}
 
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
         kind, model = first.text.kind, first.model.kind

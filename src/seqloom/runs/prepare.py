@@ -29,11 +29,10 @@ from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import FittingWork
 from seqloom.runs.model_dir import (
     FEWEST,
-    BuildsModel,
     find_model,
     read_settings,
     require_device,
@@ -70,11 +69,9 @@ FREE = ("data.workers", "data.train", "data.dev", "model.builder")
 
 def work_for(config: RunConfig, *, split: Split = "sources") -> TranslationWork | ModellingWork | FittingWork:
     """The line of work of a run; `split` says how pairs are held out."""
-    if isinstance(config.model, FittedModel):
-        return FittingWork(needs_dev=config.model.kind != "word2vec")
-    if config.task.kind == "translation":
-        return TranslationWork(split=split)
-    return ModellingWork(pieces="word" if config.model.kind == "elmo" else "bpe")
+    if isinstance(config.model, FitsText):
+        return FittingWork(needs_dev=config.purpose != "word vectors")
+    return TranslationWork(split=split) if config.purpose == "translator" else ModellingWork()
 
 
 def choose_config(
@@ -97,7 +94,7 @@ def choose_config(
         named["dev"] = list(dev)
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
     unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
-    if isinstance(model, TrainedModel):
+    if is_own(model):
         unasked["model"] = model.model_dump(mode="json")
     first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
     require_device(first.device)
@@ -113,7 +110,7 @@ def choose_config(
             "seqloom.train(…, model=…)"
         )
     work: Work[Any, Any] = work_for(first)
-    presets = {**work.presets, **_given_text(first)}
+    presets = {**_text_presets(first), **_given_text(first)}
     first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
     given_tokenizers(first)  # which refuses what cannot be used
     folders = _files_of_folders(first, train, dev, listener=listener)
@@ -145,7 +142,7 @@ def choose_config(
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
-    if isinstance(config.model, FittedModel):
+    if isinstance(config.model, FitsText):
         # A file that was written by a run has all settings; those at their defaults were not asked for.
         of_file = read_config_file(file).values.get("training") if file is not None else None
         usual = TrainingConfig()
@@ -179,7 +176,7 @@ def _files_of_folders(
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
-            if first.task.kind == "translation":
+            if first.purpose == "translator":
                 return pairs_in(folder, languages, is_held_out=is_held_out)
             return texts_in(folder, languages[1], is_held_out=is_held_out)
 
@@ -188,7 +185,7 @@ def _files_of_folders(
             notice(listener, sentence)
         if notices:
             found[side] = files
-        if first.task.kind == "translation" and (said := languages_from([Path(name) for name in files])):
+        if first.purpose == "translator" and (said := languages_from([Path(name) for name in files])):
             languages = languages[0] or said[0], languages[1] or said[1]
     both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
     if both:
@@ -198,8 +195,13 @@ def _files_of_folders(
 
 def report_warmup(config: RunConfig, *, listener: Listener) -> None:
     """Report a warm-up that does not end before the run does."""
-    if not isinstance(config.model, FittedModel) and (problem := config.training.warmup_problem()):
+    if not isinstance(config.model, FitsText) and (problem := config.training.warmup_problem()):
         notice(listener, problem)
+
+
+def _text_presets(first: RunConfig) -> dict[str, Any]:
+    """What text is split into, where the model declares it."""
+    return {} if first.model.pieces is None else {"text": {"kind": first.model.pieces}}
 
 
 def _given_text(first: RunConfig) -> dict[str, Any]:
@@ -239,7 +241,7 @@ def given_tokenizers(config: RunConfig) -> Tokenizers | None:
                 f"text.{field}={json.dumps(asked)} contradicts data.tokenizers_from={name}, whose tokenisers have "
                 f"text.{field}={json.dumps(value)}; leave one of them out"
             )
-    return found if config.task.kind == "translation" else Tokenizers(found.target, found.target)
+    return found if config.purpose == "translator" else Tokenizers(found.target, found.target)
 
 
 def _is_vocabulary(path: Path) -> bool:
@@ -270,7 +272,7 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     work: Work[Any, Any] = work_for(first)
     given = _given_text(first)
-    first = resolve(RunConfig, defaults={**work.presets, **given}, file=file, overrides=overrides)
+    first = resolve(RunConfig, defaults={**_text_presets(first), **given}, file=file, overrides=overrides)
     defaults = _patient(first, {**work.settled(first), **given})
     return resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
 
@@ -299,7 +301,7 @@ def require_no_shortlist(config: RunConfig) -> None:
 
 def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
     """The same settings with those of a model in their place: our own as they are, others as a record of them."""
-    section = model if isinstance(model, TrainedModel) else OutsideConfig.of(model)
+    section = model if is_own(model) else OutsideConfig.of(model)
     return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 

@@ -16,20 +16,19 @@ from torch import Tensor, nn
 
 from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
+from seqloom.core.declaration import Purpose
 from seqloom.core.errors import ConfigError, ModelError, SeqloomError, SeqloomWarning, TrainingError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, tell_all, to_json
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.translation import Score
-from seqloom.runs.config import FittedModel, OutsideConfig, RunConfig, TrainedModel
+from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import FittingWork, fit
 from seqloom.runs.model_dir import (
     CARD,
-    BuildsModel,
     Card,
     LoadedModel,
-    Use,
     build_model,
     find_model,
     read_card,
@@ -38,7 +37,6 @@ from seqloom.runs.model_dir import (
     require_device,
     require_exact_weights,
     save_model,
-    use_of,
     write_card,
 )
 from seqloom.runs.pipeline import Prepared, TaskWithLoss, TrainedWork
@@ -126,7 +124,7 @@ class Trained:
     model: Path
     outcome: Outcome
     scores: tuple[Score, ...]
-    use: Use = "translator"
+    use: Purpose = "translator"
     """What the model is good for."""
 
 
@@ -203,7 +201,7 @@ def resume(
         )
     config = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
     if model is not None:
-        if not isinstance(before.model, OutsideConfig) and not isinstance(model, TrainedModel):
+        if not isinstance(before.model, OutsideConfig) and not is_own(model):
             raise UsageError(
                 f"{run} trains a model of kind {before.model.kind}, not one from outside; leave out model="
             )
@@ -245,7 +243,7 @@ def _require_steps(run: Path, config: RunConfig) -> None:
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
     """Report which settings stay although they were chosen for, or depend on, another number of steps."""
     then, given = before.training, now.training
-    if isinstance(now.model, FittedModel) or then.steps == given.steps:
+    if isinstance(now.model, FitsText) or then.steps == given.steps:
         return
     names = ("warmup", "validate_every", "save_every")
     kept = [f"training.{name}={getattr(given, name)}" for name in names if getattr(then, name) == getattr(given, name)]
@@ -297,7 +295,7 @@ def _require_shares(config: RunConfig, world: World) -> None:
 
 
 def _report_threads(config: RunConfig, *, listener: Listener) -> None:
-    if not isinstance(config.model, FittedModel):  # those have loops of their own, without torch
+    if not isinstance(config.model, FitsText):  # those have loops of their own, without torch
         listener(Event("threads", thread_settings(config)))
 
 
@@ -317,7 +315,7 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
         with warnings.catch_warnings():  # of a run that has not finished: its checkpoints are what was asked for
             warnings.simplefilter("ignore", SeqloomWarning)
             home = find_model(places[0].parent.parent)
-    if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FittedModel):
+    if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FitsText):
         raise UsageError(f"{home} was fitted to its text as a whole; its numbers have no mean that would be a model")
     of_home, config = read_card(home), read_settings(home)
     card = Card(
@@ -453,7 +451,7 @@ def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | No
         return None
     if settings != config or card.trained_on.get("steps") != outcome.step or not card.scores:
         return None
-    return Trained(run, folder, outcome, card.measured, use_of(config))
+    return Trained(run, folder, outcome, card.measured, config.purpose)
 
 
 def _divergence(
@@ -509,7 +507,7 @@ def _fit(run: Path, config: RunConfig, *, work: FittingWork, world: World, liste
         return None
     everyone = tell_all(Journal(run / "events.jsonl", warn=listener), listener)
     fitted = fit(run, config, work=work, listener=everyone)
-    return Trained(run, fitted.folder, fitted.outcome, fitted.scores, use_of(config))
+    return Trained(run, fitted.folder, fitted.outcome, fitted.scores, config.purpose)
 
 
 def _set_up(
@@ -553,7 +551,7 @@ def _set_up(
 def _fresh_model(config: RunConfig, prepared: Prepared, *, outside: BuildsModel | None) -> nn.Module:
     """The model of a run with the weights that its seed gives."""
     settings = outside or config.model
-    assert not isinstance(settings, FittedModel)
+    assert isinstance(settings, BuildsModel)
     return build_model(settings, prepared.tokenizers, seed=seed_for(config.seed, "weights"))
 
 
@@ -617,7 +615,7 @@ def _finish(
     save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
-    return Trained(run, folder, outcome, scores, use_of(config))
+    return Trained(run, folder, outcome, scores, config.purpose)
 
 
 def _draw(run: Path, *, listener: Listener) -> None:

@@ -176,10 +176,6 @@ class TranslationWork:
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def presets(self) -> Mapping[str, Any]:
-        return {}
-
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
         texts = (DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) for pairs in (100, 30_000, 10**8))
         return settled(_sizing(first, facts, steps=None) for facts in texts)

@@ -18,7 +18,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.model_dir import Loaded, LoadedModel, find_model, load_any, use_of
+from seqloom.runs.model_dir import Loaded, LoadedModel, find_model, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, own_lines
@@ -168,7 +168,7 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         given = given_lines(lines, loaded.config, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
-    if use_of(loaded.config) == "translator":
+    if loaded.config.purpose == "translator":
         assert isinstance(loaded, LoadedModel)
         return _with_hard(given), TranslatorChecks(loaded, given, seed=seed).checks()
     return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()
@@ -194,7 +194,7 @@ def timed(check: Check, *, is_guarded: bool = True) -> Checked:
 
 
 def _in_words(loaded: Loaded) -> str:
-    card, use = loaded.card, use_of(loaded.config)
+    card, use = loaded.card, loaded.config.purpose
     languages = f", {card.source or '?'} → {card.target or '?'}" if use == "translator" else ""
     return f"{use} of kind {loaded.config.model.kind}{languages}, {card.parameters:,} parameters"
 
