@@ -49,9 +49,6 @@ from seqloom.training.run_guard import locked
 from seqloom.training.settings import TrainingConfig
 from seqloom.version import __version__
 
-UNASKED = 987_654_321
-"""A number of steps that nobody asks for: it stands where none was given."""
-
 OWN_FILES = re.compile(
     r"lock(\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
@@ -93,17 +90,17 @@ def choose_config(
     if dev:
         named["dev"] = list(dev)
     # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
-    unasked: dict[str, Any] = {"data": named, "training": {"steps": UNASKED}}
+    given: dict[str, Any] = {"data": named}
     if is_own(model):
-        unasked["model"] = model.model_dump(mode="json")
-    first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+        given["model"] = model.model_dump(mode="json")
+    first = resolve(RunConfig, defaults=given, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
     if first.training.start_from is not None:
         # The kind of model is that of the other, and with it the line of work.
         start = _config_of(first.training.start_from)
-        unasked |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
-        first = resolve(RunConfig, defaults=unasked, file=file, overrides=overrides)
+        given |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
+        first = resolve(RunConfig, defaults=given, file=file, overrides=overrides)
     if isinstance(first.model, OutsideConfig) and model is None:
         raise UsageError(
             f"model.kind=outside is a model that only Python can build ({first.model.in_words()}); train it with: "
@@ -111,7 +108,7 @@ def choose_config(
         )
     work: Work[Any, Any] = work_for(first)
     presets = {**_text_presets(first), **_given_text(first)}
-    first = resolve(RunConfig, defaults={**unasked, **presets}, file=file, overrides=overrides)
+    first = resolve(RunConfig, defaults={**given, **presets}, file=file, overrides=overrides)
     given_tokenizers(first)  # which refuses what cannot be used
     folders = _files_of_folders(first, train, dev, listener=listener)
     if folders:
@@ -120,8 +117,8 @@ def choose_config(
     files = tuple(named.get("train", ())) or first.data.train
     if not files:
         raise UsageError(f"no training files: give {work.files}, or data.train in a config")
-    steps = first.training.steps
-    choice = work.choose(first, [Path(name) for name in files], steps=None if steps == UNASKED else steps)
+    steps = first.training.steps if "steps" in first.training.model_fields_set else None
+    choice = work.choose(first, [Path(name) for name in files], steps=steps)
     sizing = choice.sizing
     defaults, inherited = sizing.defaults, {}
     if first.training.start_from is not None:
@@ -146,12 +143,12 @@ def choose_config(
         # A file that was written by a run has all settings; those at their defaults were not asked for.
         of_file = read_config_file(file).values.get("training") if file is not None else None
         usual = TrainingConfig()
-        given = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
-        given += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
-        if given:
+        ignored = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
+        ignored += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
+        if ignored:
             notice(
                 listener,
-                f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
+                f"no effect: {', '.join(dict.fromkeys(ignored))}; a model of kind {config.model.kind} is fitted to its "
                 "text as a whole, not in steps, and only settings of model.* change how",
             )
     require_heads(config)
