@@ -18,6 +18,7 @@ from seqloom.apps import demo as recipe
 from seqloom.core.errors import Stopped
 from seqloom.core.events import Event
 from seqloom.core.files import sha256_of
+from training.locks import held
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -252,8 +253,8 @@ def test_a_short_demo_advises_no_settings(finished: tuple[Path, Called]) -> None
 
 
 def test_force_does_not_remove_a_demo_that_is_being_trained(copied: Path) -> None:
-    (copied / "lock").write_text(json.dumps({"pid": 1, "host": os.uname().nodename}))
-    called = call("demo", "--out", copied, "--force")
+    with held(copied, 1):
+        called = call("demo", "--out", copied, "--force")
     assert called.code == 2
     assert f"{copied} is in use by process 1" in called.err
     assert (copied / "model").exists()

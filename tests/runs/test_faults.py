@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from seqloom.runs.prepare import begin_run, choose_config
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.distributed import World
 from tiny_runs import TINY, write_corpus
+from training.locks import held, write_record
 
 Corpus = tuple[list[str], list[str]]
 
@@ -76,12 +77,12 @@ def test_a_resume_that_the_trainer_refuses_changes_nothing(run: Path) -> None:
 
 
 def test_a_run_that_another_process_trains_is_not_touched(run: Path) -> None:
-    (run / "lock").write_text(json.dumps({"pid": os.getppid(), "host": socket.gethostname()}))
     shutil.rmtree(run / "data" / "train")  # so that a resume would have something to do
-    before = contents(run)
-    with pytest.raises(UsageError, match=f"{run} is in use by process {os.getppid()}"):
-        resume(run, ["training.steps=9"], allow_data_change=True)
-    assert contents(run) == before
+    with held(run, os.getppid()):
+        before = contents(run)
+        with pytest.raises(UsageError, match=f"{run} is in use by process {os.getppid()}"):
+            resume(run, ["training.steps=9"], allow_data_change=True)
+        assert contents(run) == before
 
 
 def test_changed_text_is_allowed_once_and_for_all(tmp_path: Path) -> None:
@@ -242,7 +243,8 @@ def interrupted(run: Path, tiny: Trained) -> Path:
     shutil.copy(tiny.run / "config.yaml", run)
     shutil.copytree(tiny.run / "text", run / "text")
     shutil.copytree(tiny.run / "data" / "train", run / "data" / "train.partial-0a1b2c3d")
-    (run / "lock").write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
+    (run / "lock").touch()
+    write_record(run, 2**22 + 1)
     return run
 
 
@@ -294,14 +296,14 @@ def test_a_run_that_another_process_has_taken_up_is_not_removed(
     run = tmp_path / "run"
 
     def taken(*_: object, **__: object) -> None:
-        (run / "lock").write_text(json.dumps({"pid": os.getppid(), "host": socket.gethostname()}))
+        other.enter_context(held(run, os.getppid()))
         raise UsageError(f"{run} is in use")
 
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, ExitStack() as other:
         patched.setattr(recipe, "_set_up", taken)
         with pytest.raises(UsageError, match="is in use"):
             train(None, TINY, out=run, train=corpus[0], dev=corpus[1])
-    assert (run / "run.json").is_file()
+        assert (run / "run.json").is_file()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "data/corpus.de", "data/train/corpus.de", "text/readme.md"])
@@ -326,11 +328,11 @@ def test_a_config_of_ones_own_is_left_alone(tmp_path: Path, corpus: Corpus) -> N
 
 def test_a_preparation_that_is_still_at_work_is_left_alone(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:
     run = interrupted(tmp_path / "run", tiny)
-    (run / "lock").write_text(json.dumps({"pid": os.getppid(), "host": socket.gethostname()}))
-    before = contents(run)
-    with pytest.raises(UsageError, match=f"in use by process {os.getppid()}"):
-        train(None, TINY, out=run, train=corpus[0], dev=corpus[1])
-    assert contents(run) == before
+    with held(run, os.getppid()):
+        before = contents(run)
+        with pytest.raises(UsageError, match=f"in use by process {os.getppid()}"):
+            train(None, TINY, out=run, train=corpus[0], dev=corpus[1])
+        assert contents(run) == before
 
 
 def test_weights_that_do_not_fit_leave_no_run_behind(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from seqloom.runs.train import train
 from seqloom.selfcheck.run import selfcheck
 from seqloom.training.checkpoint import RealDisk, checkpoint_folder, prune, read_checkpoint, write_checkpoint
 from tiny_runs import TINY
+from training.locks import held
 
 Corpus = tuple[list[str], list[str]]
 
@@ -96,8 +96,10 @@ def test_a_run_without_a_checkpoint_has_no_model_and_says_how_to_get_one(stopped
     shutil.copytree(stopped, run, ignore=shutil.ignore_patterns("checkpoints"))
     with pytest.raises(ModelError, match=rf"{run} has not finished and has no checkpoint yet.*train --resume {run}"):
         load(run)
-    (run / "lock").write_text(f'{{"pid": {os.getppid()}, "host": "{socket.gethostname()}"}}')
-    with pytest.raises(ModelError, match=rf"{run} is in use by process {os.getppid()} .*no checkpoint yet"):
+    with (
+        held(run, os.getppid()),
+        pytest.raises(ModelError, match=rf"{run} is in use by process {os.getppid()} .*no checkpoint yet"),
+    ):
         load(run)
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,12 @@ from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.vocabulary import Vocabulary
 from seqloom.training.averaging import average_weights
 from seqloom.training.checkpoint import checkpoint_folder, newest_checkpoint, pointed_step, read_checkpoint
-from seqloom.training.run_guard import locked
+from seqloom.training.run_guard import RECORD, locked
 from system.bad_files import ENGLISH, GERMAN, prepare
 from system.mutations import Build, Case
 from system.small_models import LINES, change_json, vouch_again, write_small_model
 from system.text_readers import catalogues, is_text, texts
+from training.locks import write_record
 from training.toy import make_trainer
 
 # --- imports ---------------------------------------------------------------------------------------------------------
@@ -328,13 +328,13 @@ def _run(name: str) -> Build:
 
 def _lock(folder: Path) -> Case:
     """Of a process that is gone, which is taken over."""
-    (folder / "lock").write_text(json.dumps({"pid": 999_999_999, "host": socket.gethostname()}))
+    write_record(folder, 999_999_999)
 
     def read() -> None:
         with locked(folder):
             pass
 
-    return Case(folder / "lock", read, named=folder)
+    return Case(folder / RECORD, read, named=folder)
 
 
 MODEL = ("config.yaml", "manifest.json", "model.json", "model.safetensors")

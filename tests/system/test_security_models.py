@@ -18,7 +18,7 @@ from seqloom.apps.export import pack, unpack
 from seqloom.core.errors import ModelError, SeqloomError
 from seqloom.core.events import read_events
 from seqloom.runs.model_dir import find_model, load
-from seqloom.training.run_guard import locked
+from seqloom.training.run_guard import RECORD, locked
 from system.small_models import change_json, vouch_again, write_small_model
 
 FILES = [
@@ -270,10 +270,10 @@ def test_a_run_record_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"pid": 1e999, "host": ""}'])
-def test_a_lock_that_is_a_bomb_is_nobodys(tmp_path: Path, text: str) -> None:
-    (tmp_path / "lock").write_text(text)
+def test_a_lock_record_that_is_a_bomb_is_ignored(tmp_path: Path, text: str) -> None:
+    (tmp_path / RECORD).write_text(text)
     with locked(tmp_path):
-        assert str(os.getpid()) in (tmp_path / "lock").read_text()
+        assert str(os.getpid()) in (tmp_path / RECORD).read_text()
 
 
 def test_a_line_of_a_journal_that_is_a_bomb_is_left_out(tmp_path: Path) -> None:

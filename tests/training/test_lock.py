@@ -11,25 +11,14 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import UsageError
-from seqloom.training.run_guard import locked
+from seqloom.training.run_guard import RECORD, holder_of, locked
+from training.locks import held, write_record
 from training.toy import make_trainer
-
-
-def dead_pid() -> int:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return child.pid
-
-
-def put(run: Path, pid: int, host: str) -> Path:
-    path = run / "lock"
-    path.write_text(json.dumps({"pid": pid, "host": host}))
-    return path
 
 
 def test_a_lock_names_its_process_and_goes_with_it(tmp_path: Path) -> None:
     with locked(tmp_path):
-        record = json.loads((tmp_path / "lock").read_text())
+        record = json.loads((tmp_path / RECORD).read_text())
         assert record == {"pid": os.getpid(), "host": socket.gethostname()}
     assert list(tmp_path.iterdir()) == []
 
@@ -40,24 +29,32 @@ def test_a_lock_goes_when_the_run_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("host", [socket.gethostname(), "another-host"])
-def test_a_folder_in_use_is_refused_with_the_holder_and_the_way_out(tmp_path: Path, host: str) -> None:
-    path = put(tmp_path, os.getppid(), host)
-    with pytest.raises(UsageError) as caught:
+def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
+    with held(tmp_path, os.getppid()), pytest.raises(UsageError) as caught:
         make_trainer(tmp_path)[0].train()
-    assert f"in use by process {os.getppid()} on {host}" in str(caught.value)
-    assert f"delete {path} if it is gone" in str(caught.value)
-    assert path.exists()
+    assert f"in use by process {os.getppid()} on {socket.gethostname()}" in str(caught.value)
+    assert (tmp_path / RECORD).exists()
 
 
-def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
-    put(tmp_path, dead_pid(), socket.gethostname())
+def test_a_process_that_is_killed_releases_its_lock(tmp_path: Path) -> None:
+    code = f"from seqloom.training.run_guard import locked\nfrom pathlib import Path\n\
+with locked(Path({str(tmp_path)!r})):\n    print(flush=True)\n    input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert holder_of(tmp_path) == f"process {child.pid} on {socket.gethostname()}"
+    with pytest.raises(UsageError, match=f"in use by process {child.pid}"), locked(tmp_path):
+        pass
+    child.kill()
+    child.communicate()
+    assert (tmp_path / RECORD).exists()
+    assert holder_of(tmp_path) is None
     assert make_trainer(tmp_path, steps=1)[0].train().step == 1
     assert not list(tmp_path.glob("lock*"))
 
 
 @pytest.mark.parametrize(("is_begun", "way"), [(True, "Copy the run to a place"), (False, "Name another folder")])
-def test_a_folder_that_cannot_be_written_is_told_with_the_way_out(
+def test_a_folder_that_cannot_be_written_is_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, way: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -70,26 +67,15 @@ def test_a_folder_that_cannot_be_written_is_told_with_the_way_out(
         pass
 
 
-def test_a_dead_process_on_another_host_cannot_be_told_from_a_living_one(tmp_path: Path) -> None:
-    put(tmp_path, dead_pid(), "another-host")
-    with pytest.raises(UsageError, match="another-host"), locked(tmp_path):
+def test_a_record_from_another_host_counts_as_a_lock(tmp_path: Path) -> None:
+    path = write_record(tmp_path, 1, "another-host")
+    message = f"process 1 on another-host; .* delete {path} if it has ended"
+    with pytest.raises(UsageError, match=message), locked(tmp_path):
         pass
 
 
-def test_a_lock_cut_short_is_nobodys(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text('{"pid"')
+@pytest.mark.parametrize("name", ["lock", RECORD])
+def test_a_record_cut_short_is_ignored(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"pid"')
     with locked(tmp_path):
-        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
-
-
-def test_locks_are_taken_over_and_held_without_hard_links_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    put(tmp_path, dead_pid(), socket.gethostname())
-    with locked(tmp_path):
-        pass
-    put(tmp_path, os.getppid(), socket.gethostname())
-    with pytest.raises(UsageError, match=f"in use by process {os.getppid()}"), locked(tmp_path):
-        pass
+        assert json.loads((tmp_path / RECORD).read_text())["pid"] == os.getpid()

@@ -45,12 +45,12 @@ from seqloom.runs.translation import Split, TranslationWork
 from seqloom.text.formats.readers import Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import read_foreign_vocabulary
-from seqloom.training.run_guard import locked
+from seqloom.training.run_guard import RECORD, locked
 from seqloom.training.settings import TrainingConfig
 from seqloom.version import __version__
 
 OWN_FILES = re.compile(
-    r"lock(\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
+    r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
     r"|data/(references|dev)\.txt"
@@ -373,7 +373,7 @@ def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
 
 def _clear(run: Path, *, listener: Listener) -> None:
     """Remove what an interrupted preparation has left; the lock is ours by now."""
-    left = [path for path in run.iterdir() if path.name != "lock"]
+    left = [path for path in run.iterdir() if path.name not in ("lock", RECORD)]
     if left:
         notice(listener, f"{run} was interrupted while it was being prepared; it is begun anew")
     for path in left:
