@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from seqloom.apps.attention_alignment import align_parts, best_head, look_of, model1_links
-from seqloom.apps.long_lines import Part
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
+from seqloom.runs.long_lines import Part
 from seqloom.runs.model_dir import load
 from seqloom.runs.train import Trained
 from seqloom.search.hypothesis import Hypothesis

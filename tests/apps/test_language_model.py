@@ -15,6 +15,7 @@ from seqloom.apps.language_model import LanguageModel, best_weights
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
+from seqloom.runs.readers import encode_lines
 from seqloom.runs.train import Trained, train
 from seqloom.search.settings import SearchConfig
 from tiny_runs import TINY_LM, write_text
@@ -96,8 +97,8 @@ def test_windows_change_nothing_of_a_text_that_is_read_on(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES)]
-    monkeypatch.setattr("seqloom.apps.language_model.WINDOW", 5)
-    monkeypatch.setattr("seqloom.apps.language_model.SCORES", 1)
+    monkeypatch.setattr("seqloom.runs.readers.WINDOW", 5)
+    monkeypatch.setattr("seqloom.runs.readers.MAX_SCORES", 1)
     assert [score.log_prob for score in model.score(LINES)] == pytest.approx(whole, rel=1e-5)
 
 
@@ -106,7 +107,7 @@ def test_a_line_longer_than_a_batch_is_read_in_parts_which_changes_nothing(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES, context="line")]
-    monkeypatch.setattr("seqloom.apps.language_model.TOKENS", 3)
+    monkeypatch.setattr("seqloom.runs.readers.TOKENS_PER_BATCH", 3)
     assert max(score.tokens for score in model.score(LINES, context="line")) > 6
     assert [score.log_prob for score in model.score(LINES, context="line")] == pytest.approx(whole, rel=1e-5)
 
@@ -134,7 +135,7 @@ def test_a_mixture_adds_probabilities_and_tuning_finds_the_best_weights(models: 
     one, other = (LanguageModel.load(models[kind]) for kind in ("rnn_lm", "ngram"))
     both = LanguageModel.load(models["rnn_lm"], models["ngram"], weights=[3.0, 1.0])
     assert both.weights == (0.75, 0.25)
-    text = one._encoded(LINES)
+    text = encode_lines(one.tokenizer, LINES)
     parts = [np.exp(model.log_probs(text)[0]) for model in (one, other)]
     expected = np.log(0.75 * parts[0] + 0.25 * parts[1])
     np.testing.assert_allclose(both.mixed(both.log_probs(text)), expected, rtol=1e-12)

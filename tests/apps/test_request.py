@@ -66,7 +66,7 @@ def test_wishes_for_a_line_in_parts(translator: Translator) -> None:
     first, second = (translator.loaded.tokenizers.target.decode(each.symbols) for each in found[0].hypotheses)
     assert "Hund" in second
     assert "Hund" not in first
-    with pytest.raises(UsageError, match=r"line 1 has .* 2 parts; which of them is to hold a phrase"):
+    with pytest.raises(UsageError, match=r"line 1 is translated in 2 parts, and it is not known which"):
         translator.search([line], search=sentences, wishes=[Wish(phrases=("Hund",))])
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from seqloom.apps.attention_alignment import look_of
-from seqloom.apps.long_lines import Part
 from seqloom.apps.translator import replace_unknown
 from seqloom.core.symbols import END, UNKNOWN
+from seqloom.runs.long_lines import Part
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

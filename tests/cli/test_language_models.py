@@ -313,7 +313,7 @@ def test_a_language_model_that_cannot_be_fused_is_refused_with_the_way_to_train_
     for words, part in (
         (["--with", models.counted], f"--with takes translators; add it with --fuse {models.counted}"),
         (["--fuse", models.counted], f"--train TEXT --out LM data.tokenizers_from={tiny.run / 'model'}"),
-        (["--fuse", tiny.run], "is no language model"),
+        (["--fuse", tiny.run], "is not a language model"),
         (["--fuse-weight", "0.1"], "--fuse-weight 0.1 has no effect without a language model; add --fuse LM"),
         (["--fuse", target_lm, "--jobs", "2"], "--fuse cannot be combined with --jobs"),
         (["--fuse", target_lm, "--engine", "ctranslate2"], "--fuse"),
@@ -346,7 +346,7 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
     for words in (["perplexity", tiny.run, models.dev], ["generate", tiny.run]):
         called = call(*words)
         assert called.code == 2
-        assert "is no language model: it is a translator of kind transformer; use seqloom translate" in called.err
+        assert "is not a language model: it is a translator of kind transformer; use seqloom translate" in called.err
 
 
 @pytest.mark.parametrize(

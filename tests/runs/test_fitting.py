@@ -139,7 +139,7 @@ def test_word_vectors_are_fitted_without_dev_text_and_loaded_as_what_they_are(tm
     assert "the" in vectors
     assert vectors.vectors.shape == (len(vectors), 8)
     with pytest.raises(
-        UsageError, match="is no language model: it holds word vectors of kind word2vec; use seqloom vec"
+        UsageError, match="is not a language model: it holds word vectors of kind word2vec; use seqloom vec"
     ):
         LanguageModel.load(trained.model)
 

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from seqloom.apps.long_lines import Part
 from seqloom.classical.alignment import Bitext, fit_aligner
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.transformer import Transformer
 from seqloom.nn.probe import listen
+from seqloom.runs.long_lines import Part
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.formats.pharaoh import Link

@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from seqloom.apps.export import export_ctranslate2
-from seqloom.apps.long_lines import Part, join, make_parts
-from seqloom.apps.request import Wish
+from seqloom.apps.request import Wish, wishes_of_parts
 from seqloom.apps.search_settings import require_effect, settings_for
 from seqloom.apps.translator import Translation, Watch, unknown_share
 from seqloom.core.arguments import as_lines
@@ -18,6 +17,7 @@ from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, CTranslate2Engine, Found, asked_of, read_description
 from seqloom.runs.config import RunConfig
+from seqloom.runs.long_lines import Part, join, make_parts
 from seqloom.runs.model_dir import load
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
@@ -113,25 +113,26 @@ class EngineTranslator:
             )
         given = as_lines(lines, "search")
         source, split = self.tokenizers.source, self.settings.split
-        parts = make_parts(given, source, limit=self.longest, split=split, wishes=wishes, first=first)
+        parts = make_parts(given, source, limit=self.longest, split=split, first=first)
         if watch is not None and self.settings.split == "long":
             for line, count in Counter(part.line for part in parts).items():
                 if count > 1:
                     watch.cut(line, count)
         # It takes a sentence of no tokens for a mistake; such a one is left as it is.
-        asked = [part for part in parts if len(part.ids) > 1]
-        prefixes = [self._prefix(part) for part in asked]
-        found = self.engine.translate_ids([part.ids for part in asked], self.settings, prefixes=prefixes)
+        by_part = zip(parts, wishes_of_parts(parts, wishes), strict=True)
+        asked = [(part, wish) for part, wish in by_part if len(part.ids) > 1]
+        prefixes = [self._prefix(wish) for _, wish in asked]
+        found = self.engine.translate_ids([part.ids for part, _ in asked], self.settings, prefixes=prefixes)
         by_line: dict[int, list[tuple[Part, list[Found]]]] = {}
-        for part, some in zip(asked, found, strict=True):
+        for (part, _), some in zip(asked, found, strict=True):
             by_line.setdefault(part.line, []).append((part, some))
         progress(len(given))
         return [self._translations(by_line.get(number, [])) for number in range(len(given))]
 
-    def _prefix(self, part: Part) -> list[int]:
-        if part.wish and replace(part.wish, prefix=""):
+    def _prefix(self, wish: Wish | None) -> list[int]:
+        if wish and replace(wish, prefix=""):
             raise UsageError("CTranslate2 knows neither forced nor forbidden words nor stops; use no engine")
-        return self.tokenizers.target.encode(part.wish.prefix) if part.wish else []
+        return self.tokenizers.target.encode(wish.prefix) if wish else []
 
     def _translations(self, searched: Sequence[tuple[Part, Sequence[Found]]]) -> list[Translation]:
         if not searched:

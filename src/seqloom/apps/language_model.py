@@ -10,39 +10,35 @@ Weights are given, or found on a text by expectation maximisation, whose every r
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int, Int64
+from jaxtyping import Float64, Int
 from torch import Tensor
 
 from seqloom.apps.search_settings import require_effect, search_with
 from seqloom.classical.ngram import NGram
-from seqloom.classical.steppers import NGramStepper
 from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, require_choice, shown
 from seqloom.core.config import resolve
-from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
-from seqloom.data.windows import Places, cut_windows
 from seqloom.interop.arpa import read_arpa, write_arpa
-from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
-from seqloom.models.elmo import Elmo
-from seqloom.models.rnn_lm import RnnLm
+from seqloom.metrics.perplexity import Perplexities
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import Card, Loaded, LoadedFitted, in_words, load_any, require_loaded
+from seqloom.runs.readers import Context, TextIds, encode_lines, perplexities_of, reader_of, require_numbers
 from seqloom.search.driver import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import OutputLimit, SearchConfig
-from seqloom.tasks.language_modelling import LanguageModel as ReadableModel
-from seqloom.text.normalise import collapse_spaces, is_blank
+from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import Vocabulary
 
@@ -106,175 +102,6 @@ def split_lines(symbols: Sequence[int]) -> list[list[int]]:
         else:
             lines[-1].append(symbol)
     return lines
-
-
-# How each kind of language model reads a text: the log-probability of every token, given those before it.
-#
-# line each line by itself, from BEGIN on text on and on: what was read in the lines before is remembered
-
-Context = Literal["line", "text"]
-Progress = Callable[[int], None]
-
-WINDOW = 512
-"""Tokens read at a time where a text is read on and on; it changes speed and memory, not results."""
-TOKENS = 8192
-"""Tokens of lines that are read side by side."""
-SCORES = 1 << 24
-"""Scores of symbols held at a time."""
-BLOCK = 1 << 20
-"""Tokens after which a counted model tells how far it is."""
-
-
-@dataclass(frozen=True)
-class TextIds:
-    """Lines as ids, one after another, each ended by END."""
-
-    ids: Int64[np.ndarray, " tokens"]
-    lengths: Int64[np.ndarray, " lines"]
-
-    @staticmethod
-    def of(lines: Sequence[Sequence[int]]) -> "TextIds":
-        """From the ids of each line, without END."""
-        ids = np.fromiter((symbol for line in lines for symbol in (*line, END)), dtype=np.int64)
-        return TextIds(ids, np.array([len(line) + 1 for line in lines], dtype=np.int64))
-
-    @property
-    def offsets(self) -> Int64[np.ndarray, " borders"]:
-        """Where each line begins, and where the last one ends."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
-
-
-class Reader(Protocol):
-    """A language model as texts are measured and written with it."""
-
-    @property
-    def context(self) -> Context:
-        """How it reads unless it is told: as it was trained."""
-        ...
-
-    @property
-    def has_blank_lines(self) -> bool:
-        """Whether it has learned that a line may be blank; if not, blank lines are left out of what is measured."""
-        ...
-
-    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
-        """log P of each token given those before it; `progress` is told how many more are done."""
-        ...
-
-    def stepper(self) -> Stepper:
-        """The model as a search sees it."""
-        ...
-
-
-class RecurrentReader:
-    """A recurrent language model, which reads windows of text at once."""
-
-    def __init__(
-        self, model: ReadableModel, device: torch.device, *, context: Context = "text", has_blank_lines: bool = True
-    ) -> None:
-        self.model, self.device = model, device
-        self.context: Context = context
-        self.has_blank_lines = has_blank_lines
-
-    def stepper(self) -> Stepper:
-        return self.model.stepper()
-
-    @torch.inference_mode()
-    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
-        found = np.empty(len(text.ids))
-        for places, log_probs in self._read_on(text) if context == "text" else self._read_lines(text):
-            found[places] = log_probs
-            progress(len(log_probs))
-        return found
-
-    def _read_on(self, text: TextIds) -> Iterator[tuple[slice, np.ndarray]]:
-        state, tokens = None, len(text.ids)
-        for begin in range(0, tokens, WINDOW):
-            length = min(WINDOW, tokens - begin)
-            window = cut_windows(text.ids, Places(np.array([begin], dtype=np.int64), length))
-            features, state = self.model(window.previous.to(self.device), state)
-            yield slice(begin, begin + length), self._chosen(features[0], window.labels[0].to(self.device))
-
-    def _read_lines(self, text: TextIds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        offsets = text.offsets
-        for lines in _batches(text.lengths):
-            columns = np.arange(text.lengths[lines].max(initial=0))
-            is_token = columns < text.lengths[lines][:, None]
-            places = offsets[lines][:, None] + columns
-            labels = np.full(is_token.shape, PAD, dtype=np.int64)
-            labels[is_token] = text.ids[places[is_token]]
-            previous = np.concatenate([np.full((len(lines), 1), BEGIN), labels[:, :-1]], axis=1)
-            state = None
-            # Only a line that is longer than all that is read side by side takes more than one part.
-            for part in (np.s_[:, begin : begin + TOKENS] for begin in range(0, len(columns), TOKENS)):
-                features, state = self.model(torch.from_numpy(previous[part]).to(self.device), state)
-                mask = torch.from_numpy(is_token[part]).to(self.device)
-                chosen = self._chosen(features[mask], torch.from_numpy(labels[part]).to(self.device)[mask])
-                yield places[part][is_token[part]], chosen
-
-    def _chosen(self, features: Float[Tensor, "tokens width"], labels: Int[Tensor, " tokens"]) -> np.ndarray:
-        """log P of the labels, a part at a time: there are as many scores as symbols for each token."""
-        output = self.model.output
-        first = output.log_probs(features[:1])
-        at_once = max(1, SCORES // first.shape[1])
-        parts = [
-            output.log_probs(features[begin : begin + at_once]).gather(1, labels[begin : begin + at_once, None])
-            for begin in range(0, len(labels), at_once)
-        ]
-        return torch.cat(parts).squeeze(1).double().cpu().numpy()
-
-
-class NGramReader:
-    """A counted model, which looks no further back than its order and never past the beginning of a line."""
-
-    context: Context = "line"
-    has_blank_lines = True
-
-    def __init__(self, model: NGram) -> None:
-        self.model = model
-
-    def stepper(self) -> Stepper:
-        return NGramStepper(self.model)
-
-    def log_probs(self, text: TextIds, *, context: Context, progress: Progress) -> Float64[np.ndarray, " tokens"]:
-        if context == "text":
-            raise UsageError("an n-gram model reads each line by itself; leave out --context text")
-        found = np.empty(len(text.ids))
-        # In blocks of lines, so that progress can be told.
-        ends = text.offsets[1:]
-        begin = 0
-        while begin < len(found):
-            end = int(ends[min(int(np.searchsorted(ends, begin + BLOCK)), len(ends) - 1)])
-            found[begin:end] = self.model.log_probs(text.ids[begin:end])
-            progress(end - begin)
-            begin = end
-        return found
-
-
-def _batches(lengths: Int64[np.ndarray, " lines"]) -> Iterator[Int64[np.ndarray, " some"]]:
-    """Lines of similar length, rows × the longest of them within `TOKENS`."""
-    order = np.argsort(-lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
-        rows = max(1, TOKENS // int(lengths[order[begin]]))
-        yield order[begin : begin + rows]
-        begin += rows
-
-
-# Which reader a language model needs: the one place that knows all kinds of them.
-
-
-def reader_of(loaded: Loaded) -> Reader:
-    """The reader of a loaded model; one that is no language model is refused with what can be done with it."""
-    model = loaded.model
-    if isinstance(model, RnnLm):
-        return RecurrentReader(model, loaded.device)
-    if isinstance(model, Elmo):
-        half = cast("ReadableModel", model.forward_half())
-        return RecurrentReader(half, loaded.device, context="line", has_blank_lines=False)
-    if isinstance(model, NGram):
-        return NGramReader(model)
-    raise UsageError(f"{loaded.folder} is no language model: {in_words(loaded.config)}")
 
 
 # ARPA files as language models, and n-gram models as ARPA files.
@@ -430,7 +257,7 @@ class LanguageModel:
         With `context="line"` each line is read by itself, with "text" as the one that follows the line before it; left
         open, as the model was trained.
         """
-        text = self._encoded(as_lines(lines, "score"))
+        text = encode_lines(self.tokenizer, as_lines(lines, "score"))
         log_probs = self.mixed(self.log_probs(text, context=context))
         sums = np.add.reduceat(log_probs, text.offsets[:-1])
         return [LineScore(float(total), int(count)) for total, count in zip(sums, text.lengths, strict=True)]
@@ -446,25 +273,15 @@ class LanguageModel:
     ) -> "Measured":
         """The same with what stands behind it: each model by itself, and the first token that is impossible."""
         given = as_lines(lines, "perplexity")
-        numbers: Sequence[int] = range(1, len(given) + 1)
-        if not all(reader.has_blank_lines for reader in self._readers):
-            numbers, given = _without_blank(given)
-        text = self._encoded(given)
+        has_blank = all(reader.has_blank_lines for reader in self._readers)
+        numbers = [number for number, line in enumerate(given, start=1) if has_blank or not is_blank(line)]
+        given = [given[number - 1] for number in numbers]
+        text = encode_lines(self.tokenizer, given)
         each = self.log_probs(text, context=context, progress=progress)
         log_probs = self.mixed(each)
-        # Spaces are counted as they are set, not as they came, and the same for every model whatever it makes of them.
-        size = measure_text(map(collapse_spaces, given), len(text.ids) - len(given))
-        is_unknown, is_impossible = text.ids == UNKNOWN, log_probs == -math.inf
-        found = perplexities(
-            -float(log_probs[~is_unknown].sum()) + 0.0,
-            size,
-            unknown=int(is_unknown.sum()),
-            unknown_cross_entropy=-float(log_probs[is_unknown].sum()) + 0.0,
-            impossible=int(is_impossible.sum()),
-        )
-        first = None
+        found, first = perplexities_of(given, text, log_probs), None
         if found.impossible:
-            place = int(is_impossible.argmax())
+            place = int((log_probs == -math.inf).argmax())
             line = int(np.searchsorted(text.offsets, place, side="right")) - 1
             first = Place(self.tokenizer.piece(int(text.ids[place])), numbers[line])
         with np.errstate(over="ignore"):
@@ -487,7 +304,8 @@ class LanguageModel:
         found = np.stack(
             [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
         )
-        self._require_numbers(found)
+        for folder, row in zip(self._folders, found, strict=True):
+            require_numbers(folder, row)
         return found
 
     def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
@@ -500,25 +318,10 @@ class LanguageModel:
         self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
     ) -> "LanguageModel":
         """The same models, mixed with the weights that suit a text best."""
-        text = self._encoded(as_lines(lines, "tune"))
+        text = encode_lines(self.tokenizer, as_lines(lines, "tune"))
         other = copy(self)
         other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
         return other
-
-    def _require_numbers(self, log_probs: Float64[np.ndarray, "models tokens"]) -> None:
-        """Refuse a model that answers with no number, before it becomes a perplexity of NaN."""
-        for folder, row in zip(self._folders, np.isnan(log_probs), strict=True):
-            if row.any():
-                raise ModelError(
-                    f"{folder} gives no number (NaN) for log P of {int(row.sum()):,} of {len(row):,} tokens, first of "
-                    f"token {int(row.argmax()) + 1:,}; its weights are not finite: train it again, with a smaller "
-                    "training.learning_rate"
-                )
-
-    def _encoded(self, lines: Sequence[str]) -> TextIds:
-        if not lines:
-            raise DataError("there is no text to measure: it has 0 lines")
-        return TextIds.of(self.tokenizer.encode_many(lines))
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -615,12 +418,6 @@ def open_language_model(
     _require_effect(config.search, overrides)
     others = [load_language_model(other, device=device) for other in companions]
     return LanguageModel(replace(loaded, config=config), others, weights=weights)
-
-
-def _without_blank(lines: Sequence[str]) -> tuple[list[int], list[str]]:
-    """The lines that are not blank, with their numbers."""
-    kept = [(number, line) for number, line in enumerate(lines, start=1) if not is_blank(line)]
-    return [number for number, _ in kept], [line for _, line in kept]
 
 
 def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:

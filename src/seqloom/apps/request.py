@@ -1,11 +1,14 @@
 """What somebody wants of a translation, in words: how it begins, what it must and must not hold, where it stops."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from seqloom.core.arguments import as_text, require_instance
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
+from seqloom.runs.long_lines import Part
 from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.normalise import is_blank
@@ -44,6 +47,28 @@ def by_glossary(line: str, glossary: Glossary, wish: Wish | None = None) -> Wish
     wish = wish or Wish()
     terms = tuple(target for _, target in glossary.matches(line))
     return Wish(wish.prefix, (*wish.phrases, *terms), wish.forbidden, wish.stops)
+
+
+def wishes_of_parts(
+    parts: Sequence[Part], wishes: Sequence[Wish | None] | None, glossary: Glossary | None = None
+) -> list[Wish | None]:
+    """The wish of each part, from those of the lines; terms of the glossary are looked for in each part.
+
+    A prefix is how the first part of a line begins; what is forbidden is forbidden everywhere.
+    """
+    counts = Counter(part.line for part in parts)
+    found: list[Wish | None] = []
+    for part in parts:
+        wish = None if wishes is None else wishes[part.line]
+        if wish and counts[part.line] > 1 and (wish.phrases or wish.stops):
+            raise UsageError(
+                f"line {part.number} is translated in {counts[part.line]} parts, and it is not known which of them "
+                "should contain a phrase or stop; split the line, or use a glossary"
+            )
+        if wish and not part.is_first:
+            wish = replace(wish, prefix="")
+        found.append(wish if glossary is None else by_glossary(part.text, glossary, wish))
+    return found
 
 
 def constraint_of(wish: Wish | None, tokenizer: Tokenizer) -> Constraint | None:

@@ -1,7 +1,7 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from seqloom.apps.attention_alignment import Alignment, Look, align_parts, look_of
-from seqloom.apps.language_model import load_language_model, reader_of
+from seqloom.apps.language_model import load_language_model
 from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of, wished_symbols
-from seqloom.apps.long_lines import Part, join, make_parts
-from seqloom.apps.request import Wish, constraint_of
+from seqloom.apps.request import Wish, constraint_of, wishes_of_parts
 from seqloom.apps.search_settings import resolved, search_with, settings_for
 from seqloom.classical.lexicon import Lexicon
 from seqloom.core.arguments import (
@@ -26,17 +25,14 @@ from seqloom.core.arguments import (
     require_instance,
     shown,
 )
-from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
-from seqloom.core.stepping import Source, Stepper
-from seqloom.core.symbols import END, PAD, UNKNOWN
+from seqloom.core.errors import DataError, Problem, UsageError, warn
+from seqloom.core.stepping import Stepper
+from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.batches import PairBatch
-from seqloom.metrics.translation import Chrf
-from seqloom.models.seq2seq import Seq2Seq
-from seqloom.models.transformer import Transformer
 from seqloom.nn.fast.int8 import with_int8
-from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
+from seqloom.runs.long_lines import Part, join, make_parts
 from seqloom.runs.model_dir import (
     Card,
     LoadedModel,
@@ -44,13 +40,24 @@ from seqloom.runs.model_dir import (
     require_loaded,
     require_translator,
 )
-from seqloom.search.candidates import DeadEnd
+from seqloom.runs.readers import reader_of
+from seqloom.runs.translator import (
+    LINES_AT_ONCE,
+    PartSearch,
+    batches_by_length,
+    ended_at_limit,
+    limit_message,
+    line_counter,
+    model_stepper,
+    padded,
+    sentences_at_once,
+    source_batch,
+)
 from seqloom.search.constraints import Constraint
 from seqloom.search.driver import constraints_for, decode
 from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Unknown
 from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
@@ -123,17 +130,6 @@ def _translation(look: Look, weights: np.ndarray, dictionary: Mapping[str, str])
 
 # The models of a translator as a search sees them: in which precision, with which shortlists, so many at a time.
 
-SCORES = 12 << 20
-"""Bytes that the scores of one step may take: what fits into a cache is read again at once, and from 32 MiB on, the C
-library asks the system for new memory each time and gives it back, which takes longer than filling it."""
-
-LISTED = 32 << 20
-"""Bytes that the rows of the output that belong to the shortlists of a batch may take: more would not stay in a cache
-from one step to the next."""
-
-LIST = 10
-"""Symbols in the shortlist of a sentence, roughly, for each translation of a source symbol that is asked for."""
-
 
 @dataclass(frozen=True)
 class FusedLanguageModel:
@@ -164,18 +160,9 @@ class Steppers:
             lists = shortlist_of(self._lexicon, settings.shortlist)
             shortlist = partial(offered_symbols, lists, needed=needed)
         heads = settings.heads
-        steppers = [_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
+        steppers = [model_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
         stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
         return stepper if self._fused is None else Fusion(stepper, self._fused.stepper, weight=self._fused.weight)
-
-    def sentences_at_once(self, settings: SearchConfig) -> int:
-        """The most sentences whose scores are cheap to hold, whatever their lengths."""
-        symbols = self._loaded[0].tokenizers.target.size
-        if settings.shortlist:
-            width = cast("TranslationModel", self._loaded[0].model).output.weight.shape[1]
-            return max(1, LISTED // (4 * width * min(symbols, LIST * settings.shortlist)))
-        rows = settings.beam if settings.method == "beam" else settings.nbest
-        return max(1, SCORES // (4 * symbols * rows))
 
     @cached_property
     def _int8_models(self) -> list[nn.Module]:
@@ -186,31 +173,8 @@ class Steppers:
         return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
 
 
-def _stepper(model: nn.Module, *, attention: bool, heads: str, shortlist: Shortlister | None) -> Stepper:
-    if isinstance(model, Transformer):
-        return model.stepper(attention=attention, heads=heads, shortlist=shortlist)
-    if heads not in ("mean", "max"):
-        raise UsageError(f"a {type(model).__name__} has one look, so search.heads={heads} names none; leave it out")
-    if isinstance(model, Seq2Seq):
-        return model.stepper(attention=attention, shortlist=shortlist)
-    if shortlist is not None:
-        raise UsageError(f"a {type(model).__name__} scores all its symbols; set search.shortlist=0")
-    return cast("TranslationModel", model).stepper(attention=attention)
-
-
-AT_ONCE = 2_000
-"""Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
-
-
 LONGEST_SCORED = 5_000
 """Tokens on a side, the end mark counted, beyond which a pair is not scored."""
-
-LONGEST_SHOWN = 80
-"""Characters of a phrase or prefix in a message."""
-
-
-MIN_JUDGED = 5
-"""Translations from which on it can be judged whether the model has learned to end its outputs."""
 
 
 class Watch(Protocol):
@@ -242,7 +206,7 @@ class Translation:
     @property
     def hit_limit(self) -> bool:
         """Whether it may be incomplete because the search of a part ended at the maximum output length."""
-        return any(each.hit_limit or not each.is_finished for each in self.hypotheses)
+        return ended_at_limit(self.hypotheses)
 
 
 @dataclass(frozen=True)
@@ -325,8 +289,8 @@ class Translator:
         """
         settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
         best = [found[0] for found in self.search(as_lines(lines, "translate"), search=settings)]
-        if any(each.hit_limit for each in best):
-            warn(limit_message(best))
+        if ended := sum(each.hit_limit for each in best):
+            warn(limit_message(ended, len(best)))
         return [each.text for each in best]
 
     def search(
@@ -368,10 +332,11 @@ class Translator:
         bare = [take_out(line) for line in given] if tags else []
         given = [each.plain for each in bare] if tags else given
         results: list[list[Translation]] = []
-        for begin in range(0, len(given), AT_ONCE):
-            some = given[begin : begin + AT_ONCE]
-            asked = None if wishes is None else wishes[begin : begin + AT_ONCE]
-            parts = self._parts(some, settings, first=first + begin, wishes=asked, glossary=glossary)
+        for begin in range(0, len(given), LINES_AT_ONCE):
+            some = given[begin : begin + LINES_AT_ONCE]
+            asked = None if wishes is None else wishes[begin : begin + LINES_AT_ONCE]
+            parts = self._parts(some, settings, first=first + begin)
+            by_part = wishes_of_parts(parts, asked, None if glossary is None else glossary.read_by(self._source))
             if watch is not None and settings.split == "long":
                 counts = Counter(part.line for part in parts)
                 for line, count in counts.items():
@@ -385,7 +350,9 @@ class Translator:
                 align=align or tags,
                 is_sampled=settings.method == "sample",
             )
-            results += self._search_some(parts, len(some), settings, render=render, progress=progress, watch=watch)
+            results += self._search_some(
+                parts, by_part, len(some), settings, render=render, progress=progress, watch=watch
+            )
         return self._with_tags(results, bare) if tags else results
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
@@ -404,7 +371,7 @@ class Translator:
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
         _refuse_longest(lengths, [first + at for at in wanted])
-        for batch in _batches(lengths, self.config.search.tokens_per_batch):
+        for batch in batches_by_length(lengths, self.config.search.tokens_per_batch):
             values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
             for at, value in zip(batch, values, strict=True):
                 scores[wanted[at]] = value
@@ -424,10 +391,10 @@ class Translator:
     def _target(self) -> Tokenizer:
         return self.loaded.tokenizers.target
 
-    @torch.inference_mode()
     def _search_some(
         self,
         parts: Sequence[Part],
+        wishes: Sequence[Wish | None],
         lines: int,
         settings: SearchConfig,
         *,
@@ -436,66 +403,45 @@ class Translator:
         watch: "Watch | None",
     ) -> list[list[Translation]]:
         """The translations of so many lines, of which `parts` are those that are not blank."""
-        found: list[list[Hypothesis]] = [[] for _ in parts]
         by_line: list[list[int]] = [[] for _ in range(lines)]
         for at, part in enumerate(parts):
             by_line[part.line].append(at)
-        missing = [len(numbers) for numbers in by_line]  # parts still to be translated
-        progress(missing.count(0))
-        constraints = [self._constraint(part, settings) for part in parts]
+        count_lines = line_counter(parts, lines, progress)
         done = 0
-        most = self._steppers.sentences_at_once(settings)
-        for batch in _batches([len(part.ids) for part in parts], settings.tokens_per_batch, most=most):
-            source = self._source_batch([parts[at].ids for at in batch])
-            needed = [wished_symbols(parts[at].wish, self._target) for at in batch]
-            stepper = self._steppers.stepper(
-                settings, attention=render.needs_attention or settings.coverage > 0, needed=needed
-            )
-            bound, keys = [constraints[at] for at in batch], [parts[at].key for at in batch]
-            try:
-                searched = decode(stepper, source, settings, constraints=bound, keys=keys, show=self._shown)
-            except DeadEnd as error:
-                raise ModelError(f"line {parts[batch[error.sentence]].number} {error.reason}") from error
-            for at, hypotheses in zip(batch, searched, strict=True):
-                found[at] = self._chosen(hypotheses, settings)
-                missing[parts[at].line] -= 1
-            progress(sum(missing[line] == 0 for line in {parts[at].line for at in batch}))
-            done += len(batch)
+
+        def on_batch(places: Sequence[int]) -> None:
+            nonlocal done
+            count_lines(places)
+            done += len(places)
             if watch is not None:
                 watch.parts_done(done, len(parts))
+
+        search = self._part_search(settings, wishes, attention=render.needs_attention)
+        constraints = [self._constraint(*each, search) for each in zip(parts, wishes, strict=True)]
+        found = search(parts, constraints=constraints, on_batch=on_batch)
         return [render.line([parts[at] for at in numbers], [found[at] for at in numbers]) for numbers in by_line]
 
-    def _constraint(self, part: Part, settings: SearchConfig) -> Constraint | None:
+    def _part_search(
+        self, settings: SearchConfig, wishes: Sequence[Wish | None], *, attention: bool = False
+    ) -> PartSearch:
+        def stepper(places: Sequence[int]) -> Stepper:
+            needed = [wished_symbols(wishes[at], self._target) for at in places]
+            return self._steppers.stepper(settings, attention=attention or settings.coverage > 0, needed=needed)
+
+        at_once = sentences_at_once(self.loaded, settings)
+        return PartSearch(self._target, self.loaded.device, settings, at_once, stepper)
+
+    def _constraint(self, part: Part, wish: Wish | None, search: PartSearch) -> Constraint | None:
         """What a part must obey. A wish that cannot come true is told with its line, before anything is searched."""
-        if not part.wish:
+        if not wish:
             return None
         try:
-            constraint = constraint_of(part.wish, self._target)
-            source = self._source_batch([part.ids])
-            constraints_for(source, settings, [constraint], end=END, show=self._shown)
+            constraint = constraint_of(wish, self._target)
+            source = source_batch([part.ids], self.loaded.device)
+            constraints_for(source, search.settings, [constraint], end=END, show=search.show)
         except UsageError as error:
             raise UsageError(f"line {part.number}: {error}") from error
         return constraint
-
-    def _chosen(self, hypotheses: list[Hypothesis], settings: SearchConfig) -> list[Hypothesis]:
-        """What is returned, in its order: samples as they were drawn, of a beam those that read differently."""
-        if settings.nbest == 1:
-            return hypotheses
-        texts = [self._target.decode(each.symbols) for each in hypotheses]
-        if settings.rerank == "agreement":
-            # Samples come as often as they are probable, so each counts alike; of an n-best list each by its P.
-            weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
-            (agreement,) = most_agreeing([texts], _likeness, weights=[weights])
-            order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
-            # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
-            hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
-        if settings.method == "sample":
-            return hypotheses
-        return without_duplicates(hypotheses, text=lambda each: self._target.decode(each.symbols))
-
-    def _shown(self, symbols: Sequence[int]) -> str:
-        text = self._target.decode(symbols)
-        return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
     def watch(
         self,
@@ -509,7 +455,7 @@ class Translator:
         settings = self._settings(search, changes, method=self.watch)
         line = as_text(line, "line")
         _require_requests([wish], 1)
-        parts = self._parts([line], settings, wishes=[wish])
+        parts = self._parts([line], settings)
         if len(parts) != 1:
             raise UsageError(
                 f"a search can be watched for one sentence, but this line has {len(parts)} parts of at most "
@@ -518,10 +464,11 @@ class Translator:
         recorder = Recorder()
         with torch.inference_mode():
             constraint = constraint_of(wish, self._target)
-            source = self._source_batch([parts[0].ids])
-            needed = [wished_symbols(wish, self._target)]
-            stepper = self._steppers.stepper(settings, attention=settings.coverage > 0, needed=needed)
-            (found,) = decode(stepper, source, settings, constraints=[constraint], recorder=recorder, show=self._shown)
+            source = source_batch([parts[0].ids], self.loaded.device)
+            core = self._part_search(settings, [wish])
+            (found,) = decode(
+                core.stepper([0]), source, settings, constraints=[constraint], recorder=recorder, show=core.show
+            )
         translations = _Render(self.tokenizers).line(parts, [found])
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
 
@@ -531,18 +478,8 @@ class Translator:
         """The settings of a call, with a maximum output length."""
         return self.loaded.search_settings(search_with(self.loaded.config.search, search, changes, method=method))
 
-    def _parts(
-        self,
-        lines: Sequence[str],
-        settings: SearchConfig,
-        *,
-        first: int = 0,
-        wishes: Sequence[Wish | None] | None,
-        glossary: Glossary | None = None,
-    ) -> list[Part]:
-        limit, split = self.config.data.longest, settings.split
-        glossary = None if glossary is None else glossary.read_by(self._source)
-        return make_parts(lines, self._source, limit=limit, split=split, wishes=wishes, glossary=glossary, first=first)
+    def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
+        return make_parts(lines, self._source, limit=self.longest, split=settings.split, first=first)
 
     def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
         def tagged(translation: Translation, line: Tagged) -> Translation:
@@ -558,15 +495,13 @@ class Translator:
 
         return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
 
-    def _source_batch(self, sentences: Sequence[list[int]]) -> Source:
-        ids, lengths = _padded(sentences)
-        device = self.loaded.device
-        return Source(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
-
     def _pair_batch(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> PairBatch:
-        ids, lengths = _padded(targets)
+        ids, lengths = padded(targets)
         return PairBatch(
-            self._source_batch(sources), torch.from_numpy(ids), torch.from_numpy(lengths), np.zeros(len(ids), np.int64)
+            source_batch(sources, self.loaded.device),
+            torch.from_numpy(ids),
+            torch.from_numpy(lengths),
+            np.zeros(len(ids), np.int64),
         ).to(self.loaded.device)
 
     @torch.inference_mode()
@@ -577,7 +512,7 @@ class Translator:
         settings = SearchConfig()
         stepper = self._steppers.stepper(settings, attention=False, needed=[])
         given = [ids[:-1] for ids in targets]  # it adds the end itself
-        found = forced_search(stepper, self._source_batch(sources), given, settings=settings)
+        found = forced_search(stepper, source_batch(sources, self.loaded.device), given, settings=settings)
         return [hypothesis.log_prob for hypothesis in found]
 
     def _log_probs_of_one(self, batch: PairBatch) -> list[float]:
@@ -679,19 +614,6 @@ def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> Fu
     return FusedLanguageModel(reader.stepper(), weight)
 
 
-def limit_message(translations: Sequence[Translation]) -> str:
-    """What to say if some of these ended at the maximum output length."""
-    cut, total = sum(each.hit_limit for each in translations), len(translations)
-    return f"{cut:,} of {total:,} translations ended at the maximum output length; {limit_advice(cut, total)}"
-
-
-def limit_advice(cut: int, total: int) -> str:
-    """What helps if so many of all translations ended at the maximum output length."""
-    if total >= MIN_JUDGED and cut > total / 2:
-        return "the model has probably not learned to end its outputs: train it for more steps"
-    return "increase search.length_overrun if they are incomplete, train for more steps if they repeat themselves"
-
-
 def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
     """Share of the tokens of lines that a vocabulary does not have."""
     ids = [id for line in tokenizer.encode_many(list(lines)) for id in line]
@@ -719,27 +641,3 @@ def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
     ]
     if problems:
         raise DataError(problems=problems)
-
-
-def _likeness(candidate: str, reference: str) -> float:
-    """chrF of one text against another."""
-    return Chrf().statistics([candidate], [reference]).value
-
-
-def _padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    ids = np.full((len(sentences), int(lengths.max(initial=0))), PAD, dtype=np.int64)
-    for row, sentence in enumerate(sentences):
-        ids[row, : len(sentence)] = sentence
-    return ids, lengths
-
-
-def _batches(lengths: Sequence[int], tokens: int, *, most: int | None = None) -> Iterator[list[int]]:
-    """Places of items in batches of similar length, rows × longest within `tokens`, longest first; at most `most`."""
-    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
-    begin = 0
-    while begin < len(order):
-        rows = max(1, tokens // max(1, lengths[order[begin]]))
-        rows = rows if most is None else min(rows, most)
-        yield order[begin : begin + rows]
-        begin += rows

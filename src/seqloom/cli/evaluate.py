@@ -247,10 +247,10 @@ def _translate(
 
     best = [each[0] for each in translator.search(sources, progress=tell)]
     name = str(model) if fusion is None else f"{model} + {fusion}"
-    if any(each.hit_limit for each in best):
-        from seqloom.apps.translator import limit_message
+    if cut := sum(each.hit_limit for each in best):
+        from seqloom.runs.translator import limit_message
 
-        notice(listener, f"{name}: {limit_message(best)}")
+        notice(listener, f"{name}: {limit_message(cut, len(best))}")
     return System(name, [one_line(each.text) for each in best], translator.card.target, _why_lowercase(translator))
 
 

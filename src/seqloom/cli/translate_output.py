@@ -250,7 +250,7 @@ class Tally:
         """A sentence for each thing that was odd in a text of this name."""
         said: list[str] = []
         if self.cut:
-            from seqloom.apps.translator import limit_advice
+            from seqloom.runs.translator import limit_advice
 
             several = f"{self.unit}s" if self.unit == "line" else "entries"
             where = f"{several if len(self.cut_lines) > 1 else self.unit} {_listed(self.cut_lines)}"

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from seqloom.apps.translator import Translator, limit_message
+from seqloom.apps.translator import Translator
 from seqloom.core.errors import DataError, UsageError, warn
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import END, RESERVED
 from seqloom.drawing.curves import plot_attention
 from seqloom.look.beam_page import beam_page, draw_beam
 from seqloom.look.beam_tree import BeamTree, lay_out
+from seqloom.runs.translator import limit_message
 from seqloom.search.settings import SearchConfig
 from seqloom.text.normalise import is_blank
 
@@ -33,7 +34,7 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
         raise DataError("there is nothing to look at: the sentence is blank")
     best = translator.search([line], attention=True)[0][0]
     if best.hit_limit:
-        warn(limit_message([best]))
+        warn(limit_message(1, 1))
     if len(best.hypotheses) > 1:
         raise DataError(f"the sentence has more than {translator.config.data.longest} pieces; give a shorter one")
     hypothesis = best.hypotheses[0]

@@ -19,7 +19,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from torch import Tensor, nn
 
 from seqloom.apps.gradients import Spectrum, draw_spectra, fit_slope, lag_below, spectrum_of, state_spectra
-from seqloom.apps.language_model import RecurrentReader, reader_of
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
@@ -35,6 +34,7 @@ from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.standard import Cell, CellState
 from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.readers import RecurrentReader, reader_of
 from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank

@@ -27,7 +27,6 @@ from matplotlib.figure import Figure
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.apps.language_model import RecurrentReader, reader_of
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import require_file
@@ -39,6 +38,7 @@ from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
 from seqloom.runs.model_dir import Loaded
+from seqloom.runs.readers import RecurrentReader, reader_of
 from seqloom.text.normalise import is_blank
 
 SCORES = 1 << 22

@@ -6,7 +6,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
@@ -15,7 +14,7 @@ from seqloom.runs import plain_text
 from seqloom.runs.config import FitsText, FittedModel, RunConfig
 from seqloom.runs.model_dir import Card, LoadedFitted, save_fitted
 from seqloom.runs.pipeline import Choice
-from seqloom.runs.plain_text import OfPlainText, PreparedText, measure_perplexity
+from seqloom.runs.plain_text import OfPlainText, PreparedText, measure_dev
 from seqloom.runs.sizing import EXTREMES, choose_ngram, choose_vectors, settled, text_facts, too_small
 from seqloom.text.tokenizer import EncodedText
 from seqloom.training.progress import Outcome
@@ -115,4 +114,4 @@ def _measure(
     if not prepared.dev_lines or config.purpose == "word vectors":
         return ()
     loaded = LoadedFitted(folder, config, prepared.tokenizers, model, card)
-    return measure_perplexity(LanguageModel(loaded), prepared, listener=listener)
+    return measure_dev(loaded, prepared, listener=listener)

@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import DataConfig, RunConfig
-from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.model_dir import Loaded, LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
+from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import EXTREMES, choose_recurrent, settled, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
@@ -276,19 +276,19 @@ class ModellingWork(OfPlainText):
         }
 
     def measure(self, loaded: LoadedModel, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
-        return measure_perplexity(LanguageModel(loaded), prepared, listener=listener)
+        return measure_dev(loaded, prepared, listener=listener)
 
     def scored_lines(self, prepared: PreparedText) -> int:
         return len(prepared.dev_lines)
 
 
-def measure_perplexity(model: LanguageModel, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
+def measure_dev(loaded: Loaded, prepared: PreparedText, *, listener: Listener) -> tuple[Score, ...]:
     """Perplexities of the dev text, per token, word and character, as scores."""
 
     def tell(done: int, everything: int) -> None:
         listener(Event("progress", {"what": "measuring perplexity on dev text", "done": done, "all": everything}))
 
-    found = model.perplexity(prepared.dev_lines, progress=tell)
+    found = measure_perplexity(loaded, prepared.dev_lines, progress=tell)
     scores = tuple(Score(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
     values: dict[str, Any] = {
         "data": "dev",

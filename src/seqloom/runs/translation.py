@@ -14,7 +14,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from seqloom.apps.translator import Translator, limit_message
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_json, read_lines, write_atomically
@@ -39,6 +38,7 @@ from seqloom.runs.language_check import doubts_of_lines
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
 from seqloom.runs.sizing import DataFacts, Sizing, choose_sizes, facts_of, settled
+from seqloom.runs.translator import limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
 from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
@@ -320,10 +320,9 @@ class TranslationWork:
             done += lines
             listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
 
-        best = [each[0] for each in Translator(loaded).search(sources, progress=tell)]
-        if any(each.hit_limit for each in best):
-            notice(listener, f"dev text: {limit_message(best)}")
-        found = [each.text for each in best]
+        best = translate_lines(loaded, sources, progress=tell)
+        if best.cut:
+            notice(listener, f"dev text: {limit_message(best.cut, count)}")
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         references = prepared.references[:count]
         metrics = dev_metrics_for(
@@ -331,7 +330,7 @@ class TranslationWork:
             lowercase=config.evaluation.lowercase or config.text.lowercase,
             references=prepared.references,
         )
-        scores = tuple(score(metric, found, references=references, bootstrap=bootstrap) for metric in metrics)
+        scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return scores
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqloom.apps.long_lines import Part, make_parts
 from seqloom.apps.translator import Steppers, Translator
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
+from seqloom.runs.long_lines import Part, make_parts
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.plain_beam import plain_beam_search
 from seqloom.search.settings import SearchConfig

@@ -1,21 +1,18 @@
-"""Lines that are longer than a model takes: cut where it hurts least, translated in parts, joined to one line again.
+"""Long lines: a line that exceeds the model's limit is split, translated in parts and joined again.
 
-sentences    every end of a sentence is a border
-clauses      a sentence that is too long goes on at its commas and colons, as many clauses to a part as fit
-words        a clause that is too long goes on at its spaces, likewise
+sentences    every sentence end is a border
+clauses      a sentence that is too long is split at commas and colons, as many clauses to a part as fit
+words        a clause that is too long is split at spaces, likewise
 characters   only a word that is too long by itself is broken
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from seqloom.apps.request import Wish, by_glossary
-from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.search.settings import Split
-from seqloom.text.glossary import Glossary
 from seqloom.text.marks import UNSPACED
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.sentences import clause_borders, pieces, sentence_borders
@@ -37,18 +34,22 @@ class Part:
     ids: list[int]
     """Its source symbols, END included."""
     key: int
-    """Tells its random draws from those of others, whatever is translated with it."""
-    wish: Wish | None = None
+    """Seeds its random draws, so that they do not depend on what is translated with it."""
     is_inside_word: bool = False
-    """Whether it goes on with the word that the part before it began."""
+    """Whether it continues the last word of the part before it."""
 
     @property
     def number(self) -> int:
         """The number of its line in the whole text, counted from 1."""
-        return self.key // _PARTS + 1
+        return self.key // KEYS_PER_LINE + 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether its line begins with it."""
+        return self.key % KEYS_PER_LINE == 0
 
 
-_PARTS = 2**32
+KEYS_PER_LINE = 2**32
 """Keys for the parts of one line: more than it can have."""
 
 
@@ -61,48 +62,28 @@ class Piece:
 
 
 def make_parts(
-    lines: Sequence[str],
-    tokenizer: Tokenizer,
-    *,
-    limit: int,
-    split: Split = "long",
-    wishes: Sequence[Wish | None] | None = None,
-    glossary: Glossary | None = None,
-    first: int = 0,
+    lines: Sequence[str], tokenizer: Tokenizer, *, limit: int, split: Split = "long", first: int = 0
 ) -> list[Part]:
     """The parts of all lines that are not blank, at most `limit` symbols each, END included.
 
-    Lines are numbered from `first` in keys and messages. Terms of the glossary are looked for in each part.
+    Lines are numbered from `first` in keys and messages.
     """
     visible = [number for number, line in enumerate(lines) if not is_blank(line)]
     encoded = tokenizer.encode_many([lines[number] for number in visible])
     parts: list[Part] = []
     for number, ids in zip(visible, encoded, strict=True):
-        wish = wishes[number] if wishes is not None else None
-        whole = Part(number, lines[number], [*ids, END], key=(first + number) * _PARTS, wish=wish)
-        some = [whole] if len(ids) < limit and split == "long" else list(_parts_of(whole, tokenizer, limit=limit))
-        if len(some) > 1 and wish and (wish.phrases or wish.stops):
-            raise UsageError(
-                f"line {first + number + 1} has {len(ids)} tokens and is translated in {len(some)} parts; which of "
-                "them is to hold a phrase, or to be the last, cannot be told; split the line, or use a glossary"
-            )
-        parts += some if glossary is None else [replace(p, wish=by_glossary(p.text, glossary, p.wish)) for p in some]
+        text, key = lines[number], (first + number) * KEYS_PER_LINE
+        found: list[Piece] = []
+        if len(ids) >= limit or split == "sentences":
+            cut_up = cut(collapse_spaces(text), lambda piece: len(tokenizer.encode(piece)) < limit)
+            found = [piece for piece in cut_up if not is_blank(piece.text)]
+        if len(found) <= 1:
+            parts.append(Part(number, text, [*ids, END], key))
+            continue
+        for at, piece in enumerate(found):
+            ids = [*tokenizer.encode(piece.text), END]
+            parts.append(Part(number, piece.text, ids, key + at, piece.is_inside_word))
     return parts
-
-
-def _parts_of(whole: Part, tokenizer: Tokenizer, *, limit: int) -> Iterator[Part]:
-    def fits(text: str) -> bool:
-        return len(tokenizer.encode(text)) < limit
-
-    found = [piece for piece in cut(collapse_spaces(whole.text), fits) if not is_blank(piece.text)]
-    if len(found) <= 1:
-        yield whole
-        return
-    for number, piece in enumerate(found):
-        # A prefix is how the first part begins; what is forbidden is forbidden everywhere.
-        wish = replace(whole.wish, prefix="") if whole.wish and number else whole.wish
-        ids = [*tokenizer.encode(piece.text), END]
-        yield Part(whole.line, piece.text, ids, whole.key + number, wish, piece.is_inside_word)
 
 
 # --- cutting ----------------------------------------------------------------------------------------------------------
@@ -164,7 +145,7 @@ def _letter_borders(text: str) -> list[int]:
 
 
 def _touches_unspaced(text: str, place: int) -> bool:
-    """Whether a script without spaces between words stands on either side of a place."""
+    """Whether a script without spaces between words is on either side of a place."""
     return bool(_is_unspaced(text[place - 1]) or _is_unspaced(text[place]))
 
 
@@ -173,7 +154,7 @@ def _touches_unspaced(text: str, place: int) -> bool:
 
 @dataclass(frozen=True)
 class Joined:
-    """Texts made one, and where each of them begins in it."""
+    """Joined texts, and where each of them begins."""
 
     text: str
     starts: tuple[int, ...]
@@ -182,11 +163,11 @@ class Joined:
 def join(texts: Sequence[str], *, inside_word: Sequence[bool]) -> Joined:
     """Translations of the parts of a line as one line: with spaces between them where their script has any.
 
-    `inside_word` says of each part whether it goes on with a word.
+    `inside_word` says of each part whether it continues a word.
     """
     whole, starts = "", []
-    for text, goes_on in zip(texts, inside_word, strict=True):
-        is_touching = goes_on or not whole or not text or _is_tight(whole[-1]) or _is_tight(text[0])
+    for text, is_continued in zip(texts, inside_word, strict=True):
+        is_touching = is_continued or not whole or not text or _is_tight(whole[-1]) or _is_tight(text[0])
         whole += "" if is_touching else " "
         starts.append(len(whole))
         whole += text

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.apps.long_lines import cut, join
+from seqloom.runs.long_lines import cut, join
 
 
 def up_to(characters: int) -> "st.SearchStrategy[str]":
