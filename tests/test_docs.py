@@ -53,7 +53,7 @@ MORE = ["training.steps=5"]
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_FOLDERS = "src|tests|docs|examples|benchmarks"
+_FOLDERS = "src|tests|docs|examples|benchmarks|tools"
 _PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]+)(?:::(\w+))?`")
 
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from seqloom.classical.vectors import WordVectors
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.symbols import END, RESERVED
-from seqloom.data.phrasebook.pairs import sample_pairs
+from seqloom.data.phrasebook import sample_pairs
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, SECOND
 from seqloom.lab.bench import frames, rounded

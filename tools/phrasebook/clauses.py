@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.concepts import Adverb, Verb
-from seqloom.data.phrasebook.lexicon import (
+from phrasebook import tree
+from phrasebook.concepts import Adverb, Verb
+from phrasebook.lexicon import (
     ADJECTIVES_OF,
     DITRANSITIVE,
     FREQUENCIES,
@@ -21,8 +21,8 @@ from seqloom.data.phrasebook.lexicon import (
     WEATHER,
     nouns_of,
 )
-from seqloom.data.phrasebook.phrases import KIN, LANDS, NAMES, OWN, TIMES_OF, PhraseSampler
-from seqloom.data.phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense
+from phrasebook.phrases import KIN, LANDS, NAMES, OWN, TIMES_OF, PhraseSampler
+from phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense
 
 INTRANSITIVES = tuple(INTRANSITIVE.values())
 TRANSITIVES = tuple(TRANSITIVE.values())

@@ -5,10 +5,10 @@ language cannot express apart are not made: "her" is never a recipient (French l
 direct object (German sie is her and them), and his, her and their point to the subject.
 """
 
-from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.clauses import INTRANSITIVES, LANDMARKS, MOMENTARY, ClauseSampler
-from seqloom.data.phrasebook.concepts import Noun, Verb
-from seqloom.data.phrasebook.lexicon import (
+from phrasebook import tree
+from phrasebook.clauses import INTRANSITIVES, LANDMARKS, MOMENTARY, ClauseSampler
+from phrasebook.concepts import Noun, Verb
+from phrasebook.lexicon import (
     ADJECTIVES,
     CLAUSAL,
     DITRANSITIVE,
@@ -18,9 +18,9 @@ from seqloom.data.phrasebook.lexicon import (
     VERBS,
     nouns_of,
 )
-from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.phrases import KIN, NAMES, OWN, SUBJECT_PRONOUNS
-from seqloom.data.phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense, Wh
+from phrasebook.notes import NOTES
+from phrasebook.phrases import KIN, NAMES, OWN, SUBJECT_PRONOUNS
+from phrasebook.tree import Clause, Copula, Determiner, NounPhrase, Pronoun, Tense, Wh
 
 
 def verbs(names: str) -> tuple[Verb, ...]:

@@ -8,7 +8,7 @@ lacks its subject or object.
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from seqloom.data.phrasebook.concepts import Adjective, Adverb, Modal, Noun, Person, Region, Relation, Time, Verb
+from phrasebook.concepts import Adjective, Adverb, Modal, Noun, Person, Region, Relation, Time, Verb
 
 
 class Determiner(IntEnum):

@@ -1,10 +1,10 @@
 """German articles, adjective endings, pronouns, times and verb forms that no table of the lexicon holds."""
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Person, Time
-from seqloom.data.phrasebook.lexicon import MONTHS, NUMBERS
-from seqloom.data.phrasebook.tokens import Token
-from seqloom.data.phrasebook.tree import Determiner, Pronoun
+from phrasebook import slots, tree
+from phrasebook.concepts import Person, Time
+from phrasebook.lexicon import MONTHS, NUMBERS
+from phrasebook.tokens import Token
+from phrasebook.tree import Determiner, Pronoun
 
 NOMINATIVE, ACCUSATIVE, DATIVE = 0, 1, 2
 # The rows of all tables below: masculine, feminine, neuter, plural; the columns: nominative, accusative, dative.

@@ -1,7 +1,7 @@
 """The fixed sentences of the lecture notes, with the tags that align them."""
 
-from seqloom.data.phrasebook import slots
-from seqloom.data.phrasebook.tokens import Token
+from phrasebook import slots
+from phrasebook.tokens import Token
 
 END = slots.ROOT << 4 | slots.STOP
 TODAY, WEATHER, IS, GOOD, OF = 4097, 4098, 4099, 4100, 4101

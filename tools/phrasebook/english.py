@@ -1,11 +1,11 @@
 """English: do-support, progressive and perfect, a and an, double objects; adverbs in the order manner, place, time."""
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Adjective, Noun, Person, Region, Time
-from seqloom.data.phrasebook.lexicon import MONTHS, NUMBERS
-from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.tokens import Rendering, Token, split_spaces
-from seqloom.data.phrasebook.tree import Pronoun, Tense, Wh
+from phrasebook import slots, tree
+from phrasebook.concepts import Adjective, Noun, Person, Region, Time
+from phrasebook.lexicon import MONTHS, NUMBERS
+from phrasebook.notes import NOTES
+from phrasebook.tokens import Rendering, Token, split_spaces
+from phrasebook.tree import Pronoun, Tense, Wh
 
 SUBJECTS = ("I", "you", "he", "she", "we", "they", "it")
 OBJECTS = ("me", "you", "him", "her", "us", "them", "it")

@@ -1,11 +1,11 @@
 """French articles, pronouns, contractions, elision and times."""
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Person, Time
-from seqloom.data.phrasebook.inflection import VOWELS
-from seqloom.data.phrasebook.lexicon import MONTHS, NUMBERS
-from seqloom.data.phrasebook.tokens import Token
-from seqloom.data.phrasebook.tree import Determiner, Pronoun
+from phrasebook import slots, tree
+from phrasebook.concepts import Person, Time
+from phrasebook.inflection import VOWELS
+from phrasebook.lexicon import MONTHS, NUMBERS
+from phrasebook.tokens import Token
+from phrasebook.tree import Determiner, Pronoun
 
 # Subject, direct object, indirect object and after a preposition.
 SUBJECTS = ("je", "tu", "il", "elle", "nous", "ils", "il")

@@ -11,9 +11,9 @@ decides their order:
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Adjective, Noun, Person, Region
-from seqloom.data.phrasebook.german_words import (
+from phrasebook import slots, tree
+from phrasebook.concepts import Adjective, Noun, Person, Region
+from phrasebook.german_words import (
     ACCUSATIVE,
     CONTRACTIONS,
     DATIVE,
@@ -32,10 +32,10 @@ from seqloom.data.phrasebook.german_words import (
     person_of,
     sometime,
 )
-from seqloom.data.phrasebook.lexicon import NUMBERS
-from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.tokens import Rendering, Token, split_spaces
-from seqloom.data.phrasebook.tree import Determiner, Pronoun, Tense, Wh
+from phrasebook.lexicon import NUMBERS
+from phrasebook.notes import NOTES
+from phrasebook.tokens import Rendering, Token, split_spaces
+from phrasebook.tree import Determiner, Pronoun, Tense, Wh
 
 ClauseOrder: TypeAlias = Literal["main", "question", "final"]
 LINKS = {"and": "und", "but": "aber", "so": "deshalb", "because": "weil", "if": "wenn"}

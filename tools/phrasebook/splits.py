@@ -8,13 +8,9 @@ depend on their order, and a mixing step spreads it over the splits:
     dev, test, train   otherwise, by the mixed sum
 """
 
-from typing import Literal, TypeAlias
-
-from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.concepts import Adjective, Concept, Noun
-
-Split: TypeAlias = Literal["train", "dev", "test", "unseen"]
-SPLITS: tuple[Split, ...] = ("train", "dev", "test", "unseen")
+from phrasebook import tree
+from phrasebook.concepts import Adjective, Concept, Noun
+from seqloom.data.phrasebook import Split
 
 MASK = (1 << 64) - 1
 # Odd constants of good avalanche (Steele and others, 2014).

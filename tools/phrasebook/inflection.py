@@ -1,6 +1,6 @@
 """Inflection from the short entries of the tables to full forms; used once, when the lexicon is read."""
 
-from seqloom.data.phrasebook.concepts import (
+from phrasebook.concepts import (
     ChineseVerb,
     EnglishVerb,
     FrenchNoun,

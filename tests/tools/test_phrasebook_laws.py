@@ -4,10 +4,10 @@ from itertools import islice, pairwise
 
 import pytest
 
-from seqloom.data.phrasebook import chinese, english, french, german, inflection, slots
-from seqloom.data.phrasebook.concepts import Noun
-from seqloom.data.phrasebook.french_words import ELISIONS, begins_with_vowel
-from seqloom.data.phrasebook.lexicon import (
+from phrasebook import chinese, english, french, german, inflection, slots
+from phrasebook.concepts import Noun
+from phrasebook.french_words import ELISIONS, begins_with_vowel
+from phrasebook.lexicon import (
     ADJECTIVES,
     FREQUENCIES,
     MANNERS,
@@ -20,9 +20,9 @@ from seqloom.data.phrasebook.lexicon import (
     TIMES,
     VERBS,
 )
-from seqloom.data.phrasebook.pairs import RENDERERS, sample_trees
-from seqloom.data.phrasebook.tokens import Rendering
-from seqloom.data.phrasebook.tree import (
+from phrasebook.linearise import RENDERERS, sample_trees
+from phrasebook.tokens import Rendering
+from phrasebook.tree import (
     Clause,
     Copula,
     Determiner,

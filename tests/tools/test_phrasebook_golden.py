@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.lexicon import (
+from phrasebook import tree
+from phrasebook.lexicon import (
     ADJECTIVES,
     FREQUENCIES,
     INSIDE,
@@ -19,9 +19,9 @@ from seqloom.data.phrasebook.lexicon import (
     TOWARDS,
     VERBS,
 )
-from seqloom.data.phrasebook.pairs import RENDERERS
-from seqloom.data.phrasebook.tokens import align
-from seqloom.data.phrasebook.tree import (
+from phrasebook.linearise import RENDERERS
+from phrasebook.tokens import align
+from phrasebook.tree import (
     Age,
     Both,
     Clause,

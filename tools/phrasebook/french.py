@@ -6,9 +6,9 @@ The participle agrees with the subject after être and with a direct object that
 the clitics stand before the infinitive.
 """
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Adjective, Noun, Person, Region
-from seqloom.data.phrasebook.french_words import (
+from phrasebook import slots, tree
+from phrasebook.concepts import Adjective, Noun, Person, Region
+from phrasebook.french_words import (
     ARTICLES,
     AVOIR,
     BEFORE_VOWEL,
@@ -30,10 +30,10 @@ from seqloom.data.phrasebook.french_words import (
     person_of,
     sometime,
 )
-from seqloom.data.phrasebook.lexicon import NUMBERS
-from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.tokens import Rendering, Tag, Token, split_spaces
-from seqloom.data.phrasebook.tree import Determiner, Pronoun, Tense, Wh
+from phrasebook.lexicon import NUMBERS
+from phrasebook.notes import NOTES
+from phrasebook.tokens import Rendering, Tag, Token, split_spaces
+from phrasebook.tree import Determiner, Pronoun, Tense, Wh
 
 QUESTIONS = {
     Wh.WHAT: "qu'est-ce que",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from seqloom.data.phrasebook import slots, table_adjectives, table_nouns, table_settings, table_verbs
-from seqloom.data.phrasebook.concepts import (
+from phrasebook import slots, table_adjectives, table_nouns, table_settings, table_verbs
+from phrasebook.concepts import (
     Adjective,
     Adverb,
     Modal,
@@ -15,7 +15,7 @@ from seqloom.data.phrasebook.concepts import (
     Verb,
     code_of,
 )
-from seqloom.data.phrasebook.inflection import (
+from phrasebook.inflection import (
     chinese_verb,
     english_noun,
     english_verb,

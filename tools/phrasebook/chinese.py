@@ -6,12 +6,12 @@ The definite article is 那 with a classifier, plural 那些, except in a place,
 在厨房里.
 """
 
-from seqloom.data.phrasebook import slots, tree
-from seqloom.data.phrasebook.concepts import Noun, Person, Region, Time
-from seqloom.data.phrasebook.lexicon import NUMBERS
-from seqloom.data.phrasebook.notes import NOTES
-from seqloom.data.phrasebook.tokens import Rendering, Tag, Token, split_spaces
-from seqloom.data.phrasebook.tree import Determiner, Pronoun, Tense, Wh
+from phrasebook import slots, tree
+from phrasebook.concepts import Noun, Person, Region, Time
+from phrasebook.lexicon import NUMBERS
+from phrasebook.notes import NOTES
+from phrasebook.tokens import Rendering, Tag, Token, split_spaces
+from phrasebook.tree import Determiner, Pronoun, Tense, Wh
 
 PRONOUNS = ("我", "你", "他", "她", "我们", "他们", "")
 OWNERS = {

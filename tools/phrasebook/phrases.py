@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from seqloom.data.phrasebook import tree
-from seqloom.data.phrasebook.concepts import Adjective, Noun, Region, Time, Verb
-from seqloom.data.phrasebook.inflection import VOWELS
-from seqloom.data.phrasebook.lexicon import (
+from phrasebook import tree
+from phrasebook.concepts import Adjective, Noun, Region, Time, Verb
+from phrasebook.inflection import VOWELS
+from phrasebook.lexicon import (
     ADJECTIVES_OF,
     INSIDE,
     NOUNS,
@@ -18,7 +18,7 @@ from seqloom.data.phrasebook.lexicon import (
     TRANSITIVE,
     nouns_of,
 )
-from seqloom.data.phrasebook.tree import Determiner, NounPhrase, Pronoun, Tense
+from phrasebook.tree import Determiner, NounPhrase, Pronoun, Tense
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""The grammar behind the corpus inside the package: one abstract syntax with a linearisation per language."""
