@@ -815,8 +815,8 @@ def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
         raise ModelError(f"{archive} holds no whole model: {str(error).replace(str(folder), archive.name)}") from error
     if unknown := sorted(set(names) - wanted):
         raise ModelError(
-            f"{archive} is not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
-            "fetch it again, or have it made again with seqloom pack"
+            f"{archive} was not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
+            "download it again, or have it packed again with seqloom pack"
         )
 
 
