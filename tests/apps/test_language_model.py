@@ -97,8 +97,8 @@ def test_windows_change_nothing_of_a_text_that_is_read_on(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES)]
-    monkeypatch.setattr("seqloom.runs.readers.WINDOW", 5)
-    monkeypatch.setattr("seqloom.runs.readers.MAX_SCORES", 1)
+    monkeypatch.setattr("seqloom.models.reading.WINDOW_TOKENS", 5)
+    monkeypatch.setattr("seqloom.models.reading.MAX_SCORES", 1)
     assert [score.log_prob for score in model.score(LINES)] == pytest.approx(whole, rel=1e-5)
 
 
@@ -107,7 +107,7 @@ def test_a_line_longer_than_a_batch_is_read_in_parts_which_changes_nothing(
 ) -> None:
     model = LanguageModel.load(models["rnn_lm"])
     whole = [score.log_prob for score in model.score(LINES, context="line")]
-    monkeypatch.setattr("seqloom.runs.readers.TOKENS_PER_BATCH", 3)
+    monkeypatch.setattr("seqloom.models.reading.BATCH_TOKENS", 3)
     assert max(score.tokens for score in model.score(LINES, context="line")) > 6
     assert [score.log_prob for score in model.score(LINES, context="line")] == pytest.approx(whole, rel=1e-5)
 

@@ -27,13 +27,14 @@ from seqloom.classical.ngram import NGram
 from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, require_choice, shown
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
+from seqloom.core.reading import Context, TextIds
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.metrics.perplexity import Perplexities
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import Card, Loaded, LoadedFitted, in_words, load_any, require_loaded
-from seqloom.runs.readers import Context, TextIds, encode_lines, perplexities_of, reader_of, require_numbers
+from seqloom.runs.readers import encode_lines, perplexities_of, require_numbers, require_reader
 from seqloom.search.driver import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
@@ -220,7 +221,7 @@ class LanguageModel:
                     f"{member.folder} has another vocabulary than {loaded.folder}; models that are mixed must read the "
                     f"same tokens: train the second with data.tokenizers_from={loaded.folder}"
                 )
-        self._readers = [reader_of(member) for member in members]
+        self._readers = [require_reader(member) for member in members]
         self._folders = [member.folder for member in members]
         self.weights = _checked(weights, len(members))
         self._members = [member.summary() for member in members]

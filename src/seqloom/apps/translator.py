@@ -40,7 +40,7 @@ from seqloom.runs.model_dir import (
     require_loaded,
     require_translator,
 )
-from seqloom.runs.readers import reader_of
+from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,
     PartSearch,
@@ -604,7 +604,7 @@ def open_translator(
 def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> FusedLanguageModel:
     """The language model in `folder`, for fusion with a translator. It must have its target vocabulary."""
     language_model = load_language_model(folder, device=str(loaded.device))
-    reader = reader_of(language_model)
+    reader = require_reader(language_model)
     if language_model.tokenizers.target != loaded.tokenizers.target:
         raise UsageError(
             f"{folder} has another vocabulary than the target side of {loaded.folder}, so the two cannot be fused; "

@@ -36,6 +36,7 @@ from seqloom.classical.ngram_words import Words
 from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
+from seqloom.core.reading import TextReader
 from seqloom.core.symbols import BEGIN, END
 from seqloom.text.tokenizer import EncodedText
 
@@ -239,6 +240,12 @@ class NGram:
 
     def __repr__(self) -> str:
         return f"NGram(order {self.order}, {self.symbols:,} symbols, {int(self.borders[-1]):,} n-grams)"
+
+    def reader(self) -> TextReader:
+        """This model as texts are measured with it."""
+        from seqloom.classical.steppers import NGramReader  # with torch
+
+        return NGramReader(self)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the model knows but its vocabulary, as arrays to be kept in a file."""

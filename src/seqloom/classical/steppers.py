@@ -1,14 +1,36 @@
-"""Counted models as steppers, so that every search decodes them; the only file here that knows torch."""
+"""N-gram models as searches and texts see them; the only file here that imports torch."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import torch
-from jaxtyping import Float64, Int, Int64
+from jaxtyping import Float64, Int, Int64, Integer
 from torch import Tensor
 
-from seqloom.classical.ngram import NGram
-from seqloom.core.stepping import Source, State, Step
+from seqloom.core.errors import UsageError
+from seqloom.core.reading import Context, TextIds, TokensDone
+from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END
+
+PROGRESS_TOKENS = 1 << 20
+"""Tokens scored between two reports of progress."""
+
+
+class CountedModel(Protocol):
+    """What steppers and readers ask of an n-gram model."""
+
+    @property
+    def order(self) -> int: ...
+
+    def log_probs(self, ids: Integer[np.ndarray, " tokens"]) -> Float64[np.ndarray, " tokens"]: ...
+
+    def states(
+        self, contexts: Iterable[Sequence[int] | Integer[np.ndarray, " _"]]
+    ) -> Int64[np.ndarray, "contexts lengths"]: ...
+
+    def log_distributions(self, states: Int64[np.ndarray, "rows lengths"]) -> Float64[np.ndarray, "rows symbols"]: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +51,7 @@ class NGramStepper:
 
     begin, end = BEGIN, END
 
-    def __init__(self, model: NGram) -> None:
+    def __init__(self, model: CountedModel) -> None:
         self.model = model
 
     def start(self, source: Source) -> LastWords:
@@ -45,3 +67,29 @@ class NGramStepper:
         contexts = (row[row >= 0] for row in seen.cpu().numpy())
         rows = torch.from_numpy(self.model.log_distributions(self.model.states(contexts)))
         return rows.log_softmax(1).to(seen.device)
+
+
+class NGramReader:
+    """An n-gram model, which looks no further back than its order and never past the beginning of a line."""
+
+    context: Context = "line"
+    has_blank_lines = True
+
+    def __init__(self, model: CountedModel) -> None:
+        self.model = model
+
+    def stepper(self) -> Stepper:
+        return NGramStepper(self.model)
+
+    def log_probs(self, text: TextIds, *, context: Context, progress: TokensDone) -> Float64[np.ndarray, " tokens"]:
+        if context == "text":
+            raise UsageError("an n-gram model reads each line by itself; leave out --context text")
+        found = np.empty(len(text.ids))
+        ends = text.offsets[1:]
+        begin = 0
+        while begin < len(found):  # blocks of whole lines
+            end = int(ends[min(int(np.searchsorted(ends, begin + PROGRESS_TOKENS)), len(ends) - 1)])
+            found[begin:end] = self.model.log_probs(text.ids[begin:end])
+            progress(end - begin)
+            begin = end
+        return found

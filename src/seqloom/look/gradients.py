@@ -28,14 +28,14 @@ from seqloom.data.batches import PairBatch
 from seqloom.data.store import HEADER, Store
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
+from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.standard import Cell, CellState
 from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.runs.model_dir import LoadedModel
-from seqloom.runs.readers import RecurrentReader, reader_of
-from seqloom.tasks.language_modelling import LanguageModel
+from seqloom.runs.readers import require_reader
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank
 
@@ -84,7 +84,9 @@ def connectivity_of(model: nn.Module, source: Int[Tensor, " source"], target: In
     return Connectivity(*found)
 
 
-def connectivity_of_text(model: LanguageModel, layers: nn.Module, text: Int[Tensor, " target"]) -> Connectivity:
+def connectivity_of_text(
+    model: RecurrentLanguageModel, layers: nn.Module, text: Int[Tensor, " target"]
+) -> Connectivity:
     """m[t, k] of a line with its END, as a language model reads it from BEGIN on; `layers` hold its embedding."""
     rows = max(1, TOKENS_AT_ONCE // len(text))
     parts = [_rows_of_text(model, layers, text, outputs) for outputs in torch.arange(len(text)).split(rows)]
@@ -158,7 +160,7 @@ def _some_rows(
 
 
 def _rows_of_text(
-    model: LanguageModel, layers: nn.Module, text: Tensor, outputs: Int[Tensor, " rows"]
+    model: RecurrentLanguageModel, layers: nn.Module, text: Tensor, outputs: Int[Tensor, " rows"]
 ) -> Float[Tensor, "rows target"]:
     """m[t, k] of a line for these outputs t."""
     rows = len(outputs)
@@ -358,7 +360,9 @@ def step_spectra(
     )
 
 
-def step_spectra_of_text(model: LanguageModel, layers: nn.Module, text: Int[Tensor, " target"]) -> dict[str, Spectrum]:
+def step_spectra_of_text(
+    model: RecurrentLanguageModel, layers: nn.Module, text: Int[Tensor, " target"]
+) -> dict[str, Spectrum]:
     """The same in the middle of a line that a language model reads; `layers` hold its cells."""
     return _spectra_of(layers, lambda: model(_previous(text), None))
 
@@ -491,9 +495,9 @@ def look_at_gradients(
     return findings
 
 
-def _reader(loaded: LoadedModel) -> LanguageModel:
+def _reader(loaded: LoadedModel) -> RecurrentLanguageModel:
     """The model as it reads a text from left to right."""
-    reader = reader_of(loaded)
+    reader = require_reader(loaded)
     assert isinstance(reader, RecurrentReader), "a model that is trained and reads text is recurrent"
     return reader.model
 

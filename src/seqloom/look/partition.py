@@ -34,11 +34,12 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.data.plain_text import read_one_language
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import INK, QUIET, SERIES, new_axes
+from seqloom.models.reading import RecurrentReader
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
 from seqloom.runs.model_dir import Loaded
-from seqloom.runs.readers import RecurrentReader, reader_of
+from seqloom.runs.readers import require_reader
 from seqloom.text.normalise import is_blank
 
 SCORES = 1 << 22
@@ -260,7 +261,7 @@ def look_at_partition(
 ) -> list[Finding]:
     """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling."""
     settings = config or PartitionConfig()
-    reader = reader_of(loaded)
+    reader = require_reader(loaded)
     if not isinstance(reader, RecurrentReader) or not isinstance(reader.model.output, Output):
         raise UsageError(
             f"{loaded.folder} is normalised by the way it is built, so there is no log Z to look at; take a recurrent "

@@ -26,9 +26,10 @@ from torch.nn import functional as F
 
 from seqloom.core.declaration import Pieces, Purpose, TaskKind
 from seqloom.core.errors import ConfigError, UsageError
-from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.cell_options import CellOptions
+from seqloom.models.reading import RecurrentReader, RecurrentStepper
+from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.cells.cell import check_lengths
 from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import MARKS, CharacterInput, Embedding, Symbols, spell_vocabulary
@@ -338,9 +339,13 @@ class Elmo(nn.Module):
         """The rightward half as a language model of its own, with the same weights."""
         return ForwardHalf(self)
 
-    def stepper(self) -> "ElmoStepper":
+    def stepper(self) -> RecurrentStepper:
         """The rightward half as the search sees it."""
         return self.forward_half().stepper()
+
+    def reader(self) -> RecurrentReader:
+        """The rightward half as texts are measured with it: each line by itself, as it was trained."""
+        return RecurrentReader(self.forward_half(), self.output.weight.device, context="line", has_blank_lines=False)
 
 
 class ForwardHalf:
@@ -348,7 +353,7 @@ class ForwardHalf:
 
     def __init__(self, model: Elmo) -> None:
         self.model = model
-        self.output = model.output
+        self.output: Output | AdaptiveOutput = model.output
 
     def __call__(
         self, previous: Int[Tensor, "rows time"], state: StackState | None
@@ -361,7 +366,7 @@ class ForwardHalf:
     def start(self, rows: int) -> StackState:
         """The empty state, in which nothing has been read."""
         layers = self.model.rightward.layers
-        return layers.begin(self.output.weight.new_zeros(rows, len(layers.cells), layers.cells[0].width))
+        return layers.begin(self.model.output.weight.new_zeros(rows, len(layers.cells), layers.cells[0].width))
 
     def step(self, last: Int[Tensor, " rows"], state: StackState) -> tuple[Float[Tensor, "rows features"], StackState]:
         """One position."""
@@ -369,43 +374,9 @@ class ForwardHalf:
         hidden, state = model.rightward.layers.step(model.dropout(model.words(last)), state)
         return model.rightward.features(model.dropout(hidden)), state
 
-    def stepper(self) -> "ElmoStepper":
+    def stepper(self) -> RecurrentStepper:
         """This half as the search sees it."""
-        return ElmoStepper(self)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Where each row stands: the states of all layers."""
-
-    layers: StackState
-
-    def select(self, rows: Int[Tensor, " picked"]) -> "Reading":
-        return Reading(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
-
-
-class ElmoStepper:
-    """Decodes the rightward half, without dropout and without gradients whatever mode the model is in.
-
-    A source says how many rows there are, and nothing else.
-    """
-
-    begin = BEGIN
-    end = END
-
-    def __init__(self, half: ForwardHalf) -> None:
-        self.half = half
-
-    def start(self, source: Source) -> Reading:
-        with torch.no_grad():
-            return Reading(self.half.start(len(source.lengths)))
-
-    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
-        assert isinstance(state, Reading)
-        with evaluating(self.half.model):
-            features, layers = self.half.step(last, state.layers)
-            log_probs = self.half.output.log_probs(features)
-        return Step(log_probs, Reading(layers))
+        return RecurrentStepper(self, self.model)
 
 
 # ELMo in other models: one vector for each word of a sentence, for a tagger or a classifier to read.

@@ -10,7 +10,6 @@ what is expected now. A text is read in windows, each from the state that the on
 (`tasks.language_modelling`).
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -20,12 +19,11 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import Purpose, TaskKind
 from seqloom.core.errors import ConfigError
-from seqloom.core.stepping import Source, State, Step
-from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
+from seqloom.models.reading import RecurrentReader, RecurrentStepper
 from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.bptt.truncation import FULL, Truncation
-from seqloom.nn.dropout import evaluating, reseed
+from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.outputs import Output
@@ -185,40 +183,10 @@ class RnnLm(nn.Module):
         """The layers that ranks may gather one by one, and how a loss enters them."""
         return [(cell, "run") for cell in self.layers.cells]
 
-    def stepper(self) -> "RnnLmStepper":
+    def stepper(self) -> RecurrentStepper:
         """This model as the search sees it."""
-        return RnnLmStepper(self)
+        return RecurrentStepper(self, self)
 
-
-@dataclass(frozen=True)
-class Reading:
-    """Where each row stands: the states of all layers."""
-
-    layers: StackState
-
-    def select(self, rows: Int[Tensor, " picked"]) -> "Reading":
-        return Reading(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
-
-
-class RnnLmStepper:
-    """Decodes a recurrent language model, without dropout and without gradients whatever mode the model is in.
-
-    A source says how many rows there are, and nothing else.
-    """
-
-    begin = BEGIN
-    end = END
-
-    def __init__(self, model: RnnLm) -> None:
-        self.model = model
-
-    def start(self, source: Source) -> Reading:
-        with torch.no_grad():
-            return Reading(self.model.start(len(source.lengths)))
-
-    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
-        assert isinstance(state, Reading)
-        with evaluating(self.model):
-            features, layers = self.model.step(last, state.layers)
-            log_probs = self.model.output.log_probs(features)
-        return Step(log_probs, Reading(layers))
+    def reader(self) -> RecurrentReader:
+        """This model as texts are measured with it."""
+        return RecurrentReader(self, self.embedding.weight.device)

@@ -245,7 +245,7 @@ class ModellingWork(OfPlainText):
         if missing:
             raise UsageError(
                 f"{type(model).__name__} cannot be trained as a language model: it has no {' and no '.join(missing)}; "
-                "see LanguageModel in seqloom/tasks/language_modelling.py for what a model offers"
+                "see RecurrentLanguageModel in seqloom/models/reading.py for what a model offers"
             )
 
     def task(

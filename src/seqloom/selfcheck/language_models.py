@@ -10,11 +10,11 @@ import torch
 from seqloom.apps.contextual import ContextualModel
 from seqloom.apps.language_model import Continuing, LanguageModel
 from seqloom.classical.vectors import WordVectors
+from seqloom.core.reading import TextIds
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.models.elmo import Elmo
 from seqloom.runs.model_dir import Loaded
-from seqloom.runs.readers import TextIds
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.driver import decode
 from seqloom.search.settings import SearchConfig

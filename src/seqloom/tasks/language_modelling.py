@@ -24,13 +24,11 @@ from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
-from seqloom.core.stepping import Stepper
 from seqloom.data.plain_text import Stream
 from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
 from seqloom.metrics.perplexity import perplexity
-from seqloom.nn.adaptive import AdaptiveOutput
+from seqloom.models.reading import RecurrentLanguageModel
 from seqloom.nn.bptt.truncation import FULL, Truncation
-from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import StackState
 from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
 from seqloom.training.task import Loss
@@ -126,22 +124,6 @@ class LanguageModellingConfig(Config):
         return self
 
 
-class LanguageModel(Protocol):
-    """What a model must offer to be trained and used as a language model."""
-
-    output: Output | AdaptiveOutput
-
-    def __call__(
-        self, previous: Int[Tensor, "rows time"], state: StackState | None
-    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
-        """Features of every position, each from the symbols before it, and the state after the last one."""
-        ...
-
-    def stepper(self) -> Stepper:
-        """The model as a search sees it."""
-        ...
-
-
 Read = Callable[[Int[Tensor, "rows time"], StackState | None], tuple[Float[Tensor, "rows time features"], StackState]]
 """Reading windows of text from a state."""
 
@@ -157,7 +139,7 @@ class TruncatesGradients(Protocol):
         truncation: Truncation,
         generator: torch.Generator,
     ) -> tuple[Float[Tensor, "rows time features"], StackState]:
-        """As `LanguageModel`, with a truncated gradient."""
+        """As `RecurrentLanguageModel`, with a truncated gradient."""
         ...
 
 
@@ -226,7 +208,7 @@ class LanguageModellingTask:
 
     def loss(self, model: nn.Module, batch: WindowBatch) -> Loss:
         burn_in = self.config.burn_in
-        reader = cast("LanguageModel", model)
+        reader = cast("RecurrentLanguageModel", model)
         read = self._truncated(model, batch)
         if burn_in and not self.config.burn_in_gradient:
             with torch.no_grad():
@@ -247,7 +229,7 @@ class LanguageModellingTask:
         """The model with the truncation of its gradient, which draws random numbers that belong to the batch."""
         truncation = self.config.truncation.make()
         if truncation == FULL:
-            return cast("LanguageModel", model)
+            return cast("RecurrentLanguageModel", model)
         generator = torch.Generator().manual_seed(seed_for(self.seed, "truncation", batch.epoch, batch.index))
         return partial(cast("TruncatesGradients", model), truncation=truncation, generator=generator)
 
@@ -291,7 +273,7 @@ class LanguageModellingTask:
 
     def prepare(self, model: nn.Module) -> None:
         """Let a fresh output begin as the objective wants it."""
-        self.objective.prepare(cast("LanguageModel", model).output)
+        self.objective.prepare(cast("RecurrentLanguageModel", model).output)
 
     @property
     def touches_rows(self) -> bool:
@@ -381,7 +363,7 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
     The text is cut into parts that are read side by side. Each part but the first begins with the state that the LEAD
     tokens before it leave, which is as good as that of all the text before it. A short text is read in one piece.
     """
-    reader = cast("LanguageModel", model)
+    reader = cast("RecurrentLanguageModel", model)
     count = min(tokens or text.tokens, text.tokens)
     rows = max(1, min(DEV_ROWS, count // (4 * LEAD)))
     each = count // rows
@@ -406,7 +388,7 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
 
 
 def _lead(
-    reader: LanguageModel, text: Stream, starts: Int[np.ndarray, " rows"], *, device: torch.device
+    reader: RecurrentLanguageModel, text: Stream, starts: Int[np.ndarray, " rows"], *, device: torch.device
 ) -> StackState | None:
     """The states before these places, of which the first is the beginning of the text."""
     if len(starts) == 1:
