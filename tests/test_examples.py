@@ -8,12 +8,12 @@ import torch
 
 from seqloom.core.config import read_config_file, resolve
 from seqloom.core.events import ignore
+from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.elmo import Elmo
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import MODELS, FitsText, RunConfig
-from seqloom.tasks.language_modelling import LanguageModel
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.tokenizer import EncodedText
 
@@ -55,7 +55,7 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         both = model(source.ids[:, :2], torch.tensor([2, 1]))
         features = torch.cat([both.following, both.preceding])
     else:
-        assert isinstance(model, LanguageModel)
+        assert isinstance(model, ReadsText)
         features = model(previous, None)[0].flatten(0, 1)
     (-model.output.log_probs(features)[:, END].sum()).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())

@@ -19,7 +19,6 @@ from seqloom.classical.alignment import Bitext, fit_aligner
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
-from seqloom.models.transformer import Transformer
 from seqloom.nn.probe import listen
 from seqloom.runs.long_lines import Part
 from seqloom.runs.model_dir import LoadedModel
@@ -142,7 +141,7 @@ def best_head(
     given = model1_links(pairs, loaded.tokenizers) if links is None else links
     if len(given) != len(pairs):
         raise UsageError(f"{len(given)} sets of links were given for {len(pairs)} pairs; each pair needs one")
-    if not isinstance(loaded.model, Transformer):
+    if loaded.config.model.attention_heads is None:
         raise UsageError(f"a {type(loaded.model).__name__} has no heads to choose from; leave search.heads as it is")
     total = sum(map(len, given))
     if not total:

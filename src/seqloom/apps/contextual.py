@@ -10,6 +10,7 @@ beside a verb and beside a noun.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.style import INK, as_written, fonts
-from seqloom.models.elmo import Elmo, ElmoConfig
+from seqloom.models.elmo import ElmoConfig, GivesContextualVectors
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.model_dir import load
@@ -69,9 +70,9 @@ SMALL = ElmoConfig(width=32, layers=2, dropout_rate=0.1)
 
 @dataclass(frozen=True)
 class ContextualModel:
-    """An ELMo with its tokeniser."""
+    """A model of words in their sentences, with its tokeniser."""
 
-    model: Elmo
+    model: GivesContextualVectors
     tokenizer: Tokenizer
 
     def features(self, sentences: Sequence[str]) -> "list[SentenceFeatures]":
@@ -84,7 +85,7 @@ class ContextualModel:
                     raise DataError(f"there is nothing to look at in {sentence!r}: it has no words")
             device = self.model.output.weight.device
             lengths = torch.tensor([len(ids) for ids in some], device=device)
-            with evaluating(self.model):
+            with evaluating(cast("nn.Module", self.model)):
                 known = self.model.features(_padded(some).to(device), lengths)
             static, layers = known.words.cpu().numpy(), known.layers.cpu().numpy()
             for row, ids in enumerate(some):
@@ -223,7 +224,7 @@ def _padded(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch time"]:
 def open_contextual(folder: Path) -> ContextualModel:
     """An ELMo from its model directory, or from a run that has finished."""
     loaded = load(folder)
-    if not isinstance(loaded.model, Elmo):
+    if not isinstance(loaded.model, GivesContextualVectors):
         raise UsageError(
             f"{folder} is of kind {loaded.config.model.kind}; contextual vectors come from model.kind=elmo"
         )

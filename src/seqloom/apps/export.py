@@ -40,7 +40,6 @@ from seqloom.interop.ctranslate2 import (
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
-from seqloom.models.transformer import Transformer
 from seqloom.nn.fast.int8 import LEAST_WEIGHTS, keep_scales, kept_scales, row_scales
 from seqloom.runs.model_dir import (
     INT8_FORMAT,
@@ -105,7 +104,7 @@ def _rounded(folder: Path, place: Path) -> Path:
     """The same model in another directory, with large matrices in eight bits."""
     loaded = load(folder, device="cpu")
     require_translator(folder, loaded.config)
-    if not isinstance(loaded.model, Transformer):
+    if not loaded.config.model.is_rounded_by_int8:
         raise UsageError(
             f"{folder} cannot be packed with --precision int8: it is a {loaded.config.model.kind} model, whose cells "
             "multiply in float32; leave out --precision"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from seqloom.apps import embedding_map
 from seqloom.apps.embedding_map import EmbeddingMap
@@ -35,9 +36,9 @@ def open_vectors(path: Path) -> WordVectors:
     from seqloom.runs.model_dir import in_words, load_any
 
     loaded = load_any(path)
-    if not isinstance(loaded.model, WordVectors):
+    if loaded.config.purpose != "word vectors":
         raise UsageError(f"{path} holds no word vectors: {in_words(loaded.config)}")
-    return loaded.model
+    return cast("WordVectors", loaded.model)
 
 
 def doubt_of(path: Path) -> str | None:

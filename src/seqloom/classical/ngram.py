@@ -193,6 +193,11 @@ class NGramConfig(ModelSettings):
         """The model whose `arrays` these are; they may be mapped files."""
         return NGram.from_arrays(arrays, vocabulary)
 
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """The number of n-grams of each length."""
+        sizes = enumerate(np.diff(arrays["borders"]).tolist(), start=1)
+        return {"N-grams": ", ".join(f"{count:,} of length {length}" for length, count in sizes)}
+
     def _smooth(self, levels: Sequence[Grams], listener: Listener) -> list[Level]:
         match self.smoothing:
             case "mle":

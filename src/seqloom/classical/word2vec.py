@@ -225,6 +225,10 @@ class Word2VecConfig(ModelSettings):
         learner.require_learned()
         return learner.vectors(losses)
 
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:  # noqa: ARG002
+        """Nothing that its settings do not say."""
+        return {}
+
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> WordVectors:
         """The vectors that a model directory keeps."""
         missing = {"vectors", "counts", "symbols"} - set(arrays)

@@ -105,7 +105,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         ("Model", by_origin(str(folder))),
         ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
         ("Sizes", _settings(_of_effect(sizes))),
-        *([("N-grams", _ngrams(folder))] if config.model.kind == "ngram" else []),
+        *_contents(folder, config),
         ("Text", f"{_pieces(folder)}; {_settings(config.text.model_dump(mode='json'))}"),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
@@ -154,15 +154,14 @@ def _pieces(folder: Path) -> str:
     return f"{found.source.size:,} source and {found.target.size:,} target pieces"
 
 
-def _ngrams(folder: Path) -> str:
-    """The number of n-grams of each length."""
-    from itertools import pairwise
-
+def _contents(folder: Path, config: "RunConfig") -> list[tuple[str, str]]:
+    """What a fitted model says of its arrays."""
     from seqloom.core.arrays import map_safetensors
+    from seqloom.runs.config import FitsText
 
-    borders = map_safetensors(folder / "model.safetensors")["borders"].tolist()
-    sizes = (f"{end - begin:,} of length {length}" for length, (begin, end) in enumerate(pairwise(borders), start=1))
-    return ", ".join(sizes)
+    if not isinstance(config.model, FitsText):
+        return []
+    return list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
 
 
 def _settings(values: dict[str, Any]) -> str:

@@ -15,6 +15,10 @@ TaskKind = Literal["translation", "language_modelling", "bidirectional_language_
 Pieces = Literal["word", "char", "bpe", "unigram"]
 """What text is split into."""
 
+StepperOption = Literal["heads", "shortlist"]
+"""Keyword arguments of a translation model's `stepper` besides `attention`, which its `stepper_options` name: which
+head counts as attention, and the symbols that each sentence may use."""
+
 
 class ModelSettings(Config):
     """The settings of a model, with its declarations. The defaults are those of a translation model."""
@@ -28,3 +32,25 @@ class ModelSettings(Config):
     """What the model is trained for."""
     pieces: ClassVar[Pieces | None] = None
     """What text is split into by default; None if that is chosen for the data."""
+    is_rounded_by_int8: ClassVar[bool] = False
+    """Whether its weights may be stored in eight bits: linear layers do most of its work."""
+
+    @property
+    def needs_shared_vocabulary(self) -> bool:
+        """Whether source and target have one table of symbols."""
+        return False
+
+    @property
+    def has_attention(self) -> bool | None:
+        """Whether the decoder attends to the source; None if that is not declared."""
+        return None
+
+    @property
+    def attention_heads(self) -> tuple[int, int] | None:
+        """Decoder layers and heads of each, if one of them can be chosen as the attention; None if not."""
+        return None
+
+    @property
+    def has_output_table(self) -> bool:
+        """Whether the output scores all symbols with one table, as sampled objectives and smoothing need."""
+        return True

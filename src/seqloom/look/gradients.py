@@ -29,7 +29,6 @@ from seqloom.data.store import HEADER, Store
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
 from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
-from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.standard import Cell, CellState
@@ -516,11 +515,12 @@ class _OnSource:
 def _on_source(loaded: LoadedModel, maps: Sequence[Connectivity]) -> _OnSource:
     """With attention, from where a word-for-word translation would look; without, from where the state comes from."""
     model = loaded.config.model
-    if not (isinstance(model, Seq2SeqConfig) and model.attention == "none"):
+    if model.has_attention is not False:
         unit = "positions from the diagonal of the source"
         return _OnSource(by_source_distance(maps), unit, "positions from the diagonal")
-    profile = by_source_end(maps, is_bidirectional=model.is_bidirectional)
-    end = "the nearer end of the source" if model.is_bidirectional else "the end of the source"
+    is_bidirectional = getattr(model, "is_bidirectional", False)
+    profile = by_source_end(maps, is_bidirectional=is_bidirectional)
+    end = "the nearer end of the source" if is_bidirectional else "the end of the source"
     return _OnSource(profile, f"steps from {end}", f"steps from {end.removesuffix(' of the source')}")
 
 

@@ -16,7 +16,7 @@ labels, and its states know what a word means where it stands:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -236,6 +236,17 @@ class WordFeatures:
                 f"and the states {self.layers.shape[-1]}; leave model.embedding_width out, or use concat"
             )
         return torch.cat([twice[None], self.layers])
+
+
+@runtime_checkable
+class GivesContextualVectors(Protocol):
+    """A model that gives vectors of words in their sentences."""
+
+    output: Output
+
+    def features(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> WordFeatures:
+        """What is known of each word of padded sentences."""
+        ...
 
 
 # --- the model -------------------------------------------------------------------------------------------------------

@@ -92,6 +92,10 @@ class RnnLmConfig(CellOptions):
             raise ConfigError(f"model.cutoffs={list(self.cutoffs)} are for model.output=adaptive, but it is full")
 
     @property
+    def has_output_table(self) -> bool:
+        return self.output == "full"
+
+    @property
     def _embedding_width(self) -> int:
         return self.embedding_width or self.width
 

@@ -11,12 +11,13 @@ Without attention there is no look, and c is all the decoder learns of the sourc
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from seqloom.core.declaration import StepperOption
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -83,6 +84,14 @@ class Seq2SeqConfig(CellOptions):
     (variational)."""
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), output (target, output) or none."""
+
+    @property
+    def needs_shared_vocabulary(self) -> bool:
+        return self.tying == "all"
+
+    @property
+    def has_attention(self) -> bool:
+        return self.attention != "none"
 
     def build(self, symbols: Symbols, *, seed: int) -> "Seq2Seq":
         """A model with fresh weights drawn from `seed`."""
@@ -242,6 +251,8 @@ class Bridge(nn.Module):
 
 class Seq2Seq(nn.Module):
     """Encoder, bridge, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
+
+    stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"shortlist"})
 
     def __init__(
         self, encoder: Encoder, bridge: Bridge | None, *, decoder: Decoder, output: Output, summary: Summary

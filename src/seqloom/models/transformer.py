@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Literal, TypeVar, cast
+from typing import ClassVar, Generic, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.declaration import ModelSettings
+from seqloom.core.declaration import ModelSettings, StepperOption
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -46,6 +46,8 @@ than going on with all."""
 
 class TransformerConfig(ModelSettings):
     """An encoder-decoder Transformer."""
+
+    is_rounded_by_int8: ClassVar[bool] = True
 
     kind: Literal["transformer"] = "transformer"
     """Names this model in a config file."""
@@ -89,6 +91,18 @@ class TransformerConfig(ModelSettings):
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
+
+    @property
+    def needs_shared_vocabulary(self) -> bool:
+        return self.tying == "all"
+
+    @property
+    def has_attention(self) -> bool:
+        return True
+
+    @property
+    def attention_heads(self) -> tuple[int, int]:
+        return self.decoder_layers, self.heads
 
     def build(self, symbols: Symbols, *, seed: int) -> "Transformer":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
@@ -237,6 +251,8 @@ class Stack(nn.Module, Generic[Layer]):
 
 class Transformer(nn.Module):
     """Encoder, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
+
+    stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"heads", "shortlist"})
 
     def __init__(self, encoder: "Stack[EncoderLayer]", decoder: "Stack[DecoderLayer]", output: Output) -> None:
         super().__init__()

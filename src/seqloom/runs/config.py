@@ -149,6 +149,10 @@ class FitsText(Protocol):
         """The model whose `arrays` these are."""
         ...
 
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
+        """What the arrays hold, in words by a label."""
+        ...
+
 
 def is_own(model: object) -> TypeGuard[ModelSettings]:
     """Whether settings are those of a model of this package."""
@@ -295,9 +299,8 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _tables_fit(self) -> "RunConfig":
-        model = self.model
-        if isinstance(model, TransformerConfig | Seq2SeqConfig) and model.tying == "all" and not self.text.shared:
+    def _vocabulary_fits(self) -> "RunConfig":
+        if self.model.needs_shared_vocabulary and not self.text.shared:
             raise ValueError(
                 "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
                 "model.tying=output"
@@ -306,48 +309,45 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _objective_fits(self) -> "RunConfig":
-        """What the task asks of the last layer, which belongs to the model."""
+        """What the task needs of the last layer, which belongs to the model."""
         if not isinstance(self.task, LanguageModellingConfig | BidirectionalConfig):
             return self
         model, objective = self.model, self.task.objective
-        is_adaptive = isinstance(model, RnnLmConfig) and model.output == "adaptive"
-        if is_adaptive and objective.kind != "full":
+        if not model.has_output_table and not isinstance(objective, FullConfig):
             raise ValueError(
                 f"task.objective.kind={objective.kind} draws rows of one output table, and model.output=adaptive has "
                 "none; set task.objective.kind=full, or model.output=full"
             )
-        if is_adaptive and isinstance(objective, FullConfig) and objective.smoothing:
+        if not model.has_output_table and isinstance(objective, FullConfig) and objective.smoothing:
             raise ValueError(
                 f"task.objective.smoothing={objective.smoothing:g} spreads probability over all symbols, which "
                 "model.output=adaptive does not compute; set task.objective.smoothing=0, or model.output=full"
             )
-        if (
-            isinstance(objective, NceConfig)
-            and objective.log_z == "learned"
-            and not getattr(model, "learns_log_z", False)
-        ):
-            way = "model.learns_log_z=true" if isinstance(model, RnnLmConfig) else "model.kind=rnn_lm"
+        learns_log_z = getattr(model, "learns_log_z", None)
+        if isinstance(objective, NceConfig) and objective.log_z == "learned" and not learns_log_z:
+            remedy = "model.kind=rnn_lm" if learns_log_z is None else "model.learns_log_z=true"
             raise ValueError(
-                f"task.objective.log_z=learned needs a model with a normaliser to learn; set {way} as well, or "
+                f"task.objective.log_z=learned needs a model with a normaliser to learn; set {remedy} as well, or "
                 "task.objective.log_z=fixed"
             )
         return self
 
     @model_validator(mode="after")
     def _search_fits(self) -> "RunConfig":
-        """What the search asks of attention. A run is scored with these settings after its last step."""
+        """What the search needs of attention. A run is scored with these settings after its last step."""
         model, search = self.model, self.search
-        if isinstance(model, Seq2SeqConfig):
-            if search.heads not in ("mean", "max"):
-                raise ValueError(
-                    f"search.heads={search.heads} names a head of a Transformer, and a model of kind seq2seq has one "
-                    "attention; leave search.heads out"
-                )
-            asks = {"coverage": search.coverage > 0, "unknown": search.unknown == "copy"}
-            wanting = [name for name, is_set in asks.items() if is_set and model.attention == "none"]
-            if wanting:
-                raise ValueError(
-                    f"search.{wanting[0]}={getattr(search, wanting[0])} needs attention to the source, but "
-                    f"model.attention is none; leave search.{wanting[0]} out, or train with model.attention=bilinear"
-                )
+        if model.has_attention is None:
+            return self
+        if model.attention_heads is None and search.heads not in ("mean", "max"):
+            raise ValueError(
+                f"search.heads={search.heads} selects a head of a Transformer, but a model of kind {model.kind} has "
+                "one attention; leave search.heads out"
+            )
+        used = {"coverage": search.coverage > 0, "unknown": search.unknown == "copy"}
+        unmet = [name for name, is_used in used.items() if is_used and not model.has_attention]
+        if unmet:
+            raise ValueError(
+                f"search.{unmet[0]}={getattr(search, unmet[0])} needs attention to the source, but "
+                f"model.attention is none; leave search.{unmet[0]} out, or train with model.attention=bilinear"
+            )
         return self

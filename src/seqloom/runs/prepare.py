@@ -27,7 +27,6 @@ from seqloom.core.files import matching_files, read_json, require_run, write_ato
 from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
-from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.multihead import HeadPolicy
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import FittingWork
@@ -283,8 +282,8 @@ def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def require_heads(config: RunConfig) -> None:
     """Refuse a head that the model will not have, once its sizes are chosen: it is scored after the last step."""
-    if isinstance(config.model, TransformerConfig):
-        HeadPolicy.of(config.search.heads, layers=config.model.decoder_layers, heads=config.model.heads)
+    if (attention := config.model.attention_heads) is not None:
+        HeadPolicy.of(config.search.heads, layers=attention[0], heads=attention[1])
 
 
 def require_no_shortlist(config: RunConfig) -> None:

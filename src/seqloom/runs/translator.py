@@ -6,18 +6,17 @@ models) is in `seqloom.apps.translator`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
+from seqloom.core.declaration import StepperOption
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
 from seqloom.metrics.translation import Chrf
-from seqloom.models.seq2seq import Seq2Seq
-from seqloom.models.transformer import Transformer
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.long_lines import Part, join, make_parts
@@ -179,17 +178,17 @@ def model_stepper(
     model: nn.Module, *, attention: bool, heads: str = "mean", shortlist: Shortlister | None = None
 ) -> Stepper:
     """A model as a search sees it; settings that it cannot follow are refused."""
-    if isinstance(model, Transformer):
-        return model.stepper(attention=attention, heads=heads, shortlist=shortlist)
-    if heads not in ("mean", "max"):
+    options: frozenset[StepperOption] = getattr(model, "stepper_options", frozenset())
+    chosen: dict[str, Any] = {"heads": heads, "shortlist": shortlist}
+    if "heads" not in options and heads not in ("mean", "max"):
         raise UsageError(
             f"a {type(model).__name__} has one attention, so search.heads={heads} selects none; leave it out"
         )
-    if isinstance(model, Seq2Seq):
-        return model.stepper(attention=attention, shortlist=shortlist)
-    if shortlist is not None:
+    if "shortlist" not in options and shortlist is not None:
         raise UsageError(f"a {type(model).__name__} scores all its symbols; set search.shortlist=0")
-    return cast("TranslationModel", model).stepper(attention=attention)
+    translator: Any = model
+    stepper: Stepper = translator.stepper(attention=attention, **{name: chosen[name] for name in options})
+    return stepper
 
 
 def sentences_at_once(loaded: LoadedModel, settings: SearchConfig) -> int:

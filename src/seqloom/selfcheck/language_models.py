@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.reading import TextIds
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
-from seqloom.models.elmo import Elmo
+from seqloom.models.elmo import GivesContextualVectors
 from seqloom.runs.model_dir import Loaded
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.driver import decode
@@ -66,8 +67,7 @@ class WordVectorChecks:
         ]
 
     def _outputs(self, loaded: Loaded) -> list[object]:
-        assert isinstance(loaded.model, WordVectors)
-        return list(loaded.model.nearest(self.words, count=NEAREST))
+        return list(cast("WordVectors", loaded.model).nearest(self.words, count=NEAREST))
 
 
 def check_nearest(vectors: WordVectors, words: Sequence[str]) -> Finding:
@@ -134,7 +134,7 @@ class LanguageModelChecks:
             check("score", partial(check_written, self.model, self.settings, seed=self.seed)),
             check("seed", partial(check_written_twice, self.model, seed=self.seed)),
         ]
-        if isinstance(self.loaded.model, Elmo):
+        if isinstance(self.loaded.model, GivesContextualVectors):
             contextual = ContextualModel(self.loaded.model, self.model.tokenizer)
             found.append(check("features", partial(check_features, contextual, self.texts)))
         return found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -158,10 +159,10 @@ def _few_threads() -> Iterator[None]:
 
 def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed: int) -> tuple[str, Sequence[Check]]:
     """With what is checked, in words, and the checks that suit the kind of model."""
-    if isinstance(loaded.model, WordVectors):
+    if loaded.config.purpose == "word vectors":
         if lines is not None:
             raise UsageError(f"--lines {lines}: word vectors read no lines; leave it out")
-        words = WordVectorChecks(loaded, loaded.model, count=count, seed=seed)
+        words = WordVectorChecks(loaded, cast("WordVectors", loaded.model), count=count, seed=seed)
         return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
     tokenizer = loaded.tokenizers.source
     if lines is not None:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import UsageError
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.models.transformer import TransformerStepper
 from seqloom.nn.fast.int8 import Int8Linear, Int8Output, with_int8
 from seqloom.runs.model_dir import Loaded, LoadedModel
 from seqloom.search.greedy import forced_search
@@ -298,6 +298,13 @@ def check_score(bench: Bench) -> Finding:
     return judged(off <= TIE, sentence, figures=figures, worst=worst)
 
 
+@runtime_checkable
+class HasPlan(Protocol):
+    """A stepper with a compiled plan of its decoder; without it, it goes layer by layer."""
+
+    plan: object | None
+
+
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
@@ -306,7 +313,7 @@ def check_plan(bench: Bench) -> Finding:
     """The decoder's plan gives what its layers give, one after another."""
     settings = bench.settings.model_copy(update={"coverage": 0.0, "nbest": bench.settings.beam})
     planned = bench.stepper(settings)
-    if not isinstance(planned, TransformerStepper):
+    if not isinstance(planned, HasPlan):
         return Finding("not applicable", "a recurrent model is decoded layer by layer; only Transformers have a plan")
     if planned.plan is None:
         return Finding("not applicable", "this Transformer has positions inside attention, or is not on a processor")
@@ -314,7 +321,7 @@ def check_plan(bench: Bench) -> Finding:
     for case in bench.sorted:
         outputs = [hypotheses[0].symbols for hypotheses in case.search(settings)]
         by_layers = bench.stepper(settings)
-        assert isinstance(by_layers, TransformerStepper)
+        assert isinstance(by_layers, HasPlan)
         by_layers.plan = None
         ones = forced_search(bench.stepper(settings), case.source, outputs, settings=settings)
         others = forced_search(by_layers, case.source, outputs, settings=settings)

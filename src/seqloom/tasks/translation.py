@@ -47,7 +47,10 @@ class TranslationConfig(Config):
 
 
 class TranslationModel(Protocol):
-    """What a model must offer to be trained and used as a translator."""
+    """What a model must offer to be trained and used as a translator.
+
+    A model whose `stepper` takes further options names them in `stepper_options`.
+    """
 
     output: Output
 
