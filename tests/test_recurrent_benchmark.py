@@ -26,7 +26,7 @@ import recurrent  # noqa: E402
 from harness import corpus, ending, flops, layer_report, layer_rounds, layers, processes, ratios, rounds, toolkits  # noqa: E402
 from harness.sizes import LSTM_512, SIZES  # noqa: E402
 from seqloom.core.stepping import Source  # noqa: E402
-from seqloom.nn.cells.standard import unroll  # noqa: E402
+from seqloom.nn.cells.cell import unroll  # noqa: E402
 from seqloom.nn.embeddings import Symbols  # noqa: E402
 from seqloom.nn.losses import smoothed_cross_entropy  # noqa: E402
 
@@ -65,7 +65,7 @@ def test_flops_are_those_of_the_products_that_the_plain_loop_makes(case: layers.
     cell, _ = recurrent_layers.build({"program": "ours", "kind": case.kind, "options": dict(case.options)}, width)
     hint = torch.zeros(batch, width, requires_grad=True)  # so that the first step sends a gradient back as all others
     with FlopCounterMode(display=False) as counter:
-        outputs, _ = unroll(cell, torch.randn(batch, time, width), state=cell.begin(hint))
+        outputs, _ = unroll(cell, torch.randn(batch, time, width), cell.begin(hint))
         outputs.backward(torch.randn_like(outputs))
     assert counter.get_total_flops() == batch * time * case.matrices.flops(input_width=width, width=width)
 

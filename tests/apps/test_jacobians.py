@@ -15,8 +15,9 @@ from seqloom.apps.gradients import (
     relative_errors,
     states_along,
 )
+from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.cells.kinds import CellKind, cell_maker
-from seqloom.nn.cells.standard import Cell, CellState, LSTMCell
+from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.init import spectral_radius
 
 EXACT = {"rtol": 0, "atol": 1e-12}

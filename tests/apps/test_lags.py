@@ -14,8 +14,9 @@ from seqloom.apps.gradients import (
     weight_gradient_by_step,
 )
 from seqloom.core.errors import UsageError
+from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.kinds import CellKind, cell_maker
-from seqloom.nn.cells.standard import LSTMCell, unroll
+from seqloom.nn.cells.lstm import LSTMCell
 
 
 @pytest.mark.parametrize("kind", get_args(CellKind))
@@ -27,7 +28,7 @@ def test_norms_are_those_of_the_gradient_that_autograd_finds(kind: CellKind) -> 
     norms = gradient_by_lag(cell, inputs, state, gradient=gradient)
     assert norms[0] == pytest.approx(1)
     leaves = tuple(part.detach().clone().requires_grad_() for part in state)
-    _, final = unroll(cell, inputs, state=leaves)
+    _, final = unroll(cell, inputs, leaves)
     found = torch.autograd.grad((final[0] * gradient).sum(), leaves)
     total = sum(float(each.square().sum()) for each in found) / 4
     assert norms[7] == pytest.approx(math.sqrt(total), rel=1e-10)
@@ -43,7 +44,7 @@ def test_terms_of_the_weight_gradient_sum_to_what_autograd_finds(is_last_only: b
         gradients[:, :-1] = 0
     weight = cell.from_state.weight
     terms = weight_gradient_by_step(cell, inputs, state, gradients=gradients, weight=weight)
-    outputs, _ = unroll(cell, inputs, state=state)
+    outputs, _ = unroll(cell, inputs, state)
     (exact,) = torch.autograd.grad((outputs * gradients).sum(), [weight])
     torch.testing.assert_close(terms.sum(0), exact, rtol=0, atol=1e-12)
     assert float((terms[:-1].sum(0) - exact).norm() / exact.norm()) > 0.05

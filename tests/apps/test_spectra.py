@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.apps.gradients import draw_spectra, gate_matrices, spectrum_of, state_spectra
-from seqloom.nn.cells.standard import GRUCell, LSTMCell
+from seqloom.apps.gradients import draw_spectra, spectrum_of, state_spectra
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
 
 
 def test_a_known_matrix_has_its_known_spectrum() -> None:
@@ -22,14 +23,14 @@ def test_a_known_matrix_has_its_known_spectrum() -> None:
 
 def test_each_gate_is_its_own_part_of_the_weights() -> None:
     cell = LSTMCell(3, 4)
-    gates = gate_matrices(cell)
+    gates = cell.gate_matrices()
     assert list(gates) == ["input i", "forget f", "candidate g", "output o"]
     assert torch.equal(torch.cat(list(gates.values())), cell.from_state.weight)
-    assert list(gate_matrices(GRUCell(3, 4))) == ["reset r", "update z", "candidate n"]
+    assert list(GRUCell(3, 4).gate_matrices()) == ["reset r", "update z", "candidate n"]
 
 
 def test_gates_begin_as_rotations() -> None:
-    for spectrum in (spectrum_of(name, matrix) for name, matrix in gate_matrices(LSTMCell(3, 8)).items()):
+    for spectrum in (spectrum_of(name, matrix) for name, matrix in LSTMCell(3, 8).gate_matrices().items()):
         np.testing.assert_allclose(np.abs(spectrum.eigenvalues), 1, atol=1e-5)
         np.testing.assert_allclose(spectrum.singular_values, 1, atol=1e-5)
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from seqloom.lab.butterfly import NOISE, divergence, growth_rate, typical
-from seqloom.nn.cells.standard import GRUCell, LSTMCell
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
 
 
 @pytest.mark.parametrize("parts", [1, 2])

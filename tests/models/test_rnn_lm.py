@@ -11,7 +11,7 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import BEGIN
 from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
-from seqloom.nn.cells.standard import LSTMCell
+from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.recurrent import Bidirectional
 

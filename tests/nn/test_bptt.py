@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, DataError, UsageError
-from seqloom.nn.bptt.truncation import Truncation, run_by_hand, step_jacobian, trace_back
-from seqloom.nn.cells.standard import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
+from seqloom.nn.bptt.truncation import Truncation, run_cell, step_jacobian, trace_back
+from seqloom.nn.cells.cell import Cell, CellState, unroll
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 
 WIDTH, BATCH, TIME = 5, 5, 7
 RAGGED = torch.tensor([7, 2, 5, 1, 5])
@@ -63,10 +66,10 @@ class Case:
         found = torch.autograd.grad(loss, leaves, allow_unused=True, retain_graph=True)
         return [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(leaves, found, strict=True)]
 
-    def by_hand(self, truncation: Truncation | None = None, *, seed: int = 0) -> list[Tensor]:
+    def manual(self, truncation: Truncation | None = None, *, seed: int = 0) -> list[Tensor]:
         generator = torch.Generator().manual_seed(seed)
         return self.results(
-            *run_by_hand(
+            *run_cell(
                 self.cell,
                 self.inputs,
                 self.state,
@@ -77,7 +80,7 @@ class Case:
         )
 
     def plain(self) -> list[Tensor]:
-        return self.results(*unroll(self.cell, self.inputs, state=self.state, lengths=self.lengths))
+        return self.results(*unroll(self.cell, self.inputs, self.state, lengths=self.lengths))
 
     def first_gradient(self) -> int:
         """Where the gradients begin among the results."""
@@ -95,9 +98,11 @@ def differ(left: list[Tensor], right: list[Tensor]) -> bool:
 @every_form
 @with_and_without_norm
 @pytest.mark.parametrize("lengths", [None, RAGGED, WITH_EMPTY, torch.zeros(BATCH, dtype=torch.long)])
-def test_by_hand_equals_the_plain_loop_with_all_gradients(form: str, norm: bool, lengths: Tensor | None) -> None:
+def test_manual_backward_equals_the_plain_loop_with_all_gradients(
+    form: str, norm: bool, lengths: Tensor | None
+) -> None:
     case = Case(shaken(FORMS[form](norm)), lengths)
-    assert_equal(case.by_hand(), case.plain())
+    assert_equal(case.manual(), case.plain())
 
 
 @every_form
@@ -105,7 +110,7 @@ def test_gradients_are_those_of_finite_differences(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=True)), torch.tensor([3, 0, 2]), rows=3, time=3)
 
     def run(inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        outputs, final = run_by_hand(case.cell, inputs, state, lengths=case.lengths)
+        outputs, final = run_cell(case.cell, inputs, state, lengths=case.lengths)
         return outputs, *final
 
     # Padding included: outputs are constant there.
@@ -113,13 +118,13 @@ def test_gradients_are_those_of_finite_differences(form: str) -> None:
 
 
 @every_form
-def test_by_hand_is_close_in_single_precision(form: str) -> None:
+def test_manual_backward_is_close_in_single_precision(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=False)), RAGGED)
-    exact = case.by_hand()
+    exact = case.manual()
     single = case.cell.float()
     inputs = case.inputs.detach().float().requires_grad_()
     state = tuple(part.detach().float() for part in case.state)
-    outputs, final = run_by_hand(single, inputs, state, lengths=RAGGED)
+    outputs, final = run_cell(single, inputs, state, lengths=RAGGED)
     torch.testing.assert_close(outputs.double(), exact[0], rtol=1e-4, atol=1e-4)
     loss = (outputs * case.weights.float()).sum()
     loss = loss + sum((part * w.float()).sum() for part, w in zip(final, case.last_weights, strict=True))
@@ -129,17 +134,17 @@ def test_by_hand_is_close_in_single_precision(form: str) -> None:
 
 def test_outputs_are_zero_in_the_padding() -> None:
     case = Case(shaken(LSTMCell(WIDTH, WIDTH)), WITH_EMPTY)
-    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=WITH_EMPTY)
+    outputs, _ = run_cell(case.cell, case.inputs, case.state, lengths=WITH_EMPTY)
     assert not (outputs * ~case.real).any()
 
 
 @every_form
 def test_what_is_in_the_padding_changes_nothing(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=False)), RAGGED)
-    expected = case.by_hand()
+    expected = case.manual()
     with torch.no_grad():
         case.inputs[~case.real.expand_as(case.inputs)] = float("nan")
-    found = case.by_hand()
+    found = case.manual()
     assert_equal(found, expected)
 
 
@@ -148,7 +153,7 @@ def test_what_is_in_the_padding_changes_nothing(form: str) -> None:
 def test_empty_batches_and_sequences_have_gradients_of_zero(form: str, norm: bool) -> None:
     for rows, time in ((0, TIME), (BATCH, 0), (0, 0), (BATCH, 1)):
         case = Case(shaken(FORMS[form](norm)), rows=rows, time=time)
-        found = case.by_hand()
+        found = case.manual()
         assert found[0].shape == (rows, time, WIDTH)
         if rows and time:
             assert_equal(found, case.plain())
@@ -159,8 +164,8 @@ def test_empty_batches_and_sequences_have_gradients_of_zero(form: str, norm: boo
 
 def test_an_output_that_nobody_uses_costs_no_gradient() -> None:
     case = Case(shaken(LSTMCell(WIDTH, WIDTH)), RAGGED)
-    mine = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
-    plain = unroll(case.cell, case.inputs, state=case.state, lengths=RAGGED)
+    mine = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
+    plain = unroll(case.cell, case.inputs, case.state, lengths=RAGGED)
     assert_equal(case.gradients(mine[0][:, 0].sum()), case.gradients(plain[0][:, 0].sum()))
     for part in range(2):
         assert_equal(case.gradients(mine[1][part].sum()), case.gradients(plain[1][part].sum()))
@@ -169,17 +174,17 @@ def test_an_output_that_nobody_uses_costs_no_gradient() -> None:
 @every_form
 def test_a_kept_graph_can_be_gone_back_twice(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=True)), RAGGED)
-    outputs, final = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    outputs, final = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     assert_equal(case.results(outputs, final), case.results(outputs, final))
 
 
 def test_without_gradients_nothing_is_kept() -> None:
     case = Case(shaken(PeepholeCell(WIDTH, WIDTH)), RAGGED)
     with torch.no_grad():
-        outputs, final = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+        outputs, final = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     assert outputs.grad_fn is None
-    torch.testing.assert_close(outputs, case.by_hand()[0])
-    torch.testing.assert_close(list(final), case.by_hand()[1:3])
+    torch.testing.assert_close(outputs, case.manual()[0])
+    torch.testing.assert_close(list(final), case.manual()[1:3])
 
 
 @every_form
@@ -187,11 +192,11 @@ def test_without_gradients_nothing_is_kept() -> None:
 def test_a_second_derivative_is_refused_and_not_wrong(form: str, norm: bool) -> None:
     case = Case(shaken(FORMS[form](norm)), rows=2, time=2)
     leaves = [case.inputs, *case.state, *case.cell.parameters()]
-    outputs, _ = run_by_hand(case.cell, case.inputs, case.state)
+    outputs, _ = run_cell(case.cell, case.inputs, case.state)
     for loss in (outputs.sum(), outputs.square().sum()):  # the gradient of the first comes from nowhere
         gradients = torch.autograd.grad(loss, leaves, create_graph=True)
         for gradient in gradients:
-            with pytest.raises(UsageError, match=r"no second derivative; run the cell by .*unroll"):
+            with pytest.raises(UsageError, match=r"no second derivative; .*unroll has"):
                 gradient.square().sum().backward(retain_graph=True)
         for leaf in leaves:  # each of them alone, with another way to it
             again = gradients[0].square().sum() + leaf.sum()
@@ -201,7 +206,7 @@ def test_a_second_derivative_is_refused_and_not_wrong(form: str, norm: bool) -> 
 
 def test_a_gradient_with_a_graph_is_the_same_gradient() -> None:
     case = Case(shaken(CoupledCell(WIDTH, WIDTH)), RAGGED)
-    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    outputs, _ = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     leaves = [case.inputs, *case.state, *case.cell.parameters()]
     found, expected = (
         torch.autograd.grad(outputs.square().sum(), leaves, create_graph=create, retain_graph=True)
@@ -213,7 +218,7 @@ def test_a_gradient_with_a_graph_is_the_same_gradient() -> None:
 def test_a_second_derivative_that_does_not_pass_through_the_cell_is_had() -> None:
     case = Case(shaken(CoupledCell(WIDTH, WIDTH)))
     scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    outputs, _ = run_by_hand(case.cell, case.inputs.detach(), case.state)
+    outputs, _ = run_cell(case.cell, case.inputs.detach(), case.state)
     (first,) = torch.autograd.grad(outputs.detach().sum() * scale**3, scale, create_graph=True)
     (second,) = torch.autograd.grad(first, scale)
     torch.testing.assert_close(second, outputs.detach().sum() * 12)
@@ -222,10 +227,10 @@ def test_a_second_derivative_that_does_not_pass_through_the_cell_is_had() -> Non
 @every_form
 def test_weights_that_do_not_learn_get_no_gradient_and_change_no_other(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=True)), RAGGED)
-    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    outputs, _ = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     expected = torch.autograd.grad(outputs.square().sum(), [case.inputs, *case.state])
     case.cell.requires_grad_(False)
-    outputs, _ = run_by_hand(case.cell, case.inputs, case.state, lengths=RAGGED)
+    outputs, _ = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     outputs.square().sum().backward()
     assert all(parameter.grad is None for parameter in case.cell.parameters())
     torch.testing.assert_close([each.grad for each in (case.inputs, *case.state)], list(expected))
@@ -299,8 +304,8 @@ def partial_sums(window: int) -> Callable[[Case, int], Tensor]:
 @pytest.mark.parametrize("lengths", [None, WITH_EMPTY])
 def test_chunks_are_what_detaching_gives(form: str, norm: bool, lengths: Tensor | None) -> None:
     case = Case(shaken(FORMS[form](norm)), lengths)
-    found = case.by_hand(Truncation("chunked", window=3))
-    full, first = case.by_hand(), case.first_gradient()
+    found = case.manual(Truncation("chunked", window=3))
+    full, first = case.manual(), case.first_gradient()
     assert_equal(found[:first], full[:first])
     assert_equal(found[first:], row_by_row(case, chunk_and_detach(3, 0)))
     assert differ(found, full)
@@ -312,11 +317,11 @@ def test_chunks_are_what_detaching_gives(form: str, norm: bool, lengths: Tensor 
 @pytest.mark.parametrize("window", [1, 3])
 def test_a_sliding_window_is_the_sum_of_its_terms(form: str, norm: bool, lengths: Tensor | None, window: int) -> None:
     case = Case(shaken(FORMS[form](norm)), lengths)
-    found, full, first = case.by_hand(Truncation("sliding", window=window)), case.by_hand(), case.first_gradient()
+    found, full, first = case.manual(Truncation("sliding", window=window)), case.manual(), case.first_gradient()
     assert_equal(found[:first], full[:first])
     assert_equal(found[first:], row_by_row(case, partial_sums(window)))
     assert differ(found, full)
-    assert_equal(case.by_hand(Truncation("sliding", window=TIME)), full)
+    assert_equal(case.manual(Truncation("sliding", window=TIME)), full)
 
 
 @every_form
@@ -326,7 +331,7 @@ def test_steps_of_the_burn_in_get_no_gradient_and_change_no_state(form: str, len
     case, burn_in = Case(shaken(FORMS[form](norm=True)), lengths), 2
     window = TIME if kind in ("chunked", "sliding") else 0
     truncation = Truncation(kind, window=window, burn_in=burn_in)  # type: ignore[arg-type]
-    found, full, first = case.by_hand(truncation), case.by_hand(), case.first_gradient()
+    found, full, first = case.manual(truncation), case.manual(), case.first_gradient()
     assert_equal(found[:first], full[:first])
     assert not found[first][:, :burn_in].any()
     assert found[first][:, burn_in:].any()
@@ -337,7 +342,7 @@ def test_steps_of_the_burn_in_get_no_gradient_and_change_no_state(form: str, len
 def test_a_burn_in_longer_than_the_sequence_learns_nothing() -> None:
     case = Case(shaken(LSTMCell(WIDTH, WIDTH)), RAGGED)
     for kind in ("full", "random"):
-        found = case.by_hand(Truncation(kind, burn_in=TIME + 3))  # type: ignore[arg-type]
+        found = case.manual(Truncation(kind, burn_in=TIME + 3))  # type: ignore[arg-type]
         assert not any(gradient.any() for gradient in found[case.first_gradient() :])
 
 
@@ -345,10 +350,10 @@ def test_a_burn_in_longer_than_the_sequence_learns_nothing() -> None:
 @pytest.mark.parametrize("lengths", [None, WITH_EMPTY])
 def test_random_truncation_that_keeps_all_is_full(form: str, lengths: Tensor | None) -> None:
     case = Case(shaken(FORMS[form](norm=True)), lengths)
-    assert_equal(case.by_hand(Truncation("random", keep_rate=1.0)), case.by_hand())
+    assert_equal(case.manual(Truncation("random", keep_rate=1.0)), case.manual())
     half = Truncation("random", keep_rate=0.5)
-    assert_equal(case.by_hand(half, seed=1), case.by_hand(half, seed=1))
-    assert differ(case.by_hand(half, seed=1), case.by_hand(half, seed=2))
+    assert_equal(case.manual(half, seed=1), case.manual(half, seed=1))
+    assert differ(case.manual(half, seed=1), case.manual(half, seed=2))
 
 
 def gradients_of_rows(cell: Cell, rows: int, truncation: Truncation) -> Tensor:
@@ -358,7 +363,7 @@ def gradients_of_rows(cell: Cell, rows: int, truncation: Truncation) -> Tensor:
     state = tuple(torch.zeros(rows, WIDTH, dtype=torch.float64) for _ in range(cell.parts))
     weights = torch.randn(8, WIDTH, dtype=torch.float64)
     generator = torch.Generator().manual_seed(4)
-    outputs, _ = run_by_hand(cell, inputs, state, truncation=truncation, generator=generator)
+    outputs, _ = run_cell(cell, inputs, state, truncation=truncation, generator=generator)
     (found,) = torch.autograd.grad((outputs * weights).sum(), inputs)
     return found.sum(1)
 
@@ -378,11 +383,11 @@ def test_random_truncation_is_unbiased_and_a_window_is_not(form: str) -> None:
 def test_weights_too_are_estimated_without_bias() -> None:
     rows, draws = 500, 16
     case = Case(shaken(ElmanCell(WIDTH, WIDTH)), rows=1)
-    exact = case.by_hand()[-2]  # of U, before d the last parameter
+    exact = case.manual()[-2]  # of U, before d the last parameter
     case.inputs = case.inputs.detach().expand(rows, -1, -1).clone().requires_grad_()
     case.state = tuple(part.detach().expand(rows, -1).clone().requires_grad_() for part in case.state)
     half = Truncation("random", keep_rate=0.5)
-    drawn = torch.stack([case.by_hand(half, seed=seed)[-2] / rows for seed in range(draws)])
+    drawn = torch.stack([case.manual(half, seed=seed)[-2] / rows for seed in range(draws)])
     along = (drawn * exact).flatten(1).sum(1) / exact.square().sum()  # of mean 1
     error = float(along.std()) / draws**0.5
     assert 0 < error < 0.05
@@ -439,7 +444,66 @@ def test_truncations_that_cannot_be_are_refused_with_the_way_out() -> None:
         with pytest.raises(ConfigError, match=message):
             Truncation(**settings)
     case = Case(shaken(ElmanCell(WIDTH, WIDTH)))
-    with pytest.raises(UsageError, match="give run_by_hand a generator"):
-        run_by_hand(case.cell, case.inputs, case.state, truncation=Truncation("random", keep_rate=0.5))
+    with pytest.raises(UsageError, match="pass a generator"):
+        run_cell(case.cell, case.inputs, case.state, truncation=Truncation("random", keep_rate=0.5))
     with pytest.raises(DataError, match="a row cannot have 9 positions in a batch of 7"):
-        run_by_hand(case.cell, case.inputs, case.state, lengths=torch.tensor([9, 1, 1, 1, 1]))
+        run_cell(case.cell, case.inputs, case.state, lengths=torch.tensor([9, 1, 1, 1, 1]))
+
+
+TRUNCATIONS = {
+    "full": Truncation(),
+    "burn-in": Truncation(burn_in=2),
+    "chunked": Truncation("chunked", window=3),
+    "chunked with burn-in": Truncation("chunked", window=3, burn_in=2),
+    "sliding by 1": Truncation("sliding", window=1),
+    "sliding by 3": Truncation("sliding", window=3),
+    "sliding with burn-in": Truncation("sliding", window=3, burn_in=2),
+    "sliding over everything": Truncation("sliding", window=20),
+    "random": Truncation("random", keep_rate=0.6),
+    "random with burn-in": Truncation("random", keep_rate=0.6, burn_in=2),
+}
+
+
+def without_manual_backward(cell: Cell) -> Cell:
+    """The same cell as one that only computes a step."""
+    vars(cell)["manual_backward"] = lambda: None
+    return cell
+
+
+@pytest.mark.parametrize("form", ["lstm", "peephole diagonal", "gru after keep", "gru before new", "rnn tanh"])
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+@pytest.mark.parametrize("lengths", [None, RAGGED, WITH_EMPTY])
+def test_autograd_equals_the_hand_derived_passes(form: str, truncation: str, lengths: Tensor | None) -> None:
+    case = Case(shaken(FORMS[form](False)), lengths)
+    expected = case.manual(TRUNCATIONS[truncation])
+    other = case.manual(Truncation("chunked", window=2, burn_in=1))
+    without_manual_backward(case.cell)
+    found = case.manual(TRUNCATIONS[truncation])
+    assert_equal(found, expected)
+    assert differ(found, other)  # another truncation would be seen
+
+
+@pytest.mark.parametrize("form", ["lstm", "gru before keep", "rnn relu"])
+def test_jacobians_by_torch_func_equal_the_hand_derived_ones(form: str) -> None:
+    case = Case(shaken(FORMS[form](True)))
+    projected, state = case.cell.project(case.inputs[0, 0]).detach(), tuple(part[:1].detach() for part in case.state)
+    gradient = torch.randn(BATCH, WIDTH, dtype=torch.float64)
+
+    def measured() -> list[Tensor]:
+        lags = trace_back(case.cell, case.inputs, case.state, gradient=gradient)
+        return [step_jacobian(case.cell, projected, state), *lags]
+
+    expected = measured()
+    without_manual_backward(case.cell)
+    assert_equal(measured(), expected)
+    with torch.no_grad():  # one other weight must be seen
+        next(case.cell.parameters())[0, 0] += 1
+    assert differ(measured(), expected)
+
+
+def test_a_cell_without_a_manual_pass_runs_in_the_precision_of_its_weights_under_autocast() -> None:
+    cell = without_manual_backward(GRUCell(WIDTH, WIDTH))
+    inputs, state = torch.randn(BATCH, TIME, WIDTH), cell.begin(torch.randn(BATCH, WIDTH))
+    expected = unroll(cell, inputs, state)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(unroll(cell, inputs, state), expected)

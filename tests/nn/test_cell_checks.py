@@ -10,9 +10,11 @@ from torch import Tensor
 
 from seqloom.core.errors import DataError, UsageError
 from seqloom.nn.bptt.passes import Product
-from seqloom.nn.bptt.truncation import run_by_hand, trace_back
-from seqloom.nn.cells.cell import check_lengths, length_range
-from seqloom.nn.cells.standard import Cell, CellState, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell, unroll
+from seqloom.nn.bptt.truncation import run_cell, trace_back
+from seqloom.nn.cells.cell import Cell, CellState, check_lengths, length_range, unroll
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.recurrent import Bidirectional, Stack, turning
 
 WIDTH, ROWS, TIME = 5, 3, 4
@@ -36,8 +38,8 @@ RUNS: dict[str, Run] = {
     "run": lambda cell, inputs, state: cell.run(inputs, state),
     "with lengths": lambda cell, inputs, state: cell.run(inputs, state, lengths=torch.full((len(inputs),), TIME)),
     "outputs": lambda cell, inputs, state: cell.outputs(inputs, state),
-    "by hand": lambda cell, inputs, state: run_by_hand(cell, inputs, state),
-    "unroll": lambda cell, inputs, state: unroll(cell, inputs, state=state),
+    "by hand": lambda cell, inputs, state: run_cell(cell, inputs, state),
+    "unroll": lambda cell, inputs, state: unroll(cell, inputs, state),
 }
 
 
@@ -57,7 +59,7 @@ def test_a_state_that_does_not_fit_is_refused(form: str, run: str) -> None:
         RUNS[run](cell, inputs, state(1, WIDTH))
     with pytest.raises(UsageError, match=r"part 1 of the state has the shape \[3, 4\].*give \[3, 5\]"):
         RUNS[run](cell, inputs, state(ROWS, WIDTH - 1))
-    with pytest.raises(UsageError, match=r"weights of this .* are torch.float32, but a state of torch.float64 came"):
+    with pytest.raises(UsageError, match=r"weights of this .* are torch.float32, but a state is torch.float64"):
         RUNS[run](cell, inputs, state(ROWS, WIDTH, dtype=torch.float64))
     RUNS[run](cell, inputs, state(ROWS, WIDTH))
 
@@ -67,7 +69,7 @@ def test_inputs_that_do_not_fit_are_refused(run: str) -> None:
     cell, state = LSTMCell(WIDTH, WIDTH), (torch.zeros(ROWS, WIDTH),) * 2
     with pytest.raises(UsageError, match="inputs have width 4, but this LSTMCell reads width 5"):
         RUNS[run](cell, torch.randn(ROWS, TIME, WIDTH - 1), state)
-    with pytest.raises(UsageError, match=r"inputs of torch.float64 came"):
+    with pytest.raises(UsageError, match=r"the inputs are torch.float64"):
         RUNS[run](cell, torch.randn(ROWS, TIME, WIDTH).double(), state)
 
 
@@ -94,8 +96,8 @@ def test_lengths_that_rows_cannot_have_are_refused(form: str, message: str) -> N
     runs: list[Callable[[], object]] = [
         lambda: cell.run(inputs, state, lengths=lengths),
         lambda: cell.outputs(inputs, state, lengths=lengths),
-        lambda: run_by_hand(cell, inputs, state, lengths=lengths),
-        lambda: unroll(cell, inputs, state=state, lengths=lengths),
+        lambda: run_cell(cell, inputs, state, lengths=lengths),
+        lambda: unroll(cell, inputs, state, lengths=lengths),
         lambda: Stack([cell], dropout_rate=0.0).outputs(inputs, lengths=lengths),
         lambda: both(inputs, lengths),
         lambda: turning(lengths, TIME),
@@ -193,7 +195,9 @@ from seqloom.core.errors import ConfigError
 from seqloom.nn.objectives import AliasSampler
 from seqloom.nn.blocks import FeedForward, Residual
 from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.standard import ElmanCell, GRUCell, PeepholeCell
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.embeddings import Symbols, tied_tables
 from seqloom.nn.objectives import Nce, NegativeSampling, SampledSoftmax
 from seqloom.nn.positions import SinusoidalPositions

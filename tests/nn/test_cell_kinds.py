@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.kinds import CellKind, cell_maker
-from seqloom.nn.cells.standard import Cell, CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import spectral_radius
 
 KINDS: dict[CellKind, type[Cell]] = {

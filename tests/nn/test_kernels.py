@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from seqloom.nn.bptt import lstm as passes_fused
 from seqloom.nn.bptt.lstm import FusedLSTMPass, LSTMPass
-from seqloom.nn.bptt.truncation import Truncation, run_by_hand, step_jacobian, trace_back
-from seqloom.nn.cells.standard import Cell, CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.bptt.truncation import Truncation, run_cell, step_jacobian, trace_back
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
 
 pytest.importorskip("numba")
 
@@ -38,7 +39,7 @@ def results(cell: Cell, lengths: Tensor | None, truncation: Truncation) -> list[
     state = tuple(torch.randn(BATCH, WIDTH, requires_grad=True) for _ in range(cell.parts))
     weights = torch.randn(BATCH, TIME, WIDTH)
     generator = torch.Generator().manual_seed(8)
-    outputs, final = run_by_hand(cell, inputs, state, lengths=lengths, truncation=truncation, generator=generator)
+    outputs, final = run_cell(cell, inputs, state, lengths=lengths, truncation=truncation, generator=generator)
     loss = (outputs * weights).sum() + sum((part.t() * torch.randn(WIDTH, BATCH)).sum() for part in final)
     return [outputs, *final, *torch.autograd.grad(loss, [inputs, *state, *cell.parameters()])]
 
@@ -59,11 +60,11 @@ def test_compiled_steps_equal_the_plain_pass(
     form: str, lengths: Tensor | None, truncation: Truncation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = shaken(MAKE[form]())
-    by_hand = cell.by_hand()
-    assert isinstance(by_hand.make(by_hand.parameters), FusedLSTMPass)
+    manual = cell.manual_backward()
+    assert isinstance(manual.make(manual.parameters), FusedLSTMPass)
     found = results(cell, lengths, truncation)
     monkeypatch.setattr(passes_fused, "has_numba", lambda: False)
-    assert type(by_hand.make(by_hand.parameters)) is LSTMPass
+    assert type(manual.make(manual.parameters)) is LSTMPass
     torch.testing.assert_close(found, results(cell, lengths, truncation), rtol=2e-5, atol=2e-5)
 
 
@@ -85,8 +86,8 @@ def test_what_looks_inside_is_the_same_with_compiled_steps(form: str, monkeypatc
 
 def test_other_precisions_and_norms_go_by_the_plain_pass() -> None:
     for cell in (LSTMCell(INPUT, WIDTH).double(), LSTMCell(INPUT, WIDTH, norm=True)):
-        by_hand = cell.by_hand()
-        assert type(by_hand.make(by_hand.parameters)) is LSTMPass
+        manual = cell.manual_backward()
+        assert type(manual.make(manual.parameters)) is LSTMPass
 
 
 def test_gates_are_right_to_single_precision_and_never_leave_their_range() -> None:
@@ -112,7 +113,7 @@ def test_a_number_that_is_none_is_handed_on(form: str) -> None:
     cell = shaken(MAKE[form]())
     inputs, state = torch.randn(BATCH, TIME, INPUT), cell.begin(torch.zeros(BATCH, WIDTH))
     inputs[1, 2, 0] = float("nan")
-    outputs, final = run_by_hand(cell, inputs, state)
+    outputs, final = run_cell(cell, inputs, state)
     assert outputs[1, 2:].isnan().all()
     assert all(part[1].isnan().all() for part in final)
     assert not outputs[[0, 2, 3]].isnan().any()

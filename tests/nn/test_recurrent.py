@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn.cells.cell import Cell
-from seqloom.nn.cells.standard import GRUCell, LSTMCell
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.dropout import reseed
 from seqloom.nn.recurrent import (
     Bidirectional,

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.nn.cells.cell import Cell
-from seqloom.nn.cells.standard import CoupledCell, ElmanCell, GRUCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.dropout import reseed
 from seqloom.nn.recurrent import (
     Bidirectional,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.core.errors import UsageError
 from seqloom.drawing.style import INK, QUIET, SERIES, tidy
 from seqloom.nn.bptt.truncation import step_jacobian, trace_back
-from seqloom.nn.cells.standard import Cell, CellState
+from seqloom.nn.cells.cell import Cell, CellState
 
 # Jacobians of a recurrent state: what a step does to a small change, and what many steps do to it.
 #
@@ -50,7 +50,7 @@ def states_along(
 def jacobians_along(
     cell: Cell, inputs: Float[Tensor, "time inputs"], state: CellState
 ) -> Float[Tensor, "time joint joint"]:
-    """J_1 … J_T of one sequence that begins in this state of one row, from the hand-derived steps."""
+    """J_1 … J_T of one sequence that begins in this state of one row."""
     states = states_along(cell, inputs[None], state)
     with torch.no_grad():
         projected = cell.project(inputs)
@@ -156,18 +156,13 @@ def spectrum_of(name: str, matrix: Float[Tensor, "width width"]) -> Spectrum:
     return Spectrum(name, eigenvalues[order], torch.linalg.svdvals(exact).numpy())
 
 
-def gate_matrices(cell: Cell) -> dict[str, Float[Tensor, "width width"]]:
-    """The matrices U by which the old hidden state enters each gate, by the gate's name in the cell's formula."""
-    matrices = cell.from_state.weight.detach().split(cell.width)
-    return dict(zip(cell.gates, matrices, strict=True))
-
-
 def state_spectra(model: nn.Module) -> dict[str, list[Spectrum]]:
     """The spectra of every gate of every recurrent cell in a model, by the cell's name; empty if it has none."""
     cells = {name: module for name, module in model.named_modules() if isinstance(module, Cell)}
     return {
-        name: [spectrum_of(gate, matrix) for gate, matrix in gate_matrices(cell).items()]
+        name: [spectrum_of(gate, matrix) for gate, matrix in matrices.items()]
         for name, cell in cells.items()
+        if (matrices := cell.gate_matrices())
     }
 
 

@@ -32,8 +32,10 @@ from seqloom.core.errors import ModelError, UsageError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.models.transformer import Stack, Transformer
 from seqloom.nn.blocks import FeedForward, Residual
-from seqloom.nn.cells.cell import Cell
-from seqloom.nn.cells.standard import ElmanCell, GRUCell, LSTMCell
+from seqloom.nn.cells.cell import Cell, GatedCell
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.decoder import Decoder
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.multihead import SelfAttention
@@ -313,7 +315,8 @@ class RecurrentStep(nn.Module):
 def _run(cell: Cell, inputs: Tensor) -> Tensor:
     """Hidden states at every position by torch's own layers, which the tracer knows."""
     begin = inputs.new_zeros(inputs.shape[0], cell.width)[None]
-    weights = [cell.from_input.weight, cell.from_state.weight, cell.from_input.bias, cell.from_state.bias]
+    assert isinstance(cell, GatedCell)
+    weights = cell.torch_weights
     options = (
         True,
         1,

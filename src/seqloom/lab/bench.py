@@ -1,8 +1,8 @@
 """What the experiments on cells have in common: cells from a seed, random inputs, a state that has settled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -15,9 +15,8 @@ from torch import Tensor
 from seqloom.apps.gradients import directions, gradient_by_lag, states_along
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.style import tidy
-from seqloom.nn.cells.standard import Cell, CellState
+from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.init import seeded
-from seqloom.nn.recurrent import MakeCell
 
 # Frames that several experiments draw into.
 
@@ -66,6 +65,9 @@ def shades(count: int) -> list[str]:
     return [to_hex(colormaps["viridis"](0.92 * number / max(1, count - 1))) for number in range(count)]
 
 
+C = TypeVar("C", bound=Cell)
+
+
 @dataclass(frozen=True)
 class Bench:
     """The sizes of a measurement on one cell. All of it is done in double precision."""
@@ -83,7 +85,7 @@ class Bench:
     loudness: float = 1.0
     """The standard deviation of the inputs: louder ones drive tanh and the gates further from the middle."""
 
-    def cell(self, make: MakeCell, *, seed: int) -> Cell:
+    def cell(self, make: Callable[[int, int], C], *, seed: int) -> C:
         """A cell with weights from the seed."""
         with seeded(seed_for(seed, "cell")):
             return make(self.input_width, self.width).double()

@@ -19,8 +19,8 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND
 from seqloom.lab.bench import Bench, frames, note_left, rounded, shades
 from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.standard import Cell, CellState
 from seqloom.nn.recurrent import MakeCell
 
 # Two sequences of states from starts that hardly differ: do they meet again, or part for good?

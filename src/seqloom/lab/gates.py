@@ -30,7 +30,8 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, SECOND, SERIES, THIRD
 from seqloom.lab.bench import Bench, frames, rounded, signed
 from seqloom.lab.progress import Countdown, Say, silent
-from seqloom.nn.cells.standard import CellState, LSTMCell
+from seqloom.nn.cells.cell import CellState
+from seqloom.nn.cells.lstm import LSTMCell
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ See `seqloom.apps.gradients` for the formulas.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -27,7 +28,7 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND, THIRD
 from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
 from seqloom.lab.progress import Countdown, Say, silent
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import spectral_radius
 
 WIDTHS = (4, 32)
@@ -64,7 +65,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
 def _try(width: int, steps: int, *, seed: int) -> _Tried:
     """A tanh network of radius 1 that has settled, its Jacobians diag(1 − h²) U, and both products of them."""
     bench = Bench(width=width, input_width=width, sequences=1, burn_in=50, steps=steps, loudness=0.5)
-    cell = bench.cell(cell_maker("rnn", start="spectral"), seed=seed)
+    cell = bench.cell(partial(ElmanCell, start="spectral"), seed=seed)
     weight = cell.from_state.weight.detach()
     (hidden,) = states_along(cell, bench.inputs(seed), bench.settled(cell, seed=seed))
     slopes = 1 - hidden[1:, 0] ** 2
@@ -185,7 +186,7 @@ def _closed_form_error(weight: Float[Tensor, "width width"], *, seed: int) -> fl
     """The largest difference between the loop h ← U h + v and its closed form."""
     width = len(weight)
     bench = Bench(width=width, input_width=width, sequences=1, burn_in=0, steps=50)
-    cell = bench.cell(cell_maker("rnn", activation="identity"), seed=seed)
+    cell = bench.cell(partial(ElmanCell, activation="identity"), seed=seed)
     with torch.no_grad():
         cell.from_state.weight.copy_(weight)
         driven = cell.project(bench.inputs(seed))[0]
@@ -197,7 +198,7 @@ def _closed_form_error(weight: Float[Tensor, "width width"], *, seed: int) -> fl
 def _by_step(seed: int, quick: bool) -> Finding:
     """∂J/∂U = Σ_t of what each step contributes, for a loss at the last step and for one at every step."""
     bench = Bench(width=12, sequences=4, steps=15, burn_in=20) if quick else Bench(width=32, sequences=16, steps=30)
-    cell = bench.cell(cell_maker("rnn"), seed=seed)
+    cell = bench.cell(ElmanCell, seed=seed)
     inputs, state = bench.inputs(seed), bench.settled(cell, seed=seed)
     shape = (bench.sequences, bench.steps, bench.width)
     everywhere = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

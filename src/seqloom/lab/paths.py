@@ -24,8 +24,8 @@ from seqloom.drawing.style import FIRST, FOURTH, INK, SECOND
 from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.attention import AdditiveScore, Attention
+from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.standard import Cell
 from seqloom.nn.init import seeded
 
 Read = Callable[[Tensor], Tensor]

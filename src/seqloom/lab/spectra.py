@@ -4,6 +4,7 @@ The matrix of a simple network is what a gradient meets at every step, up to the
 cell no single matrix tells that; the Jacobian of its step does, and it is another one at every step.
 """
 
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -13,6 +14,7 @@ from seqloom.drawing.findings import Finding
 from seqloom.lab.bench import Bench
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import Start
 from seqloom.nn.recurrent import MakeCell
 
@@ -41,13 +43,13 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     countdown = Countdown(say, 1 + len(CELLS))
     starts = {}
     for start, title in STARTS.items():
-        cell = bench.cell(cell_maker("rnn", start=start), seed=seed)
+        cell = bench.cell(partial(ElmanCell, start=start), seed=seed)
         starts[title] = [spectrum_of("U", cell.from_state.weight)]
     countdown.done("matrices as they begin")
     steps = {}
     for name, make in CELLS.items():
-        cell = bench.cell(make, seed=seed)
-        (jacobian,) = jacobians_along(cell, bench.inputs(seed)[0], bench.settled(cell, seed=seed))
+        each = bench.cell(make, seed=seed)
+        (jacobian,) = jacobians_along(each, bench.inputs(seed)[0], bench.settled(each, seed=seed))
         steps[name] = [spectrum_of("J", jacobian)]
         countdown.done(f"one step of a {name}")
     return [_starts(bench, seed, starts), _steps(bench, seed, steps)]

@@ -20,8 +20,8 @@ from seqloom.drawing.style import FIRST, FOURTH, QUIET, SECOND, THIRD
 from seqloom.lab.bench import frames, rounded
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.attention import Attention, BilinearScore
+from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.standard import Cell
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import SelfAttention
 from seqloom.nn.packing import packing_of

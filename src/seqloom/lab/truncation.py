@@ -18,7 +18,7 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND
 from seqloom.lab.bench import frames, rounded
 from seqloom.lab.progress import Countdown, Say, silent
-from seqloom.nn.bptt.truncation import FULL, Truncation, run_by_hand
+from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell
@@ -93,7 +93,7 @@ class EchoNetwork(nn.Module):
         """Nats per echo; the truncation changes nothing but its gradient."""
         inputs = F.one_hot(shown, self.task.symbols).to(self.tell.weight.dtype)
         begin = self.cell.begin(inputs.new_zeros(len(shown), self.task.width))
-        hidden, _ = run_by_hand(self.cell, inputs, begin, truncation=truncation, generator=generator)
+        hidden, _ = run_cell(self.cell, inputs, begin, truncation=truncation, generator=generator)
         distance = self.task.distance
         return F.cross_entropy(self.tell(hidden[:, distance:]).flatten(0, 1), shown[:, :-distance].flatten())
 

@@ -19,7 +19,7 @@ from seqloom.lab.horizon import CELLS as HORIZON_CELLS
 from seqloom.lab.horizon import Measured, RecallBudget, horizon_finding, horizon_growing
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.standard import Activation
+from seqloom.nn.cells.rnn import Activation
 from seqloom.nn.recurrent import MakeCell
 
 RADII = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)

@@ -30,8 +30,7 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
 from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
 from seqloom.nn.bptt.truncation import step_jacobian
-from seqloom.nn.cells.cell import unroll
-from seqloom.nn.cells.standard import Cell, CellState
+from seqloom.nn.cells.cell import Cell, CellState, unroll
 from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.runs.readers import require_reader
@@ -385,17 +384,13 @@ def _recorded(cells: dict[str, Cell]) -> Iterator[Met]:
     met: Met = {name: [] for name in cells}
     for name, cell in cells.items():
         # On the instance these hide the methods of its class, which are found again when they are gone.
-        vars(cell)["run"] = partial(_run, cell)
+        vars(cell)["run"] = partial(unroll, cell)
         vars(cell)["advance"] = partial(_advance, cell, met[name])
     try:
         yield met
     finally:
         for cell in cells.values():
             del vars(cell)["run"], vars(cell)["advance"]
-
-
-def _run(cell: Cell, inputs: Tensor, state: CellState, *, lengths: Tensor | None = None) -> tuple[Tensor, CellState]:
-    return unroll(cell, inputs, state=state, lengths=lengths)
 
 
 def _advance(cell: Cell, steps: list[tuple[Tensor, CellState]], projected: Tensor, state: CellState) -> CellState:

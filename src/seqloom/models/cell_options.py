@@ -4,19 +4,24 @@ from pydantic import Field, model_validator
 
 from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cells.kinds import CellKind, cell_maker
-from seqloom.nn.cells.standard import Activation, Peephole, Reset, Update
+from seqloom.nn.cells.gru import Reset, Update
+from seqloom.nn.cells.kinds import CellKind, cell_maker, kinds_with
+from seqloom.nn.cells.lstm import Peephole
+from seqloom.nn.cells.rnn import Activation
 from seqloom.nn.init import Start
 from seqloom.nn.recurrent import MakeCell
 
-OPTIONS: dict[str, tuple[CellKind, ...]] = {
-    "activation": ("rnn",),
-    "forget_bias": ("lstm", "peephole", "coupled"),
-    "peephole": ("peephole",),
-    "reset": ("gru",),
-    "update": ("gru",),
+OPTIONS = {
+    "activation": "activation",
+    "forget_bias": "forget_bias",
+    "peephole": "peephole",
+    "reset": "reset",
+    "update": "update",
+    "cell_norm": "norm",
+    "start": "start",
+    "spectral_radius": "spectral_radius",
 }
-"""Settings that only some cells have."""
+"""By the name of a setting that only some cells have, the option of the cell."""
 
 
 class CellOptions(ModelSettings):
@@ -58,8 +63,8 @@ class CellOptions(ModelSettings):
 
     def check(self) -> None:
         """Raise if some settings do not go together."""
-        for name, cells in OPTIONS.items():
-            value = getattr(self, name)
+        for name, option in OPTIONS.items():
+            value, cells = getattr(self, name), kinds_with(option)
             if self.cell not in cells and value != type(self).model_fields[name].default:
                 raise ConfigError(
                     f"model.{name}={value} is for a cell of kind {' or '.join(cells)}, but model.cell is {self.cell}; "

@@ -38,6 +38,7 @@ from seqloom.nn.outputs import Output
 from seqloom.nn.packing import length_mask, pack_features, packing_of
 from seqloom.nn.recurrent import (
     DropoutKind,
+    MakeCell,
     SequenceDropout,
     Skip,
     Stack,
@@ -138,13 +139,16 @@ class ElmoConfig(CellOptions):
     def _embedding_width(self) -> int:
         return self.embedding_width or self.width
 
-    def build(self, symbols: Symbols, *, seed: int) -> "Elmo":
-        """A model of the target side's symbols with fresh weights drawn from `seed`."""
+    def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "Elmo":
+        """A model of the target side's symbols with fresh weights drawn from `seed`.
+
+        `make_cell` replaces the cell of the settings.
+        """
         self.check()
         with seeded(seed):
             words = self._words(symbols)
             is_tied = isinstance(words, Embedding) and self.tying != "none"
-            rightward, leftward = (self._direction(is_tied=is_tied) for _ in range(2))
+            rightward, leftward = (self._direction(make_cell or self.make_cell(), is_tied=is_tied) for _ in range(2))
             if isinstance(words, Embedding) and is_tied:
                 weight = words.weight
             else:
@@ -172,9 +176,9 @@ class ElmoConfig(CellOptions):
             longest=self.longest_word,
         )
 
-    def _direction(self, *, is_tied: bool) -> "Direction":
+    def _direction(self, make_cell: MakeCell, *, is_tied: bool) -> "Direction":
         width = self._embedding_width
-        cells = cells_of(self.make_cell(), width, width=self.width, layers=self.layers, skip=self.skip)
+        cells = cells_of(make_cell, width, width=self.width, layers=self.layers, skip=self.skip)
         projection = None
         if is_tied and width != self.width:
             projection = nn.Linear(self.width, width)

@@ -30,6 +30,7 @@ from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import (
     Bidirectional,
     DropoutKind,
+    MakeCell,
     SequenceDropout,
     Skip,
     Stack,
@@ -99,13 +100,20 @@ class RnnLmConfig(CellOptions):
     def _embedding_width(self) -> int:
         return self.embedding_width or self.width
 
-    def build(self, symbols: Symbols, *, seed: int) -> "RnnLm":
-        """A model of the target side's symbols with fresh weights drawn from `seed`."""
+    def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "RnnLm":
+        """A model of the target side's symbols with fresh weights drawn from `seed`.
+
+        `make_cell` replaces the cell of the settings.
+        """
         self.check()
         with seeded(seed):
             embedding = Embedding(symbols.target, self._embedding_width)
             cells = cells_of(
-                self.make_cell(), self._embedding_width, width=self.width, layers=self.layers, skip=self.skip
+                make_cell or self.make_cell(),
+                self._embedding_width,
+                width=self.width,
+                layers=self.layers,
+                skip=self.skip,
             )
             layers = Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
             projection = None

@@ -32,6 +32,7 @@ from seqloom.nn.outputs import Output
 from seqloom.nn.recurrent import (
     Bidirectional,
     DropoutKind,
+    MakeCell,
     SequenceDropout,
     Skip,
     Stack,
@@ -93,13 +94,14 @@ class Seq2SeqConfig(CellOptions):
     def has_attention(self) -> bool:
         return self.attention != "none"
 
-    def build(self, symbols: Symbols, *, seed: int) -> "Seq2Seq":
-        """A model with fresh weights drawn from `seed`."""
+    def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "Seq2Seq":
+        """A model with fresh weights drawn from `seed`; `make_cell` replaces the cell of the settings."""
         self.check()
+        make_cell = make_cell or self.make_cell()
         with seeded(seed):
             tables = tied_tables(symbols, self.embedding_width, self.tying)
-            encoder = self._encoder(tables.source)
-            decoder = self._decoder(tables.target)
+            encoder = self._encoder(tables.source, make_cell)
+            decoder = self._decoder(tables.target, make_cell)
             bridge = None
             if self.context == "state":
                 bridge = Bridge(self._memory_width, self.width, layers=self.decoder_layers)
@@ -156,11 +158,11 @@ class Seq2SeqConfig(CellOptions):
         self.check_reset("encoder", read, width=width // directions)
         self.check_reset("decoder", above, width=self.width)
 
-    def _encoder(self, embedding: Embedding) -> "Encoder":
-        make, directions = self.make_cell(), self._directions
+    def _encoder(self, embedding: Embedding, make_cell: MakeCell) -> "Encoder":
+        directions = self._directions
         cells = [
             cells_of(
-                make,
+                make_cell,
                 self.embedding_width,
                 width=self._memory_width // directions,
                 layers=self.encoder_layers,
@@ -173,10 +175,10 @@ class Seq2SeqConfig(CellOptions):
         layers = kind(*cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
         return Encoder(embedding, layers, dropout_rate=self.dropout_rate, dropout_kind=self.dropout_kind)
 
-    def _decoder(self, embedding: Embedding) -> Decoder:
+    def _decoder(self, embedding: Embedding, make_cell: MakeCell) -> Decoder:
         memory_width, input_width = self._memory_width, self._decoder_input_width
         attention = self._attention()
-        cells = cells_of(self.make_cell(), input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
+        cells = cells_of(make_cell, input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
         seen = self.width if attention is None else memory_width + self.width
         return Decoder(
             embedding,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError, check_known
-from seqloom.nn.bptt.truncation import FULL, Truncation, run_by_hand
+from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
 from seqloom.nn.cells.cell import Cell, CellState, check_lengths
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import xavier_uniform
@@ -235,9 +235,7 @@ class Stack(nn.Module):
             if truncation == FULL:
                 hidden, final = cell.run(read, first, lengths=lengths)
             else:
-                hidden, final = run_by_hand(
-                    cell, read, first, lengths=lengths, truncation=truncation, generator=generator
-                )
+                hidden, final = run_cell(cell, read, first, lengths=lengths, truncation=truncation, generator=generator)
             finals.append(final)
             return hidden
 

@@ -27,8 +27,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.errors import ConfigError, UsageError
-from seqloom.nn.bptt.passes import ByHand, Pass, Steps
-from seqloom.nn.cells.cell import Cell, CellState, check_run, length_range
+from seqloom.nn.bptt.passes import ManualBackward, Pass, Steps
+from seqloom.nn.cells.cell import Cell, CellState, check_run, length_range, unroll
 from seqloom.nn.packing import Packing, pack_features
 
 TruncationKind = Literal["full", "chunked", "sliding", "random"]
@@ -69,7 +69,7 @@ class Truncation:
 FULL = Truncation()
 
 
-def run_by_hand(
+def run_cell(
     cell: Cell,
     inputs: Float[Tensor, "batch time inputs"],
     state: CellState,
@@ -78,18 +78,19 @@ def run_by_hand(
     truncation: Truncation = FULL,
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-    """What `Cell.run` promises, for every cell, with the hand-derived way back and one of its truncations.
+    """What `Cell.run` promises, for every cell, with a choice of truncation.
 
-    Padding costs nothing, and outputs are zero there. Random truncation draws from `generator`, for every step of every
-    row by itself. The gradient has no gradient of its own: for second derivatives there is `unroll`.
+    Cells with a hand-derived pass use it: padding then costs nothing, outputs are zero there, and the gradient has no
+    gradient of its own (`unroll` has second derivatives). All other cells are unrolled and differentiated by autograd.
+    Random truncation draws from `generator`, once for every step of every row.
 
-    Autocast is switched off: all is done in the precision of the weights.
+    Autocast is switched off: everything is computed in the precision of the weights.
     """
     check_run(cell, inputs, state, lengths=None)
-    device, dtype = inputs.device.type, cell.from_state.weight.dtype
+    device, dtype = inputs.device.type, cell.dtype
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):
-            return run_by_hand(
+            return run_cell(
                 cell,
                 inputs.to(dtype),
                 tuple(part.to(dtype) for part in state),
@@ -97,22 +98,87 @@ def run_by_hand(
                 truncation=truncation,
                 generator=generator,
             )
+    manual = cell.manual_backward()
+    if manual is None and truncation == FULL:
+        return unroll(cell, inputs, state, lengths=lengths)
     layout = _layout_of(lengths, batch=inputs.shape[0], time=inputs.shape[1])
     chances = None
     if truncation.kind == "random":
         if generator is None:
-            raise UsageError("random truncation draws random numbers: give run_by_hand a generator to draw them from")
+            raise UsageError("random truncation needs random numbers: pass a generator")
         drawn = torch.rand(layout.steps.positions, generator=generator, device=generator.device)
         chances = (drawn < truncation.keep_rate).to(inputs) / truncation.keep_rate
-    by_hand = cell.by_hand()
+    if manual is None:
+        return _run_autograd(cell, inputs, state, lengths=lengths, truncation=truncation, chances=layout.pad(chances))
     projected = cell.project(layout.pack(inputs))
     # Copies, so that they keep no memory alive.
     origins = tuple(each[:0].clone() for each in (projected, *state) if each.requires_grad)
-    task = _Task(by_hand, layout, truncation, len(state), origins)
+    task = _Task(manual, layout, truncation, len(state), origins)
     outputs, *final = _Run.apply(  # type: ignore[no-untyped-call]
-        task, chances, projected, *state, *by_hand.parameters
+        task, chances, projected, *state, *manual.parameters
     )
     return outputs, tuple(final)
+
+
+def _run_autograd(
+    cell: Cell,
+    inputs: Float[Tensor, "batch time inputs"],
+    state: CellState,
+    *,
+    lengths: Int[Tensor, " batch"] | None,
+    truncation: Truncation,
+    chances: Float[Tensor, "batch time"] | None,
+) -> tuple[Float[Tensor, "batch time width"], CellState]:
+    """Any cell unrolled step by step, with the graph cut where the truncation says."""
+    rows = cell.project(inputs).transpose(0, 1)  # [time, batch, gates]
+    if truncation.burn_in:
+        state = tuple(part.detach() for part in state)
+    if truncation.kind == "sliding":
+        along = _slide(cell, rows, state, truncation=truncation)
+    else:
+        states = [state]
+        for time, row in enumerate(rows):
+            if truncation.window and time and time % truncation.window == 0:
+                state = tuple(part.detach() for part in state)
+            if chances is not None:  # the value of each part, and its gradient times the chance
+                chance = chances[:, time, None]
+                state = tuple(torch.lerp(part.detach(), part, chance) for part in state)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and time >= truncation.burn_in):
+                state = cell.advance(row, state)
+            states.append(state)
+        along = tuple(torch.stack(list(part)) for part in zip(*states, strict=True))  # [1 + time, batch, width]
+    if lengths is None:
+        return along[0][1:].transpose(0, 1), tuple(part[-1] for part in along)
+    each = torch.arange(len(lengths), device=lengths.device)
+    return along[0][1:].transpose(0, 1), tuple(part[lengths.long(), each] for part in along)
+
+
+def _slide(
+    cell: Cell, rows: Float[Tensor, "time batch gates"], state: CellState, *, truncation: Truncation
+) -> tuple[Float[Tensor, "states batch width"], ...]:
+    """The states before and after all steps, each with the graph of the last `window` steps alone.
+
+    For that, every step is repeated from a state without history `window` steps before it, all of them together.
+    """
+    time, batch = rows.shape[:2]
+    first = min(truncation.burn_in, time)
+    with torch.no_grad():
+        known = [state]
+        for row in rows[: max(first, time - truncation.window)]:
+            known.append(cell.advance(row, known[-1]))
+    if first == time:
+        return tuple(torch.stack(list(part)) for part in zip(*known, strict=True))
+    begins = (torch.arange(first, time, device=rows.device) - truncation.window + 1).clamp(min=first)  # [chains]
+    chains = tuple(torch.stack([known[at][part] for at in begins.tolist()]) for part in range(len(state)))
+    ended = []
+    for step in range(min(truncation.window, time - first)):
+        # Chain c passes through min(c + 1, window) steps: the first of those left ends with this one.
+        flat = cell.advance(rows[begins[step:] + step].flatten(0, 1), tuple(part.flatten(0, 1) for part in chains))
+        chains = tuple(part.unflatten(0, (-1, batch)) for part in flat)  # [chains, batch, width]
+        ended.append(tuple(part[:1] for part in chains))
+        chains = tuple(part[1:] for part in chains)
+    before = [tuple(part[None] for part in each) for each in known[: first + 1]]
+    return tuple(torch.cat(list(part)) for part in zip(*before, *ended, chains, strict=True))
 
 
 def trace_back(
@@ -124,30 +190,49 @@ def trace_back(
 ) -> tuple[Float[Tensor, "lags batch width"], ...]:
     """The gradient of g·h_T with respect to each part of the state ℓ steps before the end, ℓ = 0 … T.
 
-    h_T is the hidden state after the last step and g the `gradient` given; at lag 0 stands g itself, and zeros for the
+    h_T is the hidden state after the last step and g the given `gradient`; at lag 0 it is g itself, and zero for the
     memory.
     """
     check_run(cell, inputs, state, lengths=None)
-    layout = _layout_of(None, batch=inputs.shape[0], time=inputs.shape[1])
+    manual, lags = cell.manual_backward(), []
     with torch.no_grad():
-        opened = _opened(cell.by_hand(), layout.steps, cell.project(layout.pack(inputs)), state)
-        stacks = [gradient[None], *(torch.zeros_like(gradient)[None] for _ in state[1:])]
-        lags = [stacks]
-        for step in reversed(range(len(layout.steps.sizes))):
-            stacks = opened.pull(step, stacks)
+        if manual is None:
+            projected = cell.project(inputs)
+            states = [state]
+            for row in projected.unbind(1):
+                states.append(cell.advance(row, states[-1]))
+            parts = (gradient, *(torch.zeros_like(gradient) for _ in state[1:]))
+            lags.append([part[None] for part in parts])
+            for row, before in zip(reversed(projected.unbind(1)), reversed(states[:-1]), strict=True):
+                parts = torch.func.vjp(lambda *given, row=row: cell.advance(row, given), *before)[1](parts)
+                lags.append([part[None] for part in parts])
+        else:
+            layout = _layout_of(None, batch=inputs.shape[0], time=inputs.shape[1])
+            opened = _opened(manual, layout.steps, cell.project(layout.pack(inputs)), state)
+            stacks = [gradient[None], *(torch.zeros_like(gradient)[None] for _ in state[1:])]
             lags.append(stacks)
+            for step in reversed(range(len(layout.steps.sizes))):
+                stacks = opened.pull(step, stacks)
+                lags.append(stacks)
         return tuple(torch.cat(list(part)) for part in zip(*lags, strict=True))
 
 
 def step_jacobian(cell: Cell, projected: Float[Tensor, " gates"], state: CellState) -> Float[Tensor, "joint joint"]:
-    """∂s'/∂s of one step from this state of one row, s being its parts one above the other.
+    """∂s'/∂s of one step from this state of one row, where s joins all parts of the state.
 
-    `projected` is what the cell's `project` gives for the input. Row i is the gradient of the i-th number of s'.
+    `projected` is the result of the cell's `project` for the input. Row i is the gradient of the i-th number of s'.
     """
-    joint = len(state) * cell.width
+    joint, manual = len(state) * cell.width, cell.manual_backward()
+
+    def step(joined: Tensor) -> Tensor:
+        return torch.cat(cell.advance(projected[None], joined[None].split(cell.width, 1)), 1)[0]
+
     with torch.no_grad():
-        # The pass writes over what it is given.
-        opened = _opened(cell.by_hand(), Steps(1, (1,), None), projected[None].clone(), state)
+        if manual is None:
+            jacobian: Tensor = torch.func.jacrev(step)(torch.cat(state, 1)[0])
+            return jacobian
+        # The pass overwrites its arguments.
+        opened = _opened(manual, Steps(1, (1,), None), projected[None].clone(), state)
         unit = torch.eye(joint, dtype=projected.dtype, device=projected.device)
         return torch.cat(opened.pull(0, list(unit[:, None].split(cell.width, 2))), 2)[:, 0]
 
@@ -171,6 +256,14 @@ class _Layout:
         if self.packing is None:
             return inputs.transpose(0, 1).reshape(self.steps.positions, inputs.shape[2])
         return pack_features(inputs, self.packing)
+
+    def pad(self, packed: Tensor | None) -> Tensor | None:
+        """From one number for each packed position to `[batch, time]`; zero in the padding."""
+        if packed is None:
+            return None
+        if self.packing is None:
+            return packed.view(self.time, self.batch).t()
+        return packed.new_zeros(self.batch * self.time).index_copy_(0, self.packing.flat, packed).view(self.batch, -1)
 
     def sort(self, rows: Tensor) -> Tensor:
         return rows if self.order is None else rows.index_select(0, self.order)
@@ -245,7 +338,7 @@ def _layout_of(lengths: Tensor | None, *, batch: int, time: int) -> _Layout:
 class _Task:
     """What a run is told besides tensors."""
 
-    by_hand: ByHand
+    manual: ManualBackward
     layout: _Layout
     truncation: Truncation
     parts: int
@@ -260,7 +353,7 @@ class _Run(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         layout, parameters = task.layout, tensors[task.parts :]
         states = [layout.buffer(part) for part in tensors[: task.parts] if part is not None]
-        tape = task.by_hand.make(parameters).forward(layout.steps, projected, states)
+        tape = task.manual.make(parameters).forward(layout.steps, projected, states)
         ctx.task, ctx.counts = task, (len(states), len(tape))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*states, *tape, chances, *parameters)
@@ -275,7 +368,7 @@ class _Run(torch.autograd.Function):
         device = states[0].device.type
         is_cast = torch.is_autocast_enabled(device)
         with torch.no_grad(), torch.autocast(device, enabled=False) if is_cast else nullcontext():
-            opened = task.by_hand.make(tuple(parameters))
+            opened = task.manual.make(tuple(parameters))
             found = _way_back(task, opened, states, tape=tape, chances=chances, of_results=of_results, learns=learns)
         if torch.is_grad_enabled():  # with create_graph alone
             origins = (*task.origins, *parameters, *of_results)
@@ -293,9 +386,8 @@ class _Final(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ARG004
         raise UsageError(
-            "a hand-derived backward pass has no second derivative; run the cell by seqloom.nn.cells.standard.unroll, "
-            "which "
-            "has derivatives of any order"
+            "a hand-derived backward pass has no second derivative; "
+            "seqloom.nn.cells.cell.unroll has derivatives of any order"
         )
 
 
@@ -332,7 +424,7 @@ def _way_back(
         hidden[: layout.batch + unlearnt] = 0
         for part in memory:
             part.zero_()
-    of_parameters = opened.learn() if learns else (None,) * len(task.by_hand.parameters)
+    of_parameters = opened.learn() if learns else (None,) * len(task.manual.parameters)
     of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
     return opened.close(), *of_first, *of_parameters
 
@@ -343,10 +435,10 @@ def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:
     return [first, *range((first // window + 1) * window, steps, window), steps] if first < steps else [steps]
 
 
-def _opened(by_hand: ByHand, steps: Steps, projected: Tensor, state: CellState) -> Pass:
+def _opened(manual: ManualBackward, steps: Steps, projected: Tensor, state: CellState) -> Pass:
     """A pass that has gone forwards from a state, in which every row takes part in every step, and is to be pulled."""
     states = [torch.cat([part, part.new_empty(steps.positions, part.shape[1])]) for part in state]
-    opened = by_hand.make(by_hand.parameters)
+    opened = manual.make(manual.parameters)
     tape = opened.forward(steps, projected, states)
     gradients = [torch.zeros_like(states[0]), *(torch.zeros_like(part) for part in state[1:])]
     opened.open(steps, states, tape=tape, gradients=gradients)

@@ -1,25 +1,34 @@
-"""The cells by name: from what a config or an experiment says to a maker of cells."""
+"""The cells by name: from the settings of a config or an experiment to a function that makes cells.
+
+A new cell is one class, and here its import, its name and its line in the table.
+"""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, assert_never, get_args
+from inspect import signature
+from typing import Literal, get_args
 
 from seqloom.core.errors import check_known
-from seqloom.nn.cells.standard import (
-    Activation,
-    Cell,
-    CoupledCell,
-    ElmanCell,
-    GRUCell,
-    LSTMCell,
-    Peephole,
-    PeepholeCell,
-    Reset,
-    Update,
-)
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.gru import GRUCell, Reset, Update
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, Peephole, PeepholeCell
+from seqloom.nn.cells.rnn import Activation, ElmanCell
 from seqloom.nn.init import Start
 
 CellKind = Literal["rnn", "lstm", "peephole", "coupled", "gru"]
+
+CELLS: dict[CellKind, Callable[..., Cell]] = {
+    "rnn": ElmanCell,
+    "lstm": LSTMCell,
+    "peephole": PeepholeCell,
+    "coupled": CoupledCell,
+    "gru": GRUCell,
+}
+
+
+def kinds_with(option: str) -> list[CellKind]:
+    """The cells that have an option of `cell_maker`, as a keyword argument of their constructor."""
+    return [kind for kind, cell in CELLS.items() if option in signature(cell).parameters]
 
 
 def cell_maker(
@@ -34,30 +43,16 @@ def cell_maker(
     start: Start = "orthogonal",
     spectral_radius: float = 1.0,
 ) -> Callable[[int, int], Cell]:
-    """From the width of the input and of the state to a cell of this kind.
-
-    An option that a kind does not have is not looked at: `activation` is for the rnn, `forget_bias` for the lstm, the
-    peephole and the coupled cell, `peephole` for the peephole cell, `reset` and `update` for the gru.
-    """
+    """From the width of the input and of the state to a cell of this kind. Options that a kind lacks are ignored."""
     check_known("kind", kind, get_args(CellKind))
-    match kind:
-        case "rnn":
-            return partial(ElmanCell, activation=activation, norm=norm, start=start, spectral_radius=spectral_radius)
-        case "lstm":
-            return partial(LSTMCell, forget_bias=forget_bias, norm=norm, start=start, spectral_radius=spectral_radius)
-        case "peephole":
-            return partial(
-                PeepholeCell,
-                peephole=peephole,
-                forget_bias=forget_bias,
-                norm=norm,
-                start=start,
-                spectral_radius=spectral_radius,
-            )
-        case "coupled":
-            return partial(
-                CoupledCell, forget_bias=forget_bias, norm=norm, start=start, spectral_radius=spectral_radius
-            )
-        case "gru":
-            return partial(GRUCell, reset=reset, update=update, norm=norm, start=start, spectral_radius=spectral_radius)
-    assert_never(kind)
+    options = {
+        "activation": activation,
+        "forget_bias": forget_bias,
+        "peephole": peephole,
+        "reset": reset,
+        "update": update,
+        "norm": norm,
+        "start": start,
+        "spectral_radius": spectral_radius,
+    }
+    return partial(CELLS[kind], **{name: value for name, value in options.items() if kind in kinds_with(name)})

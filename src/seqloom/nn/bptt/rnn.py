@@ -1,0 +1,65 @@
+"""The hand-derived pass of the plain recurrent network."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from seqloom.nn.bptt.passes import Pass, Steps, link
+
+
+class ElmanPass(Pass):
+    """h' = φ(p + U h), with the weights U and, for LN(U h), its gain.
+
+    Back: δ = φ' ⊙ ∂h',  ∂p = δ,  ∂h = Uᵀ δ,  ∂U = Σ δ hᵀ, and φ' is told by h' alone: 1 − h'², [h' > 0] or 1.
+    """
+
+    def __init__(
+        self, parameters: tuple[Tensor | None, ...], *, activation: Literal["tanh", "relu", "identity"]
+    ) -> None:
+        weight, gain = parameters
+        assert weight is not None
+        self._link = link(weight, gain)
+        self._activation = activation
+
+    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        (hidden,), product = states, self._link
+        product.begin(steps, projected)
+        steps.after_all(hidden).copy_(projected)
+        activate = {"tanh": torch.tanh_, "relu": torch.relu_, "identity": None}[self._activation]
+        for step, (before, after) in enumerate(zip(*steps.around(hidden), strict=True)):
+            product.add(step, before, after)
+            if activate is not None:
+                activate(after)
+        return product.tape
+
+    def open(
+        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
+    ) -> None:
+        self._link.open(steps, iter(tape))
+        self._steps, (self._hidden,) = steps, states
+        self._before, self._after = steps.around(gradients[0])
+        self.slopes = steps.after_all(gradients[0])  # a gradient becomes δ where it stands
+        hidden = steps.after_all(self._hidden)
+        self._bends: list[Tensor] | None = None
+        if self._activation == "tanh":
+            self._bends = steps.at(torch.addcmul(hidden.new_ones(()), hidden, hidden, value=-1))
+        elif self._activation == "relu":
+            self._bends = steps.at((hidden > 0).to(hidden.dtype))
+
+    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+        for step in reversed(range(first, last)):
+            slopes = self._after[step]
+            if self._bends is not None:
+                slopes.mul_(self._bends[step])
+            self._link.give_back(step, slopes, None if is_cut and step == first else self._before[step])
+
+    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        (hidden,) = gradients
+        slopes = hidden if self._bends is None else hidden * self._bends[step]
+        torch.sum(slopes, 0, out=self._after[step])
+        return [self._link.pull(step, slopes)]
+
+    def learn(self) -> tuple[Tensor | None, ...]:
+        return self._link.gradients(self.slopes, self._steps.before_all(self._hidden))
