@@ -83,7 +83,7 @@ def test_rules_keep_more_or_fewer_links(files: Path) -> None:
         (["--train", "a.en,b.de"], 3, "a.en has 151 lines, but b.de has 7"),
         (["--train", "a.en,a.de", "--reference", "b.gold"], 3, "b.gold: 7 lines, but 151 sentence pairs are aligned"),
         (["--train", "a.en,a.de", "--reference", "a.de"], 3, "a.de:1: "),
-        (["--train", "a.en,a.de", "--out", "a.en"], 2, "a.en is the input as well"),
+        (["--train", "a.en,a.de", "--out", "a.en"], 2, "a.en is also an input"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_sentence(

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from seqloom.cli.console import Bars, Lines, sentences, show_events
-from seqloom.cli.output import clean, duration, json_line, one_line, size
+from seqloom.cli.console import Bars, PlainLines, clean, duration, json_line, one_line, sentences, show_events, size
 from seqloom.core.events import Event
 
 
@@ -26,19 +25,19 @@ def step(number: int) -> Event:
 
 
 def test_a_run_of_a_thousand_quick_steps_has_a_line_per_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = Lines(clock=Clock())
+    listener = PlainLines(clock=Clock())
     listener(Event("model", {"kind": "gru", "parameters": 1000, "run": "run", "steps": 1000}))
     for number in range(1, 1001):
         listener(step(number))
     first, *lines = capsys.readouterr().err.splitlines()
-    assert first == "gru with 1,000 parameters; the run is kept in run"
+    assert first == "gru with 1,000 parameters; run folder run"
     assert len(lines) == 10
     assert lines[0] == "step 100 of 1,000: loss 1.500, 1,234 tokens/s, 1 min 01 s left"
 
 
 def test_slow_steps_have_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    listener = Lines(clock=clock)
+    listener = PlainLines(clock=clock)
     for number in range(1, 26):
         clock.now += 1.0
         listener(step(number))
@@ -47,7 +46,7 @@ def test_slow_steps_have_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[
 
 def test_quick_progress_needs_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    listener = Lines(clock=clock)
+    listener = PlainLines(clock=clock)
     for done in range(100):
         listener(Event("progress", {"what": "encoding", "done": done, "all": 100}))
     clock.now = 11.0
@@ -56,7 +55,7 @@ def test_quick_progress_needs_no_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_quick_progress_that_asks_for_it_has_a_line_per_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = Lines(clock=Clock())
+    listener = PlainLines(clock=Clock())
     for done in range(0, 1001, 5):
         listener(Event("progress", {"what": "tokens", "done": done, "all": 1000, "by_tenths": True}))
     lines = capsys.readouterr().err.splitlines()
@@ -64,7 +63,7 @@ def test_quick_progress_that_asks_for_it_has_a_line_per_tenth(capsys: pytest.Cap
 
 
 def test_tenths_are_counted_anew_for_each_thing_and_each_time(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = Lines(clock=Clock())
+    listener = PlainLines(clock=Clock())
     for what in ("one", "two", "two"):
         for done in (5, 10):
             listener(Event("progress", {"what": what, "done": done, "all": 10, "by_tenths": True}))
@@ -74,7 +73,7 @@ def test_tenths_are_counted_anew_for_each_thing_and_each_time(capsys: pytest.Cap
 
 def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    listener = Lines(clock=clock)
+    listener = PlainLines(clock=clock)
     clock.now = 11.0
     for done in (3, 8, 14, 14):
         listener(Event("progress", {"what": "translating", "done": done, "all": 14}))
@@ -102,11 +101,11 @@ def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixtu
         ),
         (
             Event("resumed", {"step": 40, "steps": 80_000, "changed_settings": {"steps": [40, 80]}}),
-            ["going on after step 40 of 80,000; changed: steps from 40 to 80"],
+            ["resuming after step 40 of 80,000; changed: steps from 40 to 80"],
         ),
         (
             Event("bad_step", {"step": 7, "loss": float("nan"), "norm": float("inf"), "where": "batch 3"}),
-            ["step 7 was not finite (loss nan, gradient norm inf) and changed no weight: batch 3"],
+            ["step 7 was not finite (loss nan, gradient norm inf) and was skipped: batch 3"],
         ),
         (Event("saved", {"step": 3}), []),
         (Event("unheard_of", {}), []),

@@ -154,7 +154,7 @@ def test_no_text_that_is_read_is_written(
     for pattern in ("report.html", "corp*.en"):
         called = call("doctor", pattern, files[1], "--html", tmp_path / pattern.replace("*", "us"))
         assert called.code == 2
-        assert "is the input as well" in called.err
+        assert "is also an input" in called.err
     assert {path.read_bytes() for path in (page, files[0], dev / "corpus.en", dev / "report.html")} == {text}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.de", "corpus.en", "dev", "report.html"]
     assert len(list(dev.iterdir())) == 5

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.cli.arguments import config_and_overrides, file_names, sort_words
-from seqloom.cli.lines import read_blocks
+from seqloom.cli.arguments import config_and_overrides, file_names, parse_words
+from seqloom.cli.inputs import read_blocks
 from seqloom.core.errors import DataError, UsageError
 
 
@@ -55,7 +55,7 @@ def test_a_line_is_passed_on_before_the_next_one_arrives() -> None:
 
 
 def test_settings_are_told_from_files() -> None:
-    words = sort_words(["run.yaml", "model.width=8", "./odd=name.txt", "seed=3", "a b=c"])
+    words = parse_words(["run.yaml", "model.width=8", "./odd=name.txt", "seed=3", "a b=c"])
     assert words.overrides == ("model.width=8", "seed=3")
     assert words.others == ("run.yaml", "./odd=name.txt", "a b=c")
     assert config_and_overrides(["seed=3", "run.YML"], hint="") == (Path("run.YML"), ("seed=3",))

@@ -82,7 +82,7 @@ def test_an_option_that_takes_one_value_is_refused_if_it_comes_twice(
                 continue
             called = call(*path, option.opts[0], "1", f"{option.opts[0]}=2")
             assert (called.code, called.out) == (2, "")
-            assert f"{option.opts[0]} takes one value, but is given 2 times" in called.err
+            assert f"{option.opts[0]} takes one value, but was given 2 times" in called.err
     for words in (["--help", "--out", "a", "--out", "b"], ["--", "--out", "a", "--out", "b"]):
         assert "takes one value" not in call("translate", *words).err
     assert "--binary/--text takes one value" in call("vectors", "export", "a", "b", "--binary", "--text").err
@@ -214,11 +214,3 @@ def test_with_json_an_error_is_a_record_with_its_problems() -> None:
 def test_control_characters_in_a_message_reach_no_terminal() -> None:
     with mock.patch.object(main, "_invoke", side_effect=DataError("a\x1b[31mb\u202ec")):
         assert call("info", "x").err == "error: a\\u001b[31mb\\u202ec\n"
-
-
-def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    called = call("info", "model")
-    assert (called.code, "the folder you are in is not there any more" in called.err) == (2, True)

@@ -7,7 +7,7 @@ import pytest
 
 from cli.calling import call
 from cli.conftest import Tiny
-from seqloom.cli.console import Bars, Lines
+from seqloom.cli.console import Bars, PlainLines
 from seqloom.core.events import Event, Value
 from seqloom.selfcheck import run
 from seqloom.selfcheck.promises import Check, Finding
@@ -77,7 +77,7 @@ def test_an_interruption_leaves_what_was_found(tiny: Tiny, monkeypatch: pytest.M
 
 def test_progress_has_the_time_that_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    lines, bars = Lines(clock=lambda: now[0]), Bars(clock=lambda: now[0])
+    lines, bars = PlainLines(clock=lambda: now[0]), Bars(clock=lambda: now[0])
 
     def note(done: int, left: float | None) -> str:
         values: dict[str, Value] = {"what": "promises looked at", "done": done, "all": 13}

@@ -10,7 +10,7 @@ import pytest
 
 from cli.calling import call, start
 from cli.conftest import Tiny, in_small_letters
-from seqloom.cli import lines
+from seqloom.cli import inputs
 
 ODD = "Good morning.\n\n \u200b \nThe dog\u2028sees\u0085a\x0btree.\r\nlone\rreturn\n日本語 🙂\nlast without end"
 ODD_LINES = 7
@@ -72,7 +72,7 @@ def test_nbest_lists_line_text_and_score_best_first(tiny: Tiny) -> None:
 def test_nbest_beyond_the_beam_is_refused_with_both_numbers(tiny: Tiny) -> None:
     called = call("translate", tiny.run, "--nbest", 9)
     assert called.code == 2
-    assert "--nbest 9 lists more translations than search.beam=4 keeps; add search.beam=9" in called.err
+    assert "--nbest 9 is larger than search.beam=4; add search.beam=9" in called.err
     grouped = call("translate", tiny.run, "--nbest", 9, "search.groups=2")
     assert "add search.beam=10" in grouped.err
 
@@ -130,8 +130,8 @@ def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
     [
         (["model.width=32"], ["'model.width=32'", "search.beam=8"]),
         (["search.beem=3"], ["beem", "beam"]),
-        (["--scores", "--json"], ["--json", "leave out --scores"]),
-        (["a.de", "b.de"], ["a.de, b.de", "one text file"]),
+        (["--scores", "--json"], ["--scores cannot be combined with --json: it includes the scores"]),
+        (["a.de", "b.de"], ["a.de, b.de", "at most one text file"]),
         (["nowhere.de"], ["nowhere.de: no such file"]),
         (["--out", "no/such/folder/x.en"], ["no/such/folder"]),
         (["device=cude"], ["cude"]),
@@ -152,7 +152,7 @@ def test_an_output_file_that_is_the_input_is_refused_and_left_alone(tiny: Tiny, 
     path.write_text("Good morning.\n")
     called = call("translate", tiny.run, path, "--out", tmp_path / "." / "text.en")
     assert called.code == 2
-    assert f"{path} is the input as well" in called.err
+    assert f"{path} is also an input" in called.err
     assert path.read_text() == "Good morning.\n"
 
 
@@ -171,7 +171,7 @@ def test_no_output_takes_the_place_of_a_model(tiny: Tiny, tmp_path: Path) -> Non
     ):
         called = call(*words)
         assert called.code == 2, words
-        assert "is the input as well" in called.err or "is a part of a model" in called.err
+        assert "is also an input" in called.err or "is part of a model" in called.err
     assert (packed.read_bytes(), weights.read_bytes()) == before
 
 
@@ -318,7 +318,7 @@ def test_alignments_have_a_line_for_each_line_and_stand_in_the_records(tiny: Tin
     assert called.lines == lines[:-1]
     called = call("translate", tiny.run, "--align", "-", stdin=b"Yes.\n")
     assert (called.code, called.out) == (2, "")
-    assert "--align - writes links to standard output, where the translations go" in called.err
+    assert "--align - writes to standard output, and so do the translations" in called.err
     assert {target for _, target in best["alignment"]} == set(range(len(best["target_words"])))
     assert "".join(best["target_words"]) == best["text"].replace(" ", "")
 
@@ -364,10 +364,10 @@ def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--engine", "onnx"], ["'onnx'", "seqloom or ctranslate2"]),
-        (["--engine", "ctranslate2", "--tags"], ["--tags is nothing that CTranslate2 can follow"]),
-        (["--forbid", " "], ["--forbid was given nothing"]),
-        (["--jobs", "2", "--engine", "ctranslate2"], ["--jobs is nothing that CTranslate2 can follow"]),
+        (["--engine", "onnx"], ["unknown engine 'onnx'; available: seqloom, ctranslate2"]),
+        (["--engine", "ctranslate2", "--tags"], ["--tags is not supported with --engine ctranslate2"]),
+        (["--forbid", " "], ["--forbid is blank"]),
+        (["--jobs", "2", "--engine", "ctranslate2"], ["--jobs is not supported with --engine ctranslate2"]),
         (["--jobs", "2", "--with", "other"], ["--with cannot be combined with --jobs"]),
         (["--out", "same", "--align", "./same"], ["--out and --align both name same"]),
         (["--glossary", "nowhere.tsv"], ["nowhere.tsv: no such file"]),
@@ -389,7 +389,7 @@ def test_the_size_of_blocks_changes_no_draw_and_no_number(
     source.write_text("The dog sees a tree.\n" * 5 + "The dog sees a tree. " * 30 + "\n" + "Good morning.\n")
     words = ["translate", tiny.run, source, "--jobs", jobs, "search.method=sample", "search.temperature=2"]
     whole = call(*words)
-    monkeypatch.setattr(lines, "CHUNK", 7)
+    monkeypatch.setattr(inputs, "CHUNK", 7)
     small = call(*words)
     assert (whole.code, small.code) == (0, 0)
     assert small.out == whole.out
@@ -402,7 +402,7 @@ def test_the_size_of_blocks_changes_no_draw_and_no_number(
 def test_wrong_wishes_are_told_with_the_line_of_the_file(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(lines, "CHUNK", chunk)
+    monkeypatch.setattr(inputs, "CHUNK", chunk)
     source, prefixes = tmp_path / "text.en", tmp_path / "begin.de"
     source.write_text("Good morning.\n" * 3 + "The dog sees a tree.\n" + "Good morning.\n")
     prefixes.write_text("\n\n\nDer Hund sieht einen Baum.\nDer Hund sieht einen Baum.\n", encoding="utf-8")

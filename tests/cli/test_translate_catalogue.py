@@ -90,21 +90,27 @@ def test_why_segments_are_left_untranslated_is_told(
 ) -> None:
     monkeypatch.setattr(Carrier, "filling", lambda *_given, **_named: None)
     called = call("translate", tiny.run, write(tmp_path, "messages.po"))
-    why = "the model said nothing, or placeholders could not be kept apart from words"
+    why = "the model produced no text, or placeholders could not be separated from words"
     assert f"5 left untranslated: {why}\n" in called.err
 
 
 def test_the_summary_accounts_for_every_segment(tiny: Tiny, tmp_path: Path) -> None:
     path = write(tmp_path, "messages.po")
-    again = "2 fuzzy left alone (--fuzzy translates them again)"
-    assert f"5 of 8 segments translated; 1 had a translation, {again}\n" in call("translate", tiny.run, path).err
-    assert "7 of 8 segments translated; 1 had a translation\n" in call("translate", tiny.run, path, "--fuzzy").err
+    again = "2 fuzzy (--fuzzy translates them again)"
+    assert (
+        f"5 of 8 segments translated; not translated: 1 already translated, {again}\n"
+        in call("translate", tiny.run, path).err
+    )
+    assert (
+        "7 of 8 segments translated; not translated: 1 already translated\n"
+        in call("translate", tiny.run, path, "--fuzzy").err
+    )
     page = write(tmp_path, "page.xlf")
     called = call("translate", tiny.run, page, "--out", tmp_path / "new.xlf", "--json")
     assert called.records[0]["alone"] == {"translated": 1, "fuzzy": 1, "blank": 0, "locked": 1, "foreign": 0}
-    again = "1 fuzzy left alone (--fuzzy translates it again)"
-    locked = '1 more not to be translated (translate="no")'
-    told = f"{page}: 4 of 6 segments translated; 1 had a translation, {again}, {locked}"
+    again = "1 fuzzy (--fuzzy translates it again)"
+    locked = '1 locked (translate="no")'
+    told = f"{page}: 4 of 6 segments translated; not translated: 1 already translated, {again}, {locked}"
     assert told in [each["message"] for each in called.messages]
 
 
@@ -113,7 +119,7 @@ def test_units_of_a_memory_without_the_source_language_are_accounted_for(tiny: T
     path = tmp_path / "m.tmx"
     path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{"".join(units)}</body></tmx>', encoding="utf-8")
     called = call("translate", tiny.run, path)
-    assert f"{path}: 1 of 1 segments translated; 2 more without the source language\n" in called.err
+    assert f"{path}: 1 of 1 segments translated; not translated: 2 without the source language\n" in called.err
     called = call("translate", tiny.run, path, "--target", "pt-BR")
     assert called.code == 2
     assert (
@@ -126,10 +132,10 @@ def test_entries_that_are_mostly_unknown_are_named_by_their_lines(tiny: Tiny, tm
     known = 'msgid "Good morning."\nmsgstr ""\n\n'
     strange = 'msgid "日本語のテスト"\nmsgstr ""\n\n'
     path.write_text(known + strange + known, encoding="utf-8")
-    told = "is unknown to this model, so what it makes of"
-    assert f"{path}: more than half of line 4 {told} it means little" in _said(call("translate", tiny.run, path))
+    unknown = "is unknown to this model, so the translation is unreliable"
+    assert f"{path}: more than half of line 4 {unknown}" in _said(call("translate", tiny.run, path))
     path.write_text(known + strange + strange + known, encoding="utf-8")
-    assert f"{path}: more than half of each of lines 4, 7 {told} them" in _said(call("translate", tiny.run, path))
+    assert f"{path}: more than half of each of lines 4, 7 {unknown}" in _said(call("translate", tiny.run, path))
     path.write_text(known, encoding="utf-8")
     assert "unknown" not in call("translate", tiny.run, path).err
 
@@ -156,15 +162,24 @@ def _refused(called: Called, message: str, *, code: int = 2) -> None:
 def test_what_does_not_fit_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     path = write(tmp_path, "messages.po")
     _refused(call("translate", path, "--target", "fr"), f"name the model before it: seqloom translate MODEL {path}")
-    _refused(call("translate", tiny.run, path, "--nbest", 2), "--nbest is for text with a sentence per line")
+    _refused(
+        call("translate", tiny.run, path, "--nbest", 2),
+        "--nbest is not supported with a catalogue: it is for text with one sentence per line",
+    )
     _refused(call("translate", tiny.run, path, "--json"), "name a file for the catalogue with --out")
-    _refused(call("translate", tiny.run, path, "--out", path), "is the input as well")
-    _refused(call("translate", tiny.run, path, "--in-place", "--out", tmp_path / "b.po"), "leave one out")
-    _refused(call("translate", tiny.run, tiny.dev[0], "--fuzzy"), "--fuzzy is for catalogues")
-    _refused(call("translate", tiny.run, tiny.dev[0], "--review"), "--review is for catalogues")
+    _refused(call("translate", tiny.run, path, "--out", path), "is also an input")
+    _refused(
+        call("translate", tiny.run, path, "--in-place", "--out", tmp_path / "b.po"),
+        "--in-place cannot be combined with --out",
+    )
+    _refused(
+        call("translate", tiny.run, tiny.dev[0], "--fuzzy"),
+        "--fuzzy is not supported with plain text: it is for catalogues",
+    )
+    _refused(call("translate", tiny.run, tiny.dev[0], "--review"), "--review is not supported with plain text")
     compiled = tmp_path / "messages.mo"
     compiled.write_bytes(compile_mo([]))
-    _refused(call("translate", tiny.run, compiled, "--review"), "a compiled catalogue has no marks for --review")
+    _refused(call("translate", tiny.run, compiled, "--review"), "a compiled catalogue cannot be marked for --review")
     _refused(call("translate", tiny.run, path, "--target", "fr"), "this model translates into 'de'")
     path.write_text(PO.replace("Language: de", "Language: fr"), encoding="utf-8")
     _refused(
@@ -195,7 +210,7 @@ def test_training_reads_memories_and_globs(tmp_path: Path) -> None:
 def test_a_target_that_is_no_code_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> None:
     called = call("translate", tiny.run, write(tmp_path, name), "--target", 'de-"<&')
     assert called.code == 2
-    assert "--target 'de-\"<&' is no code of a language, such as de" in called.err
+    assert "--target 'de-\"<&' is not a language code, such as de" in called.err
 
 
 def test_what_would_be_torn_up_is_left_and_counted_with_its_reason(tiny: Tiny, tmp_path: Path) -> None:

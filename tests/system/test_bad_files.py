@@ -158,7 +158,7 @@ def test_one_file_for_both_sides_or_as_input_and_output_is_refused(bench: Bench)
     for words in (USES["translate"], ("evaluate", "MODEL", "--source", "a.en", "--reference", "a.de")):
         over = bench.call(*words, "--out", bench.folder / "a.en")
         assert over.code == 2
-        assert "a.en is the input as well" in over.err
+        assert "a.en is also an input" in over.err
     assert (bench.folder / "a.en").read_bytes() == A
 
 

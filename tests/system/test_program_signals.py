@@ -11,7 +11,7 @@ import pytest
 from cli.calling import call, start
 from cli.conftest import train_words, write_pairs
 from seqloom.apps.export import pack
-from seqloom.cli.failures import Terminated, obey_termination
+from seqloom.cli.failures import Terminated, raise_on_termination
 from seqloom.core.events import ignore, read_events
 from seqloom.data.store import FolderWriter
 from seqloom.training.checkpoint import newest_checkpoint
@@ -22,7 +22,7 @@ from system.small_models import write_small_model
 def obeying() -> Iterator[None]:
     """The program's own way with signals, and afterwards that of before."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    obey_termination()
+    raise_on_termination()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from cli.calling import call
-from seqloom.cli.console import Bars, Lines
+from seqloom.cli.console import Bars, PlainLines
 from seqloom.cli.main import execute
 from seqloom.core.events import Event
 from system.small_models import change_json, vouch_again, write_small_model
@@ -104,8 +104,8 @@ def test_pipes_get_every_byte(hostile: Path) -> None:
     assert "\u202e" in call("info", hostile, "--json").out
 
 
-@pytest.mark.parametrize("kind", [Lines, Bars])
-def test_progress_and_notices_are_spelt_too(kind: type[Lines] | type[Bars]) -> None:
+@pytest.mark.parametrize("kind", [PlainLines, Bars])
+def test_progress_and_notices_are_spelt_too(kind: type[PlainLines] | type[Bars]) -> None:
     stream = io.StringIO()
     with mock.patch.object(sys, "stderr", stream):
         listener = kind()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import zstandard
 
-from seqloom.cli.translate_output import read_asked
+from seqloom.cli.translate_jobs import read_constraints
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.events import Event, read_events, to_json
 from seqloom.core.files import read_lines
@@ -132,7 +132,7 @@ def _corpus(folder: Path) -> Case:
 def _glossary(path: Path) -> None:
     for source, target in read_glossary(path).terms:
         is_text(source + target)
-    asked = read_asked(glossary=path, prefix=path, forbid=None, stop=None, dictionary=path)
+    asked = read_constraints(glossary=path, prefix=path, forbid=None, stop=None, dictionary=path)
     assert asked.glossary is not None
     asked.glossary.matches(ENGLISH[0])
 

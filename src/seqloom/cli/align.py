@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from seqloom.cli.arguments import STANDARD_OUTPUT, TrainFiles, file_names, require_new_file, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
-from seqloom.cli.output import examples, json_line
+from seqloom.cli.arguments import STANDARD_OUTPUT, ParallelFiles, file_names, parse_words, require_new_file
+from seqloom.cli.console import examples, json_line, show_events
+from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
 
@@ -65,7 +64,7 @@ Json = Annotated[bool, typer.Option("--json", help="A record per line: line, lin
 
 def align(
     words: Words = None,
-    train: TrainFiles = None,
+    train: ParallelFiles = None,
     text: TextFiles = None,
     out: Out = None,
     iterations: Iterations = None,
@@ -81,7 +80,7 @@ def align(
     Positions are counted from 0, the source comes first. N pairs in, N lines out; a blank line stays blank.
     """
     out = None if out == STANDARD_OUTPUT else out
-    given = sort_words(words)
+    given = parse_words(words)
     if given.others:
         raise UsageError(f"{given.others[0]!r} is no setting path=value; name text files with --train")
     flags = [("model.iterations", iterations), ("symmetrise", symmetrise)]
@@ -101,7 +100,7 @@ def align(
             out=out,
             reference=reference,
             threads=threads or _cores(),
-            decoding=Decoding.asked(encoding, on_bad_utf8),
+            decoding=TextEncoding.of(encoding, on_bad_utf8),
             listener=listener,
             as_json=json,
         )
@@ -115,7 +114,7 @@ def _go(
     out: Path | None,
     reference: Path | None,
     threads: int,
-    decoding: Decoding,
+    decoding: TextEncoding,
     listener: Listener,
     as_json: bool,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.output import examples, json_line
+from seqloom.cli.console import examples, json_line
 from seqloom.core.files import require_folders_above
 
 EXAMPLES = examples(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.arguments import config_and_overrides
-from seqloom.cli.output import examples, json_line
+from seqloom.cli.console import examples, json_line
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,44 +1,165 @@
-"""What a run says while it works, on stderr: a bar on a terminal, a few plain lines elsewhere, JSON if asked for."""
+"""What commands print: results on stdout, and events on stderr (a progress bar, plain lines, or JSON)."""
 
+import io
+import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from seqloom.cli.output import clean, counted, duration, let_go_of
 from seqloom.core.events import Event, Listener, ignore, to_json
+from seqloom.core.terminal import TerminalWriter, visible
+
+if TYPE_CHECKING:
+    from seqloom.metrics.translation import Score
 
 PAUSE = 10.0
 """Seconds between two lines of progress where there is no bar."""
 
+# --- standard streams ------------------------------------------------------------------------------------------------
+
+
+def use_utf8() -> None:
+    """Read and write UTF-8 and LF in every locale."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def guard_terminal(words: Sequence[str]) -> None:
+    """Escape control characters in results that go to a terminal; files and pipes receive them byte for byte.
+
+    Help is not changed: it has colours, and nothing in it comes from data.
+    """
+    ours = words[: words.index("--")] if "--" in words else words
+    is_help = any(word in ("-h", "--help") for word in ours)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty() and not is_help:
+        sys.stdout = TerminalWriter(
+            sys.stdout.buffer, encoding="utf-8", errors="backslashreplace", newline="\n", line_buffering=True
+        )
+
+
+def discard_rest(stream: Any) -> None:
+    """Send unwritten output to the null device, so that the interpreter does not complain about it at exit."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """Text from data as one line for a terminal, with control characters escaped."""
+    return visible(text)
+
+
+def one_line(text: str) -> str:
+    """Text that stays one line of a file."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def counted(number: int, noun: str) -> str:
+    """1 line, 2 lines."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as "42 s", "3 min 07 s" or "2 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: int) -> str:
+    """A number of bytes in a suitable unit."""
+    amount = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with aligned columns: the first and last to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([f"{row[0]:{widths[0]}}", *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]]).rstrip() for row in rows
+    ]
+
+
+def score_rows(scores: "Sequence[Score]") -> list[str]:
+    """A line per score: name, value, 95% interval, signature."""
+    return table(
+        [(score.name, f"{score.value:.2f}", interval_text(score.interval), score.signature) for score in scores]
+    )
+
+
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """The 95% interval in brackets."""
+    return "" if interval is None else f"[{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def json_line(values: Any) -> str:
+    """A record as one line of JSON; numbers that JSON cannot represent become null."""
+    return json.dumps(_plain(values), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines that can be typed as they are, each a paragraph of its own."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"[cyan]{line}[/cyan]" for line in lines)])
+
+
+# --- events on stderr ------------------------------------------------------------------------------------------------
+
 
 @contextmanager
 def show_events(*, as_json: bool, has_progress: bool = True) -> Iterator[Listener]:
-    """The listener that suits where stderr goes. Of several ranks, only the first one speaks.
+    """The listener that suits stderr. Of several ranks, only the first one prints.
 
-    `has_progress=False` leaves bars and the like out.
+    `has_progress=False` suppresses bars and lines of progress.
     """
     if os.environ.get("RANK", "0") != "0":
         yield ignore
     elif as_json:
-        yield Surviving(write_json)
+        yield TolerantListener(write_json)
     elif not has_progress:
-        yield Surviving(Lines(shows_progress=False))
-    elif not _is_lively():
-        yield Surviving(Lines())
+        yield TolerantListener(PlainLines(shows_progress=False))
+    elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("CI"):
+        yield TolerantListener(PlainLines())
     else:
         shown = Bars()
         try:
-            yield Surviving(shown)
+            yield TolerantListener(shown)
         finally:
             with suppress(OSError):
                 shown.stop()
 
 
-class Surviving:
-    """A listener that falls silent when nobody reads stderr any more, or it cannot be written; the work goes on."""
+class TolerantListener:
+    """A listener that becomes silent when stderr cannot be written, while the work continues."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -48,32 +169,27 @@ class Surviving:
             self._listener(event)
         except OSError:
             self._listener = ignore
-            let_go_of(sys.stderr)
-
-
-def _is_lively() -> bool:
-    """Whether somebody watches: a terminal that can move its cursor, and no build server."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+            discard_rest(sys.stderr)
 
 
 def write_json(event: Event) -> None:
-    """Events as lines of JSON; those that only move a bar are left out."""
+    """Events as lines of JSON, except those that only move a bar."""
     if event.kind != "progress":
         print(clean(to_json(event)), file=sys.stderr, flush=True)
 
 
-class Lines:
-    """A line for what matters, and one for progress every ten seconds or every tenth of the way."""
+class PlainLines:
+    """A line for each message, and one for progress every ten seconds or every tenth of the work."""
 
     def __init__(self, *, shows_progress: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._shows_progress = shows_progress
         self._clock = clock
         self._last = clock()
         self._tenths: dict[str, int] = {}
-        """The tenth that each thing has come to; that of the steps has no name."""
+        """Tenths done of each activity; training steps have the empty name."""
         self._steps: int | None = None
-        self._begun = ""
-        """What was said to have got some way, and not yet to be done."""
+        self._reported = ""
+        """The activity whose progress was printed, until its end is printed too."""
 
     def __call__(self, event: Event) -> None:
         if event.kind == "model":
@@ -89,19 +205,19 @@ class Lines:
         is_step = event.kind == "step"
         done, everything = (event["step"], self._steps) if is_step else (event["done"], event["all"])
         tenth = 10 * done // everything if everything else 0
-        doing = "" if is_step else str(event["what"])
-        if tenth < self._tenths.get(doing, 0):  # it has begun again
-            del self._tenths[doing]
+        activity = "" if is_step else str(event["what"])
+        if tenth < self._tenths.get(activity, 0):  # it has started again
+            del self._tenths[activity]
         is_due = self._clock() - self._last >= PAUSE
-        if not is_step and done == everything and self._begun == event["what"]:
-            is_due = True  # who was told of a part is told of the whole
-        # Steps are told by tenths too; what takes less than ten seconds otherwise needs no line.
+        if not is_step and done == everything and self._reported == activity:
+            is_due = True  # after a part was printed, the end is printed too
+        # Steps are also printed by tenths; other work needs no line if it takes less than ten seconds.
         by_tenths = is_step or event.values.get("by_tenths", False)
-        if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenths.get(doing, 0))):
+        if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenths.get(activity, 0))):
             self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
-            self._begun = "" if is_step or done == everything else str(event["what"])
+            self._reported = "" if done == everything else activity
         if by_tenths:
-            self._tenths[doing] = tenth
+            self._tenths[activity] = tenth
 
     def _print(self, line: str) -> None:
         self._last = self._clock()
@@ -109,7 +225,7 @@ class Lines:
 
 
 class Bars:
-    """One bar at a time, with sentences above it."""
+    """One bar at a time, with messages above it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console
@@ -137,8 +253,7 @@ class Bars:
             case "progress":
                 self._show_progress(event)
             case "step":
-                title = step_title(event, self._steps)
-                note = step_note(event)
+                title, note = step_title(event, self._steps), step_note(event)
                 self._show("steps", description=title, total=self._steps, completed=event["step"], note=note)
             case "model":
                 self._steps = event.values.get("steps")  # type: ignore[assignment]
@@ -148,7 +263,7 @@ class Bars:
                 self._console.print(clean(line), markup=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._progress.stop()
 
     def _show_progress(self, event: Event) -> None:
@@ -172,11 +287,11 @@ class Bars:
         self._progress.update(task, description=clean(description), total=total, completed=completed, note=note)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- events as text --------------------------------------------------------------------------------------------------
 
 
 def sentences(event: Event) -> list[str]:
-    """What an event says; nothing for those that a bar or the result shows."""
+    """The message of an event; none for events that a bar or the result shows."""
     match event.kind:
         case "sizing":
             first, *others = [str(reason) for reason in event["reasons"]] or [""]
@@ -186,61 +301,57 @@ def sentences(event: Event) -> list[str]:
         case "notice" | "save_failed" | "finished":
             return [str(event["message"])]
         case "threads":
-            return [_threads(event)]
+            count, policy = counted(event["threads"], "thread"), event["wait_policy"]
+            settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
+            return [f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count]
         case "encoded":
             return [_encoded(event)]
         case "model":
-            return [f"{event['kind']} with {event['parameters']:,} parameters; the run is kept in {event['run']}"]
+            return [f"{event['kind']} with {event['parameters']:,} parameters; run folder {event['run']}"]
         case "validation":
             return [_validation(event)]
         case "resumed":
             changed = [f"{name} from {then} to {now}" for name, (then, now) in event["changed_settings"].items()]
             title = step_title(event, event.values.get("steps"))  # type: ignore[arg-type]
-            return [f"going on after {title}" + (f"; changed: {', '.join(changed)}" if changed else "")]
+            return [f"resuming after {title}" + (f"; changed: {', '.join(changed)}" if changed else "")]
         case "bad_step":
             figures = f"loss {_number(event['loss'])}, gradient norm {_number(event['norm'])}"
-            return [f"step {event['step']:,} was not finite ({figures}) and changed no weight: {event['where']}"]
+            return [f"step {event['step']:,} was not finite ({figures}) and was skipped: {event['where']}"]
         case _:
             return []
 
 
 def step_title(event: Event, steps: int | None) -> str:
-    """Where training stands."""
+    """The number of the step."""
     return f"step {event['step']:,} of {steps:,}" if steps else f"step {event['step']:,}"
 
 
 def step_note(event: Event) -> str:
-    """How training goes."""
+    """Loss, speed and remaining time."""
     speed = f"{event['tokens_per_second']:,.0f} tokens/s"
     return f"loss {_number(event['loss'])}, {speed}, {duration(event['eta'])} left"
 
 
 def progress_text(event: Event) -> str:
-    """How far something else has got."""
+    """Progress of an activity other than training."""
     everything = f" of {event['all']:,}" if event["all"] else ""
     return f"{event['what']}: {event['done']:,}{everything}{time_left(event)}"
 
 
 def time_left(event: Event) -> str:
-    """The time that the rest will take, where the event has an estimate."""
+    """The remaining time, where the event has an estimate."""
     seconds = event.values.get("left")
     return f", about {duration(seconds)} left" if isinstance(seconds, int | float) else ""
 
 
 def _encoded(event: Event) -> str:
-    if "lines" in event.values:  # a text that is no translation of another
+    if "lines" in event.values:  # text of one language
         rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
         return f"{event['name']}: {counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}{rest}"
     unknown = max(event["source_unknown"], event["target_unknown"])
     rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
     tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"
     return f"{event['name']}: {event['kept']:,} of {event['read']:,} pairs, {tokens}{rest}"
-
-
-def _threads(event: Event) -> str:
-    count, policy = counted(event["threads"], "thread"), event["wait_policy"]
-    settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
-    return f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count
 
 
 def _validation(event: Event) -> str:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.console import show_events
-from seqloom.cli.output import clean, duration, examples, json_line, score_rows
+from seqloom.cli.console import clean, duration, examples, json_line, score_rows, show_events
 
 if TYPE_CHECKING:
     from seqloom.apps.demo import DemoResult

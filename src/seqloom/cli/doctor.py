@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.arguments import TrainFiles, file_names, require_new_file, require_readable_names, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
-from seqloom.cli.output import clean, counted, examples, json_line, table
+from seqloom.cli.arguments import ParallelFiles, file_names, parse_words, require_new_file, require_utf8_names
+from seqloom.cli.console import clean, counted, examples, json_line, show_events, table
+from seqloom.cli.inputs import Encoding, OnBadUtf8, encoding_settings
 from seqloom.core.errors import UsageError
 from seqloom.core.events import notice
 from seqloom.core.files import matching_files, require_folders_above, require_writable, write_atomically
@@ -68,7 +67,7 @@ Json = Annotated[bool, typer.Option("--json", help="A JSON record for each fault
 
 def doctor(
     words: Words = None,
-    train: TrainFiles = None,
+    train: ParallelFiles = None,
     dev: DevFiles = None,
     test: TestFiles = None,
     out: Out = None,
@@ -90,18 +89,18 @@ def doctor(
     from seqloom.doctor.examination import DoctorConfig, diagnose, write_report
     from seqloom.doctor.repairs import REPORT, choose_repairs, repair
 
-    given = sort_words(words)
+    given = parse_words(words)
     names = [file_names(each) for each in (train, dev, test)]
     if given.others and names[0]:
         raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: name the training text once")
-    data = resolve(DoctorConfig, overrides=[*given.overrides, *decoding_settings(encoding, on_bad_utf8)]).data
+    data = resolve(DoctorConfig, overrides=[*given.overrides, *encoding_settings(encoding, on_bad_utf8)]).data
     texts = [names[0] or file_names(given.others), *names[1:]]
     expanded = [
         expand_folders(each, partial(pairs_in, languages=(data.source, data.target), is_held_out=at > 0))
         for at, each in enumerate(texts)
     ]
     paths = [[Path(name) for name in files] for files, _ in expanded]
-    require_readable_names([*(path for each in paths for path in each), out, html])
+    require_utf8_names([*(path for each in paths for path in each), out, html])
     page = html or (out / REPORT if out is not None else None)
     kinds = choose_repairs(fix) if fix is not None else ()
     _check_outputs(out, html, texts=paths, fix=fix)

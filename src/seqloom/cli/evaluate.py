@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seqloom.cli.arguments import require_new_file, require_search_settings, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, ReadText, read_side
-from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, open_translator
-from seqloom.cli.output import examples, interval_text, json_line, one_line, score_rows, table
-from seqloom.cli.score import languages_for, require_same_count, tell_doubts
+from seqloom.cli.arguments import parse_words, require_new_file, require_search_settings
+from seqloom.cli.console import examples, interval_text, json_line, one_line, score_rows, show_events, table
+from seqloom.cli.inputs import (
+    Encoding,
+    Fuse,
+    FuseWeight,
+    InputText,
+    LanguageModelFusion,
+    OnBadUtf8,
+    TextEncoding,
+    languages_for,
+    open_translator,
+    read_side,
+    report_doubts,
+    require_same_count,
+)
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.text.formats.readers import Languages, holds_both_sides
@@ -131,7 +141,7 @@ def evaluate(
 
     With two systems, a test (--significance) says how likely such a difference is by chance alone.
     """
-    given = sort_words(words)
+    given = parse_words(words)
     require_search_settings(given.overrides)
     if len(given.others) > 1:
         raise UsageError(f"one model, but {len(given.others)} words were given; name the other one with --against")
@@ -151,7 +161,7 @@ def evaluate(
     if given.overrides and model is None:
         raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
 
-    decoding = Decoding.asked(encoding, on_bad_utf8)
+    decoding = TextEncoding.of(encoding, on_bad_utf8)
     with show_events(as_json=json) as listener:
         named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
         languages = (None, target_language) if model is None else languages_for(model, [*named, reference])
@@ -196,18 +206,18 @@ def _check_combination(
 class _Sides:
     """How files are read: of those that hold both sides, the source of `source`, and the target of the others."""
 
-    decoding: Decoding
+    decoding: TextEncoding
     languages: Languages
     source: Path | None
 
-    def read(self, path: Path, *, side: Literal["source", "target"], listener: Listener) -> ReadText:
+    def read(self, path: Path, *, side: Literal["source", "target"], listener: Listener) -> InputText:
         warn = partial(notice, listener)
         return read_side(path, self.decoding, side=side, languages=self.languages, warn=warn)
 
 
 def _read_all(
     reference: Path, others: Sequence[Path], sides: _Sides, *, listener: Listener
-) -> tuple[ReadText, list[ReadText]]:
+) -> tuple[InputText, list[InputText]]:
     """The reference, and as many lines of each of the others; empty files cannot be scored."""
     first = sides.read(reference, side="target", listener=listener)
     rest = [sides.read(path, side="source" if path is sides.source else "target", listener=listener) for path in others]
@@ -236,7 +246,7 @@ def _translate(
     listener: Listener,
 ) -> System:
     translator = open_translator(model, overrides, fusion=fusion, listener=listener)
-    tell_doubts(translator, sources, references, listener=listener)
+    report_doubts(translator, sources, references, listener=listener)
     done = 0
 
     def tell(lines: int) -> None:

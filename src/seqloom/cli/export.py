@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from seqloom.cli.output import clean, examples, json_line, size
+from seqloom.cli.console import clean, examples, json_line, size
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,13 +1,11 @@
 """From an exception to one message on stderr and an exit status."""
 
 import errno
-import math
 import os
 import re
 import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 
 import typer
 
-from seqloom.cli.output import Numbered, clean, json_line, let_go_of
+from seqloom.cli.console import clean, discard_rest, json_line
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import (
     ConfigError,
@@ -36,30 +34,26 @@ from seqloom.core.terminal import visible, visible_lines
 from seqloom.training.run_guard import stopping_signals
 
 _BAD_COMMAND_LINE: Any = typer.BadParameter.__mro__[2]
-"""What the command line library raises for a line that it cannot read; it has no public name of its own."""
+"""What the command line library raises for a line that it cannot parse; the class has no public name."""
 
-_LONGEST_NAME = 200
+_MAX_NAME_CHARACTERS = 200
 
-_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<said>.*)")
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(:(?P<column>[0-9]+))?: (?P<message>.*)")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: what is under way ends as after Ctrl-C, with its locks and half-made files removed."""
+    """SIGTERM or SIGHUP: the command ends as after Ctrl-C and removes its locks and partial files."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = signal.Signals(number)
 
 
-def obey_termination() -> None:
-    """From now on these signals raise `Terminated`. Training has its own way, and saves first."""
-    obeyed = -math.inf
+def raise_on_termination() -> None:
+    """From now on these signals raise `Terminated`. Training has its own handlers, which save a checkpoint first."""
 
     def end(number: int, _frame: FrameType | None) -> None:
-        nonlocal obeyed
-        if time.monotonic() > obeyed + 1:  # the program `timeout` sends two at once, and clearing up takes its moment
-            obeyed = time.monotonic()
-            raise Terminated(number)
+        raise Terminated(number)
 
     for number in stopping_signals():
         if number != signal.SIGINT:
@@ -69,32 +63,32 @@ def obey_termination() -> None:
 def report(
     error: BaseException, *, as_json: bool, is_debug: bool, is_streaming: bool = True, words: Sequence[str] = ()
 ) -> int:
-    """Say what went wrong, and return the exit status. `words` are those of the command line, which may be odd names.
+    """Print the error and return the exit status. `words` are those of the command line.
 
-    `is_streaming` tells that the results are what the command writes: a reader who has enough of them and closes the
-    pipe is nobody's mistake, and is met with silence.
+    `is_streaming` means that the command's results are what it prints: a reader that closes the pipe early is then
+    not an error.
     """
-    if isinstance(error, BrokenPipeError) and _has_lost_its_reader(sys.stdout):
-        let_go_of(sys.stdout)
+    if isinstance(error, BrokenPipeError) and _is_closed_by_reader(sys.stdout):
+        discard_rest(sys.stdout)
         if is_streaming:
             return 0
-        error = SeqloomError("standard output was closed before the result could be written; all else is done")
+        error = SeqloomError("standard output was closed before the result could be printed; everything else is done")
     if isinstance(error, SystemExit):
-        if is_streaming and isinstance(error.__context__, BrokenPipeError):  # so ends the library that lays out help
+        if is_streaming and isinstance(error.__context__, BrokenPipeError):  # rich exits this way while it prints help
             return 0
         return error.code if isinstance(error.code, int) else 1
     message, code = _explain(error)
-    # A line end in a name must not begin what looks like a message of its own.
+    # A line break in a name must not start what looks like another message.
     for name in (part for word in words for part in (word, word.partition("=")[2]) if "\n" in part):
         message = message.replace(name, name.replace("\n", "\\n"))
     try:
-        _say(error, message, code, as_json=as_json, is_debug=is_debug)
-    except OSError:  # nobody reads it; the status still tells
-        let_go_of(sys.stderr)
+        _print(error, message, code, as_json=as_json, is_debug=is_debug)
+    except OSError:  # stderr is closed; the exit status remains
+        discard_rest(sys.stderr)
     return code
 
 
-def _say(error: BaseException, message: str, code: int, *, as_json: bool, is_debug: bool) -> None:
+def _print(error: BaseException, message: str, code: int, *, as_json: bool, is_debug: bool) -> None:
     if is_debug:
         print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if as_json:
@@ -120,17 +114,17 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return _of_command_line(error), 2
     if isinstance(error, OSError):
         place = f"{shortened(by_origin(os.fsdecode(error.filename)))}: " if error.filename else ""
-        # Of standard output, nobody knows which disk it is on.
+        # It is unknown on which disk standard output is.
         reason = error.strerror if error.errno == errno.ENOSPC else why_unwritten(error, Path(), need=None)
         return f"{place}{reason or error}", 2 if is_of_user(error) else 1
     if is_out_of_memory(error):
-        return "there is not enough memory; make data.tokens_per_batch or search.tokens_per_batch smaller", 1
+        return "out of memory; reduce data.tokens_per_batch or search.tokens_per_batch", 1
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"internal error: {what}\nThis is a mistake in Seqloom; please report it with what --debug shows.", 1
+    return f"internal error: {what}\nThis is a bug in Seqloom; please report it with the output of --debug.", 1
 
 
 def _kind(error: BaseException) -> str:
-    """What sort of error it is, in a word: that of its class if it has one of ours."""
+    """The kind of error in a word."""
     kinds: dict[type[BaseException], str] = {
         ConfigError: "config",
         DataError: "data",
@@ -149,23 +143,23 @@ def _kind(error: BaseException) -> str:
 
 
 def _problems(error: BaseException, message: str) -> list[Problem]:
-    """What is wrong, one by one; the message of another error than one of data tells its places in the same form."""
+    """The problems of a data error; for other errors, those whose lines start with a place in the same form."""
     if isinstance(error, DataError):
         return list(error.problems)
     if isinstance(error, UsageError) and error.file is not None:
         return [Problem(message.removeprefix(f"{error.file}: "), str(error.file))]
     found = [_PLACE.fullmatch(line) for line in message.split("\n")] if isinstance(error, SeqloomError) else []
     return [
-        Problem(each["said"], each["file"], int(each["line"]), int(each["column"]) if each["column"] else None)
+        Problem(each["message"], each["file"], int(each["line"]), int(each["column"]) if each["column"] else None)
         for each in found
         if each
     ]
 
 
 def shortened(name: object) -> str:
-    """A file name as a message shows it: of one that fills a screen, both ends."""
+    """A file name for a message: of a very long one, both ends."""
     text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
-    return text if len(text) <= _LONGEST_NAME else f"{text[:60]}…{text[-60:]}"
+    return text if len(text) <= _MAX_NAME_CHARACTERS else f"{text[:60]}…{text[-60:]}"
 
 
 def _of_command_line(error: Any) -> str:
@@ -175,7 +169,7 @@ def _of_command_line(error: Any) -> str:
     return f"{message}{'' if message.endswith('?') else ';'} see: {command} --help"
 
 
-def _has_lost_its_reader(stream: Numbered) -> bool:
+def _is_closed_by_reader(stream: Any) -> bool:
     """Whether a stream is a pipe or a socket whose other end is closed."""
     try:
         watched = select.poll()

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.arguments import require_search_settings, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.output import clean, examples, json_line
+from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.console import clean, examples, json_line, show_events
 from seqloom.core.errors import UsageError
 from seqloom.core.events import notice
 
@@ -47,7 +46,7 @@ def generate(
     Everything of the search can be set: search.temperature, search.top_k, search.top_p, search.min_p, search.seed,
     search.no_repeat, or search.method=beam. The same seed gives the same texts.
     """
-    given = sort_words(words)
+    given = parse_words(words)
     if given.others:
         raise UsageError(f"{given.others[0]!r} is no setting path=value; give the beginning of a text with --prompt")
     require_search_settings(given.overrides)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seqloom.cli.output import clean, counted, duration, examples, interval_text, json_line, size
+from seqloom.cli.console import clean, counted, duration, examples, interval_text, json_line, size
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import UsageError
 
@@ -65,7 +65,7 @@ def info(
 
 
 def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", "target"]) -> "RoundTrip":
-    from seqloom.cli.lines import Decoding, read_side
+    from seqloom.cli.inputs import TextEncoding, read_side
     from seqloom.data.plain_text import read_one_language
     from seqloom.text.tokenizer import Tokenizers
 
@@ -74,7 +74,7 @@ def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", 
     if config.purpose != "translator":
         return tokenizer.round_trip_report(list(read_one_language(text, language=config.data.target)))
     languages = config.data.source, config.data.target
-    read = read_side(text, Decoding(), side=side, languages=languages, warn=lambda _message: None)
+    read = read_side(text, TextEncoding(), side=side, languages=languages, warn=lambda _message: None)
     return tokenizer.round_trip_report(read.lines)
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.console import Surviving
-from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.console import TolerantListener, clean, examples, json_line, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.core.files import require_folders_above
@@ -72,7 +71,7 @@ def lab(
     experiment = _find(name, EXPERIMENTS)
     folder = out or Path("lab") / (f"{experiment.name}-quick" if quick else experiment.name)
     _make_ready(folder)  # before the experiment, which may take minutes
-    tell = ignore if json else Surviving(_write)
+    tell = ignore if json else TolerantListener(_write)
     given = 1 if seed is None else seed
     findings = experiment.run(seed=given, quick=quick, say=lambda line: tell(Event("progress", {"line": line})))
     for finding in findings:

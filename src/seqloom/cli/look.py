@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.arguments import require_search_settings, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.loading import open_translator
-from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.console import clean, examples, json_line, show_events, table
+from seqloom.cli.inputs import open_translator
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import require_folders_above
@@ -56,7 +55,7 @@ def beam(
     from seqloom.look.attention import BEAM_ENDINGS, draw_beam_search
     from seqloom.look.beam_tree import describe
 
-    given = sort_words(words)
+    given = parse_words(words)
     if given.others:
         raise UsageError(f"one sentence at most, but {given.others[0]!r} was given as well; put it into quotes")
     require_search_settings(given.overrides)
@@ -134,7 +133,7 @@ def partition(
     from seqloom.look.partition import PartitionConfig, look_at_partition
     from seqloom.runs.model_dir import load_any
 
-    given = sort_words(words)
+    given = parse_words(words)
     if len(given.others) != 1:
         raise UsageError(f"name one text to look at, not {len(given.others)}: seqloom look partition MODEL test.txt")
     if out.suffix not in (".png", ".svg"):
@@ -202,7 +201,7 @@ def zipf(
     from seqloom.core.config import resolve
     from seqloom.look.zipf import ZipfConfig, find_tokenizer, look_at_counts
 
-    given = sort_words(words)
+    given = parse_words(words)
     if not given.others:
         raise UsageError("name the text to look at: seqloom look zipf corpus.en")
     if out is not None and out.suffix not in (".png", ".svg"):
@@ -407,7 +406,7 @@ def heads(
     well its links agree with those of IBM model 1, or with given ones.
     """
     from seqloom.apps.attention_alignment import best_head
-    from seqloom.cli.score import languages_for, read_pairs
+    from seqloom.cli.inputs import languages_for, read_pairs
     from seqloom.runs.model_dir import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold
     from seqloom.text.normalise import is_blank
@@ -467,7 +466,7 @@ def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | 
 def _pairs(
     model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
 ) -> "list[Pair]":
-    from seqloom.cli.score import read_pairs
+    from seqloom.cli.inputs import read_pairs
     from seqloom.data.plain_text import read_one_language
     from seqloom.look.gradients import dev_pairs, text_lines, text_pairs
 

@@ -1,11 +1,11 @@
-"""The console program: which commands there are, and what happens when one of them fails."""
+"""The console program: its commands, and how one command line is run."""
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -31,14 +31,13 @@ from seqloom.cli import (
     translate,
     vectors,
 )
-from seqloom.cli.console import Lines, Surviving, write_json
-from seqloom.cli.failures import obey_termination, report
-from seqloom.cli.output import guard_terminal, require_open, stand_in_for_closed, use_utf8
+from seqloom.cli.console import PlainLines, TolerantListener, guard_terminal, use_utf8, write_json
+from seqloom.cli.failures import raise_on_termination, report
 from seqloom.core.errors import SeqloomWarning, UsageError
 from seqloom.core.events import notice
 from seqloom.version import __version__
 
-BUILD, USE, LOOK = "Build a model", "Use it", "Look at it"
+BUILD, USE, LOOK = "Build a model", "Use a model", "Measure and inspect"
 
 app = typer.Typer(
     name="seqloom",
@@ -46,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start here: [bold]seqloom demo[/bold]. Each command explains itself: [bold]seqloom train --help[/bold].",
+    epilog="Start with [bold]seqloom demo[/bold]. Help on a command: [bold]seqloom train --help[/bold].",
 )
 app.command(epilog=demo.EXAMPLES, rich_help_panel=BUILD)(demo.demo)
 app.command(epilog=doctor.EXAMPLES, rich_help_panel=BUILD)(doctor.doctor)
@@ -70,64 +69,61 @@ app.add_typer(look.app, name="look", rich_help_panel=LOOK)
 app.command(epilog=lab.EXAMPLES, rich_help_panel=LOOK)(lab.lab)
 
 
-_UNSET = "(is a variable of the shell not set?)"
-_EXPLAINS = frozenset({"-h", "--help", "--version"})
+_UNSET = "(is a shell variable unset?)"
+_INFORMATION = frozenset({"-h", "--help", "--version"})
 _OUTPUTS = frozenset({"out", "html", "align", "folder"})
 """Parameters that name what a command writes."""
 _STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out")})
-"""Those of them for which - is standard output."""
+"""Those that accept - for standard output."""
 
 
-def _show_version(is_asked: bool) -> bool:
-    if is_asked:
+def _show_version(is_given: bool) -> bool:
+    if is_given:
         print(f"seqloom {__version__}")
         raise typer.Exit
-    return is_asked
+    return is_given
 
 
 @app.callback()
 def seqloom(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere on the line.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; accepted anywhere on the line.")
     ] = False,
 ) -> None:
-    """Train, measure and look into sequence models: two text files in, a translator of measured quality out."""
+    """Train, evaluate and inspect sequence models: from two text files to a translator with measured quality."""
 
 
 def run() -> None:
     """The entry point of the console program."""
-    stand_in_for_closed()
     use_utf8()
-    obey_termination()
+    raise_on_termination()
     sys.exit(execute(sys.argv[1:]))
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """Carry out one command line; its exit status. An error becomes a message on stderr."""
+    """Run one command line and return its exit status. An error becomes a message on stderr."""
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     is_debug, as_json = "--debug" in ours, "--json" in ours
     words = [word for at, word in enumerate(arguments) if word != "--debug" or at >= len(ours)]
     try:
-        require_open(sys.stdout, "standard output")
-        _require_here()
-        # The program by itself, and a group of commands by itself, explain themselves.
+        # Without a command, the program and its groups print their help.
         with _shown_warnings(as_json=as_json):
             return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
     except BaseException as error:
-        # What these leave behind is a folder: a closed pipe must not pass for it.
+        # The result of these is a folder: a closed pipe is not a normal end.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
-        is_read = is_streaming or bool(_EXPLAINS & set(ours))
+        is_read = is_streaming or bool(_INFORMATION & set(ours))
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_read, words=words)
 
 
 @contextmanager
 def _shown_warnings(*, as_json: bool) -> Iterator[None]:
-    """Print warnings of ours on stderr as notices, each once in a command."""
+    """Print Seqloom's warnings on stderr as notices, each once per command."""
     shown: set[str] = set()
-    notify = Surviving(write_json if as_json else Lines())
+    notify = TolerantListener(write_json if as_json else PlainLines())
 
     def show(
         message: Warning | str,
@@ -151,8 +147,9 @@ def _shown_warnings(*, as_json: bool) -> Iterator[None]:
 
 def _invoke(words: list[str]) -> int:
     guard_terminal(words)
-    # Not through the library's own main function, which has its own ideas of interrupts and closed pipes.
+    # Not through the library's main function, which handles interrupts and closed pipes differently.
     command = typer.main.get_command(app)
+    _join_lines_of_help(command)
     _refuse_empty(command, words)
     _refuse_misused(command, words)
     try:
@@ -162,13 +159,20 @@ def _invoke(words: list[str]) -> int:
         sys.stdout.flush()
         return finished.exit_code
     except Exception as error:
-        # The parser raises some errors without a context, which names the command whose help explains it.
+        # The parser raises some errors without a context; the message needs it to name the command.
         if getattr(error, "ctx", command) is None:
             inner, at = _command_of(command, words)
             error.ctx = typer.Context(inner, info_name=" ".join(["seqloom", *words[:at]]))  # type: ignore[attr-defined]
         raise
     sys.stdout.flush()
     return 0
+
+
+def _join_lines_of_help(command: Any) -> None:
+    """Join the lines of each paragraph of the docstrings; the library would keep their line breaks."""
+    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _join_lines_of_help(each)
 
 
 def _command_of(command: Any, words: Sequence[str]) -> tuple[Any, int]:
@@ -180,21 +184,21 @@ def _command_of(command: Any, words: Sequence[str]) -> tuple[Any, int]:
 
 
 def _refuse_misused(command: Any, words: Sequence[str]) -> None:
-    """Refuse an option that takes one value and is given again, and - for a file that cannot be standard output."""
+    """Refuse repeated options that take one value, and - for files that cannot be standard output."""
     command, at = _command_of(command, words)
     try:
         values, _, given = command.make_parser(typer.Context(command)).parse_args(list(words[at:]))
-    except Exception:  # its classes are not public; the real parse tells what is wrong
+    except Exception:  # the classes are not public; the real parse reports the error
         return
     if any(each.name == "help" for each in given):
         return
     for each in given:
         if each.param_type_name != "option" or each.multiple:
             continue
-        # A flag that is given again says the same again, unless it has an opposite.
+        # Repeating a flag is harmless, unless it has an opposite.
         if given.count(each) > 1 and (not each.is_flag or each.secondary_opts):
             name = "/".join([*each.opts, *each.secondary_opts])
-            raise UsageError(f"{name} takes one value, but is given {given.count(each)} times; give it once")
+            raise UsageError(f"{name} takes one value, but was given {given.count(each)} times")
     for each in command.params:
         is_file_only = each.name in _OUTPUTS and (command.name, each.name) not in _STREAMED
         if is_file_only and values.get(each.name) == "-":
@@ -202,16 +206,8 @@ def _refuse_misused(command: Any, words: Sequence[str]) -> None:
             raise UsageError(f"{name} cannot be standard output (-) here; name a file or folder")
 
 
-def _require_here() -> None:
-    """Refuse to work in a folder that is gone: libraries would end the program in words of their own."""
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise UsageError("the folder you are in is not there any more; go to another one") from error
-
-
 def _refuse_empty(command: Any, words: Sequence[str]) -> None:
-    """Refuse empty words (`--out "$UNSET"`): an empty path would mean the folder one stands in."""
+    """Refuse empty words (`--out "$UNSET"`): an empty path would mean the current folder."""
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     valued = {name: each for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
@@ -220,6 +216,6 @@ def _refuse_empty(command: Any, words: Sequence[str]) -> None:
         name, equals, value = word.partition("=")
         is_empty, option = (not value, name) if equals and name in valued else (not word, before)
         if is_empty and option in valued and valued[option].metavar != "TEXT":
-            raise UsageError(f"{option} is empty; give it a value, or leave it out {_UNSET}")
+            raise UsageError(f"{option} is empty; give a value or omit the option {_UNSET}")
         if is_empty and option not in valued:
-            raise UsageError(f"a word of the command line is empty; leave it out, or write what it is to be {_UNSET}")
+            raise UsageError(f"empty argument; give a value or omit it {_UNSET}")

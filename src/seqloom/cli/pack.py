@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.output import clean, counted, examples, json_line, size
+from seqloom.cli.console import clean, counted, examples, json_line, size
 
 if TYPE_CHECKING:
     from seqloom.apps.export import Packed

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks, read_text
-from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.console import clean, examples, json_line, show_events, table
+from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding, open_input, read_blocks, read_text
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 
@@ -93,7 +92,7 @@ def perplexity(
 
     from seqloom.apps.language_model import open_language_model
 
-    decoding = Decoding.asked(encoding, on_bad_utf8)
+    decoding = TextEncoding.of(encoding, on_bad_utf8)
     opened = open_language_model(model, companions=companions, weights=shares)
     with show_events(as_json=json) as listener:
         lines = [line for file in files for line in _read(file, opened, decoding, listener=listener)]
@@ -132,7 +131,7 @@ def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[fl
     return [rest, *weights]
 
 
-def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: Listener) -> list[str]:
+def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listener: Listener) -> list[str]:
     from seqloom.data.plain_text import TextCorpus, split_pieces
     from seqloom.text.formats.readers import holds_both_sides
 
@@ -143,7 +142,7 @@ def _read(file: Path, model: "LanguageModel", decoding: Decoding, *, listener: L
 
     if file == STDIN:
         with open_input(None) as stream:
-            blocks = read_blocks(stream, "standard input", decoding=decoding, warn=warn)
+            blocks = read_blocks(stream, "standard input", encoding=decoding, warn=warn)
             lines = [line for block in blocks for line in block]
     elif file.is_file() and not holds_both_sides(file):
         lines = read_text(file, decoding, warn=warn).lines

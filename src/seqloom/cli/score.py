@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import require_search_settings, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, read_side, read_sides
-from seqloom.cli.loading import open_translator
-from seqloom.cli.output import examples, json_line
+from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.console import examples, json_line, show_events
+from seqloom.cli.inputs import (
+    Encoding,
+    OnBadUtf8,
+    TextEncoding,
+    languages_for,
+    open_translator,
+    read_pairs,
+    report_doubts,
+)
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Listener, ignore, notice
-from seqloom.text.formats.readers import Languages, format_of, holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.apps.translator import Translator
@@ -54,13 +58,13 @@ def score(
     json: Annotated[bool, typer.Option("--json", help="A record per line: log_prob, tokens, per_token.")] = False,
 ) -> None:
     """Print log P(target | source) of each pair, a line per pair, in nats; null where a side is blank."""
-    given = sort_words(words)
+    given = parse_words(words)
     _require_effect(given.overrides)
     with show_events(as_json=json, has_progress=False) as listener:
-        paths, decoding = [Path(name) for name in given.others], Decoding.asked(encoding, on_bad_utf8)
+        paths, decoding = [Path(name) for name in given.others], TextEncoding.of(encoding, on_bad_utf8)
         pairs = read_pairs(paths, decoding, languages=languages_for(model, paths), listener=listener)
         translator = open_translator(model, given.overrides, companions=companions or ())
-        tell_doubts(translator, *zip(*pairs, strict=True), listener=listener)
+        report_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     number = 0
     remaining = iter(pairs)
     while some := list(islice(remaining, AT_ONCE)):
@@ -83,68 +87,6 @@ def _require_effect(overrides: Sequence[str]) -> None:
                 f"{override} has no effect here: pairs are scored as they are, without a search; leave it out "
                 "(what can be set is search.tokens_per_batch and device)"
             )
-
-
-def read_pairs(
-    paths: Sequence[Path],
-    decoding: Decoding = Decoding(),
-    *,
-    languages: Languages = (None, None),
-    listener: Listener = ignore,
-) -> list[tuple[str, str]]:
-    """The pairs of two files, or of one that holds both sides."""
-
-    def warn(message: str) -> None:
-        notice(listener, message)
-
-    if len(paths) == 1:
-        if not holds_both_sides(paths[0]):
-            raise UsageError(
-                f"{paths[0]} is one file of text; give SOURCE and TARGET, or one file of both (.tsv, .tmx, .po, .xlf, "
-                ".jsonl)"
-            )
-        sources, targets = read_sides(paths[0], decoding, languages=languages, warn=warn)
-        return list(zip(sources.lines, targets.lines, strict=True))
-    if len(paths) != 2:
-        raise UsageError(f"give SOURCE and TARGET, or one file of both (.tsv, .tmx …); {len(paths)} files were named")
-    source = read_side(paths[0], decoding, side="source", languages=languages, warn=warn).lines
-    target = read_side(paths[1], decoding, side="target", languages=languages, warn=warn).lines
-    require_same_count((paths[0], paths[1]), source, target)
-    return list(zip(source, target, strict=True))
-
-
-def languages_for(model: Path | None, paths: Sequence[Path | None]) -> Languages:
-    """The languages of a model, where files are read that may hold several."""
-    if model is None or not any(path is not None and format_of(path) for path in paths):
-        return None, None
-    from seqloom.apps.search_settings import resolved
-
-    data = resolved(model, ()).data
-    return data.source, data.target
-
-
-def require_same_count(paths: tuple[Path, Path], one: Sequence[str], other: Sequence[str]) -> None:
-    """Refuse files that cannot be read side by side, with the place where they part."""
-    if len(one) != len(other):
-        from seqloom.data.corpus import unequal
-
-        raise unequal(paths, one, other)
-
-
-def tell_doubts(
-    translator: "Translator", source: Sequence[str] = (), target: Sequence[str] = (), *, listener: Listener
-) -> None:
-    """Say so if the texts are hardly in the languages of the model, or hardly known to it."""
-    from seqloom.runs.language_check import Sample, doubts_of_pair
-    from seqloom.text.tokenizer import are_unknown
-
-    card = translator.card
-    for sentence in doubts_of_pair(Sample(source), Sample(target), (card.source, card.target)):
-        notice(listener, sentence)
-    tokenizers = translator.tokenizers
-    for side, tokenizer, lines in (("source", tokenizers.source, source), ("target", tokenizers.target, target)):
-        if are_unknown(tokenizer, lines):
-            notice(listener, f"100% of the {side} is unknown to this model; is this the right language and model?")
 
 
 def _scored(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import require_new_file, require_readable_names
-from seqloom.cli.console import show_events
-from seqloom.cli.output import clean, duration, examples, json_line
+from seqloom.cli.arguments import require_new_file, require_utf8_names
+from seqloom.cli.console import clean, duration, examples, json_line, show_events
 from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def selfcheck(
 
     Each is told as soon as it is decided. The exit status is 0 if all hold and 1 if one is broken.
     """
-    require_readable_names([model, lines, out])
+    require_utf8_names([model, lines, out])
     if out is not None:
         if out.suffix != ".html":
             raise UsageError(f"{out} does not end in .html; name a page, or leave out --out and use --json")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.arguments import file_names
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8
-from seqloom.cli.output import clean, examples, json_line
+from seqloom.cli.console import clean, examples, json_line, show_events
+from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
 
 if TYPE_CHECKING:
     from seqloom.apps.lexicon import Fitted
@@ -47,7 +46,7 @@ def shortlist(
     """
     from seqloom.apps.lexicon import fit_lexicon
 
-    paths, decoding = [Path(name) for name in file_names(train)], Decoding.asked(encoding, on_bad_utf8)
+    paths, decoding = [Path(name) for name in file_names(train)], TextEncoding.of(encoding, on_bad_utf8)
     with show_events(as_json=json, has_progress=True) as listener:
         fitted = fit_lexicon(
             model,

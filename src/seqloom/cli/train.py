@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import config_and_overrides, file_names, is_file, refuse_expanded, require_readable_names
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Encoding, OnBadUtf8, decoding_settings
-from seqloom.cli.output import duration, examples, json_line, score_rows
+from seqloom.cli.arguments import config_and_overrides, file_names, is_file, refuse_expanded, require_utf8_names
+from seqloom.cli.console import duration, examples, json_line, score_rows, show_events
+from seqloom.cli.inputs import Encoding, OnBadUtf8, encoding_settings
 from seqloom.core.errors import UsageError
 from seqloom.core.files import matching_files, require_file, require_folders_above, require_run
 
@@ -103,9 +102,9 @@ def train(
     if train:
         refuse_expanded(words, option="--train")
     config, overrides = config_and_overrides(words, hint="name training text with --train")
-    overrides = (*overrides, *decoding_settings(encoding, on_bad_utf8))
+    overrides = (*overrides, *encoding_settings(encoding, on_bad_utf8))
     names, dev_names = file_names(train), file_names(dev)
-    require_readable_names([config, out, resume, *overrides, *names, *dev_names])
+    require_utf8_names([config, out, resume, *overrides, *names, *dev_names])
     if resume is not None:
         if exact and allow_data_change:
             raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")

@@ -1,43 +1,44 @@
-"""`seqloom translate`: lines in, as many lines out; or a catalogue, with what it lacked."""
+"""`seqloom translate`: its options, which of them exclude each other, and where input and output are."""
 
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated
 
 import typer
 
-from seqloom.cli.arguments import STANDARD_OUTPUT, require_new_file, require_search_settings, sort_words
-from seqloom.cli.console import show_events
-from seqloom.cli.lines import Decoding, Encoding, OnBadUtf8, open_input, read_blocks
-from seqloom.cli.loading import Fuse, FuseWeight, LanguageModelFusion, opened_for_lines
-from seqloom.cli.output import clean, examples, require_open
-from seqloom.cli.translate_catalogue import CatalogueJob, catalogue_job, translate_catalogue
-from seqloom.cli.translate_output import (
-    TRANSLATING,
-    Asked,
-    Format,
-    Hearing,
-    Tally,
-    Telling,
+from seqloom.cli.arguments import (
+    STANDARD_OUTPUT,
+    Conflict,
+    ModelFolder,
+    parse_words,
+    refuse_conflicts,
+    require_content,
+    require_new_file,
+    require_search_settings,
+)
+from seqloom.cli.console import examples, show_events
+from seqloom.cli.inputs import Encoding, Fuse, FuseWeight, LanguageModelFusion, OnBadUtf8, TextEncoding
+from seqloom.cli.translate_jobs import (
+    CatalogueJob,
+    TextJob,
     as_json,
     as_nbest,
     as_scored,
     as_text,
-    read_asked,
+    count_lines,
+    open_engine,
+    opened,
+    read_constraints,
+    translate_catalogue,
+    translate_text,
 )
-from seqloom.core.errors import Problems, UsageError
-from seqloom.core.events import Event, Listener, notice
-from seqloom.core.files import open_output
-from seqloom.text.formats.pharaoh import format_links
-from seqloom.text.formats.readers import is_tsv
-from seqloom.text.formats.tsv import column_problem
-
-if TYPE_CHECKING:
-    from seqloom.apps.engine import Translates
+from seqloom.core.errors import UsageError
+from seqloom.core.files import require_file, require_writable
+from seqloom.core.text_files import is_compressed
+from seqloom.text.formats.readers import format_of
+from seqloom.text.languages import is_language_code
 
 EXAMPLES = examples(
     "echo 'Guten Morgen.' | seqloom translate run/model",
@@ -50,18 +51,39 @@ EXAMPLES = examples(
     "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
 
+CATALOGUE, PLAIN_TEXT = "a catalogue", "plain text"
+CONFLICTS = (
+    Conflict(
+        ("--encoding", "--on-bad-utf8", "--scores", "--nbest", "--prefix", "--align", "--tags"),
+        CATALOGUE,
+        "it is for text with one sentence per line",
+    ),
+    Conflict(
+        ("--target", "--fuzzy", "--review", "--in-place"),
+        PLAIN_TEXT,
+        "it is for catalogues (.po, .mo, .xlf, .xliff, .tmx, .jsonl)",
+    ),
+    Conflict(("--in-place",), "--out", "both name the output"),
+    Conflict(
+        (
+            "--with",
+            "--fuse",
+            "--glossary",
+            "--forbid",
+            "--stop",
+            "--align",
+            "--tags",
+            "--dictionary",
+            "--jobs",
+        ),
+        "--engine ctranslate2",
+    ),
+    Conflict(("--with", "--fuse", "--prefix"), "--jobs"),
+    Conflict(("--scores",), "--json", "it includes the scores"),
+    Conflict(("--scores",), "--nbest", "it includes the scores"),
+)
 
-class Output(Protocol):
-    """Where translations go: standard output, or a file."""
 
-    def write(self, text: str, /) -> int: ...
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool: ...
-
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")]
 Words = Annotated[
     list[str] | None,
     typer.Argument(
@@ -195,7 +217,7 @@ Jobs = Annotated[
 
 
 def translate(
-    model: Model,
+    model: ModelFolder,
     words: Words = None,
     out: Out = None,
     nbest: Nbest = None,
@@ -220,47 +242,76 @@ def translate(
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
 ) -> None:
-    """Translate text, line by line, or fill what a message catalogue or a translation memory lacks.
+    """Translate text line by line, or fill the untranslated entries of a message catalogue or translation memory.
 
-    N lines in, N lines out, always; a blank line stays blank. Only LF ends a line. A line that is longer
-    than the model takes is translated sentence by sentence. Of a catalogue, all that had a translation stays as it was.
+    N lines in, N lines out; a blank line stays blank, and only LF ends a line. A line that is too long for the model
+    is translated sentence by sentence. In a catalogue, existing translations are not changed.
     """
-    given = sort_words(words)
-    path = _text_file(given.others)
-    out = None if out == STANDARD_OUTPUT else out
-    if align == STANDARD_OUTPUT and out is None:
-        raise UsageError("--align - writes links to standard output, where the translations go; name a file with --out")
-    wanted = CatalogueJob(path, out, in_place, target, fuzzy, review, json, engine)
-    lines_only: dict[str, object] = {"--encoding": encoding, "--on-bad-utf8": on_bad_utf8}
-    lines_only |= {"--scores": scores, "--nbest": nbest, "--prefix": prefix, "--align": align, "--tags": tags}
-    decoding = Decoding.asked(encoding, on_bad_utf8)
-    catalogue = catalogue_job(wanted, model, others=_given(lines_only))
-    require_search_settings(given.overrides)
-    fusion = LanguageModelFusion.of(fuse, fuse_weight)
-    ours = {
+    given = parse_words(words)
+    if len(given.others) > 1:
+        raise UsageError(f"expected at most one text file, got {len(given.others)}: {', '.join(given.others)}")
+    path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
+    text_encoding = TextEncoding.of(encoding, on_bad_utf8)
+    if format_of(model) is not None and model.is_file():
+        raise UsageError(f"{model} is a catalogue; name the model before it: seqloom translate MODEL {model}")
+    if engine not in ("seqloom", "ctranslate2"):
+        raise UsageError(f"unknown engine {engine!r}; available: seqloom, ctranslate2")
+    is_catalogue = path is not None and format_of(path) is not None
+    options = {
+        "--out": out,
+        "--nbest": nbest,
+        "--scores": scores,
+        "--json": json,
         "--with": companions,
         "--fuse": fuse,
         "--glossary": glossary,
+        "--prefix": prefix,
         "--forbid": forbid,
         "--stop": stop,
         "--align": align,
+        "--tags": tags,
+        "--dictionary": dictionary,
+        "--jobs": jobs > 1,
+        "--target": target,
+        "--fuzzy": fuzzy,
+        "--review": review,
+        "--in-place": in_place,
+        "--encoding": encoding,
+        "--on-bad-utf8": on_bad_utf8,
     }
-    _require_engine(engine, _given(ours | {"--tags": tags, "--dictionary": dictionary, "--jobs": jobs > 1}))
-    if jobs > 1 and (alone := _given({"--with": companions, "--fuse": fuse, "--prefix": prefix})):
-        raise UsageError(f"{alone[0]} cannot be combined with --jobs; leave one of them out")
-    _require_places(path, out, align, others=[glossary, prefix, dictionary, model, fuse, *(companions or ())])
-    copied = ["search.unknown=copy"] if dictionary is not None else []
-    overrides = [*copied, *given.overrides, *([f"search.nbest={nbest}"] if nbest is not None else [])]
-    write = _format(json=json, nbest=nbest, scores=scores)
-    # Lines that are typed or piped in have no end to progress to, and a bar would run into results on a terminal.
-    is_shown = sys.stdout.isatty() and (out is None or align == STANDARD_OUTPUT)
-    has_progress = path is not None and not is_shown
+    modes = [CATALOGUE if is_catalogue else PLAIN_TEXT, f"--engine {engine}"]
+    refuse_conflicts(options, CONFLICTS, modes=modes)
+    require_search_settings(given.overrides)
+    fusion = LanguageModelFusion.of(fuse, fuse_weight)
+
+    out = None if out == STANDARD_OUTPUT else out
+    if align == STANDARD_OUTPUT and out is None:
+        raise UsageError("--align - writes to standard output, and so do the translations; name a file with --out")
+    inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, *(companions or ())) if each]
+    if path is not None and is_catalogue:
+        _check_catalogue(path, out, in_place=in_place, target=target, review=review, json=json)
+    require_new_file(out, inputs=inputs)
+    require_new_file(None if align == STANDARD_OUTPUT else align, inputs=inputs, flag="--align")
+    if out is not None and align is not None and out.resolve() == align.resolve():
+        raise UsageError(f"--out and --align both name {out}; give each its own file")
+
+    overrides = list(given.overrides)
+    if dictionary is not None:
+        overrides.insert(0, "search.unknown=copy")
+    if nbest is not None:
+        overrides.append(f"search.nbest={nbest}")
+    # Input that is typed or piped in has no known end, and a bar would mix with results on a terminal.
+    has_progress = path is not None and not (sys.stdout.isatty() and (out is None or align == STANDARD_OUTPUT))
     with show_events(as_json=json, has_progress=has_progress) as listener:
-        total = None if catalogue else _check_file(path, decoding)
-        asked = read_asked(glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary)
-        asked.require_lines(total)
-        _require_room(nbest, model, overrides=given.overrides, engine=engine)
-        several = opened_for_lines(
+        write = as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
+        total = None if is_catalogue else count_lines(path, text_encoding)
+        constraints = read_constraints(
+            glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary
+        )
+        constraints.require_lines(total)
+        if nbest is not None and engine == "seqloom":
+            _check_nbest(nbest, model, given.overrides)
+        opening = open_engine(
             model,
             overrides,
             companions=companions or (),
@@ -269,158 +320,47 @@ def translate(
             jobs=jobs,
             listener=listener,
         )
-        if catalogue is not None:
-            translate_catalogue(catalogue, model, given.overrides, opened=several, asked=asked, listener=listener)
+        if path is not None and is_catalogue:
+            place = path if in_place else out
+            catalogue = CatalogueJob(path, place, target, fuzzy, review, json, constraints)
+            translate_catalogue(catalogue, model, given.overrides, engine=engine, opening=opening, listener=listener)
             return
-        with several as translator, _opened(out) as stream, _opened(align) if align else nullcontext() as links:
-            job = Job(translator, asked, decoding, write=write, links=links, tags=tags)
-            _go(job, path, stream=stream, listener=listener, total=total)
+        links_to = nullcontext() if align is None else opened(None if align == STANDARD_OUTPUT else align)
+        job = TextJob(path, text_encoding, write, constraints, tags)
+        with opening as translator, opened(out) as stream, links_to as links:
+            translate_text(job, translator, stream=stream, links=links, total=total, listener=listener)
 
 
-def _text_file(words: Sequence[str]) -> Path | None:
-    """The file to be translated; None is standard input."""
-    if len(words) > 1:
-        raise UsageError(f"one text file at most, but {len(words)} were given: {', '.join(words)}")
-    return Path(words[0]) if words and words[0] != "-" else None
+def _check_catalogue(
+    path: Path, out: Path | None, *, in_place: bool, target: str | None, review: bool, json: bool
+) -> None:
+    """Refuse what cannot be done with this catalogue, before anything is read."""
+    kind = format_of(path)
+    if target is not None and not is_language_code(target):
+        raise UsageError(f"--target {target[:60]!r} is not a language code, such as de, pt-BR or sr_RS@latin")
+    if review and kind == "mo":
+        raise UsageError(f"{path}: a compiled catalogue cannot be marked for --review; fill the .po it is made from")
+    if kind not in ("po", "jsonl"):  # an empty file of these formats is valid
+        require_content([path])
+    if in_place:
+        if is_compressed(path):
+            raise UsageError(f"{path} is compressed and cannot be filled in place; decompress it, or use --out")
+        require_file(path)
+        require_writable(path)
+    elif out is None:
+        if json:
+            raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
+        if kind == "mo" and sys.stdout.isatty():
+            raise UsageError("a compiled catalogue cannot be printed on a terminal; name a file with --out")
 
 
-def _format(*, json: bool, nbest: int | None, scores: bool) -> Format:
-    """How a line is written."""
-    if scores and (json or nbest is not None):
-        raise UsageError(f"{'--json' if json else '--nbest'} shows the scores already; leave out --scores")
-    return as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be done with every line."""
-
-    translator: "Translates"
-    asked: Asked
-    decoding: Decoding
-    write: Format
-    links: Output | None
-    """Where alignments go, if anywhere."""
-    tags: bool
-
-
-def _go(job: Job, path: Path | None, *, stream: Output, listener: Listener, total: int | None) -> None:
-    if path is None and sys.stdin.isatty():
-        print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-    name = str(path) if path else "standard input"
-    translator = job.translator
-    done, has_warned, tally, hearing = 0, False, Tally(), Hearing(translator.source_language)
-    with open_input(path) as source:
-        blocks = read_blocks(source, name, decoding=job.decoding, warn=lambda message: notice(listener, message))
-        for block in _first_columns(blocks, path, listener=listener):
-            first = done + 1
-            if tally.look_at(block, first, translator.tokenizers.source) and not has_warned:
-                notice(listener, "100% of the source is unknown to this model; is this the right language and model?")
-                has_warned = True
-            if doubt := hearing.doubt(block):
-                notice(listener, doubt)
-            watch = Telling(listener, name, first=first, total=total, limit=translator.longest)
-            results = translator.search(
-                block,
-                align=job.links is not None,
-                tags=job.tags,
-                wishes=job.asked.wishes(done, len(block)),
-                glossary=job.asked.glossary,
-                dictionary=job.asked.dictionary,
-                first=done,
-                progress=watch.lines_done,
-                watch=watch,
-            )
-            for number, (line, found) in enumerate(zip(block, results, strict=True), start=first):
-                tally.count(found, number)
-                for text in job.write(translator.tokenizers, number, line, found):
-                    stream.write((clean(text) if stream.isatty() else text) + "\n")
-                if job.links is not None and (alignment := found[0].alignment) is not None:
-                    job.links.write(format_links(alignment.links) + "\n")
-            stream.flush()
-            done = first + len(block) - 1
-    if total:
-        listener(Event("progress", {"what": TRANSLATING, "done": done, "all": total}))
-    for message in tally.messages(name):
-        notice(listener, message)
-
-
-def _first_columns(blocks: Iterator[list[str]], path: Path | None, *, listener: Listener) -> Iterator[list[str]]:
-    """Of a table, the sources, which are in its first column and need no second one; of other text, the lines."""
-    if path is None or not is_tsv(path):
-        yield from blocks
-        return
-    has_told, before = False, 0
-    for block in blocks:
-        problems = Problems()
-        for number, line in enumerate(block, start=before + 1):
-            if "\t" in line and (problem := column_problem(line)):
-                problems.add(problem, path, number)
-        problems.require_none()
-        before += len(block)
-        if not has_told and "\t" in block[0]:
-            notice(listener, f"{path}: the first of 2 columns is translated; the other is not read")
-            has_told = True
-        yield [line.partition("\t")[0] for line in block]
-
-
-def _require_room(nbest: int | None, model: Path, *, overrides: Sequence[str], engine: str) -> None:
-    """Refuse a list that is longer than the beam, in the words of the command, before the model is read."""
-    if nbest is None or engine != "seqloom":
-        return
+def _check_nbest(nbest: int, model: Path, overrides: Sequence[str]) -> None:
+    """Refuse a list that is longer than the beam, before the model is loaded."""
     from seqloom.apps.search_settings import resolved
 
     search = resolved(model, overrides).search
     if search.method == "beam" and nbest > search.beam:
         raise UsageError(
-            f"--nbest {nbest} lists more translations than search.beam={search.beam} keeps; "
-            f"add search.beam={search.beam_for(nbest)}, or give --nbest {search.beam}"
+            f"--nbest {nbest} is larger than search.beam={search.beam}; "
+            f"add search.beam={search.beam_for(nbest)}, or use --nbest {search.beam}"
         )
-
-
-def _require_engine(engine: str, flags: Sequence[str]) -> None:
-    if engine not in ("seqloom", "ctranslate2"):
-        raise UsageError(f"there is no engine {engine!r}; give seqloom or ctranslate2")
-    if engine != "seqloom" and flags:
-        raise UsageError(f"{flags[0]} is nothing that CTranslate2 can follow; leave it out, or leave out --engine")
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _check_file(path: Path | None, decoding: Decoding) -> int | None:
-    """Read a file through once, so that bad bytes are told before the slow part; its number of lines."""
-    if path is None:
-        require_open(sys.stdin, "standard input")
-        return None
-    with open_input(path) as source:
-        blocks = read_blocks(source, str(path), decoding=decoding, is_checked_whole=True)
-        return sum(len(block) for block in blocks)
-
-
-def _given(flags: Mapping[str, object]) -> list[str]:
-    """The flags that were used."""
-    return [flag for flag, value in flags.items() if value]
-
-
-def _require_places(path: Path | None, out: Path | None, align: Path | None, *, others: Sequence[Path | None]) -> None:
-    """Refuse an output that would take the place of something that is read, or of the other one."""
-    inputs = [each for each in (path, *others) if each is not None]
-    require_new_file(out, inputs=inputs)
-    require_new_file(None if align == STANDARD_OUTPUT else align, inputs=inputs, flag="--align")
-    if out is not None and align is not None and out.resolve() == align.resolve():
-        raise UsageError(f"--out and --align both name {out}; give each its own file")
-    _refuse_same_stdout(path, out)
-
-
-def _refuse_same_stdout(path: Path | None, out: Path | None) -> None:
-    if path is None or out is not None:
-        return
-    with suppress(OSError, ValueError):
-        if os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())):
-            raise UsageError(f"{path} is the input and standard output as well; write to another file")
-
-
-def _opened(out: Path | None) -> AbstractContextManager[Output]:
-    """Standard output, or a file that appears under its name when it is whole."""
-    return nullcontext(sys.stdout) if out in (None, STANDARD_OUTPUT) else open_output(out)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.console import show_events
-from seqloom.cli.output import clean, examples, json_line, table
+from seqloom.cli.console import clean, examples, json_line, show_events, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, notice
 
