@@ -27,7 +27,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqloom.runs.sizing import TEXT_LADDER, DataFacts, choose_sizes
+from seqloom.core.sizing import DataFacts
+from seqloom.models.cell_options import TEXT_SIZES
+from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.transformer import TransformerConfig
+from seqloom.runs.sizing import TEXT_LADDER, choose_sizes
 
 HOUSE = Path(__file__).parent.parent
 PAGES = [HOUSE / "README.md", HOUSE / "CONTRIBUTING.md", *sorted((HOUSE / "docs").rglob("*.md"))]
@@ -387,7 +391,7 @@ def test_the_ladder_of_sizes_is_that_of_the_code() -> None:
     for pairs, pieces, width, layers, dropout, rate in rows:
         count = 10_000_000 if pairs == "more" else int(pairs.replace(",", ""))
         facts = DataFacts(count, source_characters=60.0, target_characters=60.0, are_unspaced=False)
-        chosen = choose_sizes(facts).defaults
+        chosen = choose_sizes(facts, TransformerConfig()).defaults
         assert chosen["text"]["size"] == int(pieces.replace(",", ""))
         assert (chosen["model"]["width"], chosen["model"]["encoder_layers"]) == (int(width), int(layers))
         assert chosen["model"]["dropout_rate"] == float(dropout)
@@ -401,7 +405,7 @@ def test_the_sizes_of_recurrent_models_are_those_of_the_code() -> None:
     for pairs, width, embedding_width, layers in rows:
         count = 10_000_000 if pairs == "more" else int(pairs.replace(",", ""))
         facts = DataFacts(count, source_characters=60.0, target_characters=60.0, are_unspaced=False)
-        chosen = choose_sizes(facts, kind="seq2seq").defaults["model"]
+        chosen = choose_sizes(facts, Seq2SeqConfig()).defaults["model"]
         assert (chosen["width"], chosen["embedding_width"]) == (int(width), int(embedding_width))
         assert (chosen["encoder_layers"], chosen["decoder_layers"]) == (int(layers), int(layers))
 
@@ -412,9 +416,9 @@ def test_the_ladder_of_language_models_is_that_of_the_code() -> None:
         r"^\| (more|[\d,]+) \| (\d+) \| (\d) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE
     )
     assert len(rows) == len(TEXT_LADDER)
-    for (tokens, *figures), rung in zip(rows, TEXT_LADDER, strict=True):
-        assert tokens == "more" or int(tokens.replace(",", "")) == rung.tokens
-        named = (rung.width, rung.layers, rung.dropout_rate, rung.learning_rate, rung.rows, rung.passes)
+    for (tokens, *figures), sizes, rung in zip(rows, TEXT_SIZES, TEXT_LADDER, strict=True):
+        assert tokens == "more" or int(tokens.replace(",", "")) == rung.tokens == sizes[0]
+        named = (*sizes[1:], rung.dropout_rate, rung.learning_rate, rung.rows, rung.passes)
         assert tuple(map(float, figures)) == named
 
 

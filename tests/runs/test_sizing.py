@@ -9,12 +9,14 @@ import pytest
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Event, ignore
+from seqloom.core.sizing import DataFacts
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import RunConfig
 from seqloom.runs.prepare import choose_config
-from seqloom.runs.sizing import DataFacts, choose_sizes, passes_text
+from seqloom.runs.sizing import choose_sizes, passes_text
 from seqloom.runs.train import train
 from tiny_runs import TINY
 
@@ -26,7 +28,7 @@ def facts(pairs: int) -> DataFacts:
 
 
 def test_more_data_never_gets_a_smaller_model_or_stronger_dropout() -> None:
-    sizes = [choose_sizes(facts(pairs)).defaults for pairs in (500, 5_000, 50_000, 10**6, 10**7)]
+    sizes = [choose_sizes(facts(pairs), TransformerConfig()).defaults for pairs in (500, 5_000, 50_000, 10**6, 10**7)]
     for before, after in pairwise(sizes):
         assert before["model"]["width"] <= after["model"]["width"]
         assert before["text"]["size"] <= after["text"]["size"]
@@ -35,7 +37,7 @@ def test_more_data_never_gets_a_smaller_model_or_stronger_dropout() -> None:
 
 @pytest.mark.parametrize("pairs", [20, 500, 5_000, 29_000, 300_000, 10**6, 10**8])
 def test_every_size_is_a_valid_config_and_its_reasons_name_its_numbers(pairs: int) -> None:
-    sizing = choose_sizes(facts(pairs))
+    sizing = choose_sizes(facts(pairs), TransformerConfig())
     config = resolve(RunConfig, defaults=sizing.defaults)
     text = " ".join(sizing.reasons_in(config))
     assert f"{pairs:,} pairs" in text
@@ -45,21 +47,21 @@ def test_every_size_is_a_valid_config_and_its_reasons_name_its_numbers(pairs: in
 
 @pytest.mark.parametrize("pairs", [20, 500, 5_000, 29_000, 300_000, 10**6, 10**8])
 def test_a_recurrent_model_has_sizes_of_its_own(pairs: int) -> None:
-    sizing = choose_sizes(facts(pairs), kind="seq2seq")
+    sizing = choose_sizes(facts(pairs), Seq2SeqConfig())
     config = resolve(RunConfig, defaults=sizing.defaults)
     assert isinstance(config.model, Seq2SeqConfig)
     text = " ".join(sizing.reasons_in(config))
     sizes = f"width {config.model.width}, {config.model.encoder_layers}+{config.model.decoder_layers} layers"
     assert f"a recurrent model of {sizes}, symbols of width {config.model.embedding_width}" in text
     assert "Transformer" not in text
-    plain = choose_sizes(facts(pairs)).defaults
+    plain = choose_sizes(facts(pairs), TransformerConfig()).defaults
     training = {**sizing.defaults["training"], "learning_rate": plain["training"]["learning_rate"]}
     same = {**sizing.defaults, "model": plain["model"], "training": training}
     assert same == plain, "all but the model and its rate is as for a Transformer"
 
 
 def test_more_data_never_gets_a_smaller_recurrent_model() -> None:
-    sizes = [choose_sizes(facts(pairs), kind="seq2seq").defaults["model"] for pairs in (500, 5_000, 50_000, 10**6)]
+    sizes = [choose_sizes(facts(pairs), Seq2SeqConfig()).defaults["model"] for pairs in (500, 5_000, 50_000, 10**6)]
     for before, after in pairwise(sizes):
         for name in ("width", "embedding_width", "encoder_layers"):
             assert before[name] <= after[name]
@@ -88,11 +90,11 @@ def test_symbols_are_as_wide_as_a_width_that_was_given(corpus: Corpus) -> None:
 
 
 def test_a_run_of_one_step_promises_no_ten_checkpoints() -> None:
-    sizing = choose_sizes(facts(5_000), steps=1)
+    sizing = choose_sizes(facts(5_000), TransformerConfig(), steps=1)
     text = " ".join(sizing.reasons_in(resolve(RunConfig, defaults=sizing.defaults)))
     assert "1 step at most" in text
     assert "ten" not in text
-    usual = " ".join(reason.text for reason in choose_sizes(facts(5_000)).reasons)
+    usual = " ".join(reason.text for reason in choose_sizes(facts(5_000), TransformerConfig()).reasons)
     assert "the last ten checkpoints" in usual
 
 
@@ -196,6 +198,6 @@ def test_a_wrong_setting_is_refused_before_the_files_are_opened() -> None:
 @pytest.mark.parametrize("pairs", [500, 29_000, 5_000_000])
 def test_a_recurrent_model_gets_no_higher_rate_than_its_example(pairs: int) -> None:
     recurrent, plain = (
-        choose_sizes(facts(pairs), kind=kind).defaults["training"] for kind in ("seq2seq", "transformer")
+        choose_sizes(facts(pairs), model).defaults["training"] for model in (Seq2SeqConfig(), TransformerConfig())
     )
     assert recurrent["learning_rate"] <= min(1e-3, plain["learning_rate"])

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.classical.ngram import NGramConfig
+from seqloom.core.sizing import TextFacts
 from seqloom.data.plain_text import TextCorpus
-from seqloom.runs.sizing import TextFacts, choose_ngram, choose_recurrent, text_facts
+from seqloom.models.rnn_lm import RnnLmConfig
+from seqloom.runs.sizing import choose_text_sizes, text_facts
+from seqloom.tasks.language_modelling import LanguageModellingConfig
 from seqloom.text.tokenizer import Segmentation
 
 
@@ -19,7 +23,8 @@ def test_words_are_counted_as_they_will_be_cut(tmp_path: Path, segmentation: Seg
 def test_a_large_dev_text_is_read_less_often_and_the_reason_is_told() -> None:
     facts = TextFacts(lines=100, characters=8_000, words=1_500)
     small, large, huge = (
-        choose_recurrent(facts, kind="word", steps=None, dev_tokens=tokens) for tokens in (10, 1_000, 10_000_000)
+        choose_text_sizes(facts, RnnLmConfig(), LanguageModellingConfig(), pieces="word", dev_tokens=tokens)
+        for tokens in (10, 1_000, 10_000_000)
     )
 
     def seen(sizing: object) -> tuple[int, int]:
@@ -37,5 +42,5 @@ def test_a_large_dev_text_is_read_less_often_and_the_reason_is_told() -> None:
 
 def test_words_get_n_grams_of_order_five_however_few_there_are() -> None:
     few = TextFacts(lines=100, characters=8_000, words=1_500)
-    assert choose_ngram(few, kind="word").defaults["model"]["order"] == 5
-    assert choose_ngram(few, kind="char").defaults["model"]["order"] == 8
+    assert NGramConfig().sizes_for_text(few, "word").settings["order"] == 5
+    assert NGramConfig().sizes_for_text(few, "char").settings["order"] == 8

@@ -33,10 +33,11 @@ from seqloom.classical.kneser_ney import (
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.classical.ngram_kernels import NODE, Trie
 from seqloom.classical.ngram_words import Words
-from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
+from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.reading import TextReader
+from seqloom.core.sizing import ModelSizes, Pieces, Reason, TextFacts
 from seqloom.core.symbols import BEGIN, END
 from seqloom.text.tokenizer import EncodedText
 
@@ -176,6 +177,11 @@ class NGramConfig(ModelSettings):
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
+        order = 8 if pieces == "char" else 5
+        reason = Reason(("model.kind", "model.order"), f"n-grams up to order {order}: longer ones hardly occur twice")
+        return ModelSizes({"order": order}, (reason,))
 
     def fit(self, text: EncodedText, *, seed: int = 0, listener: Listener = ignore) -> "NGram":  # noqa: ARG002 - all fits take one
         """Count and smooth. Nothing here is random: the seed changes nothing."""

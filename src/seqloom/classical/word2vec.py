@@ -44,10 +44,11 @@ from seqloom.classical.word2vec_kernels import (
     Tables,
     Text,
 )
-from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
+from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.seeds import seed_for
+from seqloom.core.sizing import ModelSizes, Pieces, Reason, TextFacts
 from seqloom.core.symbols import END, RESERVED
 from seqloom.text.tokenizer import EncodedText
 
@@ -206,6 +207,17 @@ class Word2VecConfig(ModelSettings):
         if self.pooling == "product" and self.subwords is not None:
             raise ValueError("pooling: product takes words one by one, so it has no subwords; set pooling: mean")
         return self
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
+        minimum = 5 if facts.words > 200_000 else 2 if facts.words > 20_000 else 1
+        width, epochs = (100, 5) if facts.words > 1_000_000 else (50, 20)
+        times = "once" if minimum == 1 else f"{minimum} times"
+        reasons = (
+            Reason(("model.kind", "model.minimum_count"), f"vectors for words seen at least {times}"),
+            Reason(("model.kind", "model.width"), f"vectors of width {width}: less text teaches fewer numbers"),
+            Reason(("model.kind", "model.epochs"), f"{epochs} passes over the text"),
+        )
+        return ModelSizes({"width": width, "epochs": epochs, "minimum_count": minimum}, reasons)
 
     def fit(self, text: EncodedText, *, seed: int, listener: Listener = ignore) -> WordVectors:
         """Learn the vectors of a text."""

@@ -1,4 +1,4 @@
-"""What a model declares about itself, for everything above the models: purpose, task and pieces of text.
+"""What a model declares about itself, for everything above the models: purpose, task, pieces of text and sizes.
 
 Code above `models` and `classical` reads these declarations. It never asks which model it has.
 """
@@ -6,14 +6,12 @@ Code above `models` and `classical` reads these declarations. It never asks whic
 from typing import ClassVar, Literal
 
 from seqloom.core.config import Config
+from seqloom.core.sizing import DataFacts, ModelSizes, Pieces, TextFacts
 
 Purpose = Literal["translator", "language model", "word vectors"]
 
 TaskKind = Literal["translation", "language_modelling", "bidirectional_language_modelling", "fitting"]
 """What models are trained for; `fitting` is for models with a loop of their own."""
-
-Pieces = Literal["word", "char", "bpe", "unigram"]
-"""What text is split into."""
 
 StepperOption = Literal["heads", "shortlist"]
 """Keyword arguments of a translation model's `stepper` besides `attention`, which its `stepper_options` name: which
@@ -54,3 +52,11 @@ class ModelSettings(Config):
     def has_output_table(self) -> bool:
         """Whether the output scores all symbols with one table, as sampled objectives and smoothing need."""
         return True
+
+    def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a translation model for this much data; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model of plain text for this much text; `self` holds the settings that were given."""
+        return ModelSizes()

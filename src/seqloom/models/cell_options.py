@@ -1,9 +1,12 @@
 """The settings of recurrent cells, which every model made of them shares."""
 
+import sys
+
 from pydantic import Field, model_validator
 
 from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ConfigError
+from seqloom.core.sizing import ModelSizes, Reason
 from seqloom.nn.cells.gru import Reset, Update
 from seqloom.nn.cells.kinds import CellKind, cell_maker, kinds_with
 from seqloom.nn.cells.lstm import Peephole
@@ -22,6 +25,16 @@ OPTIONS = {
     "spectral_radius": "spectral_radius",
 }
 """By the name of a setting that only some cells have, the option of the cell."""
+
+TEXT_SIZES = (
+    (20_000, 64, 1),
+    (200_000, 128, 1),
+    (1_500_000, 256, 1),
+    (10_000_000, 400, 2),
+    (100_000_000, 650, 2),
+    (sys.maxsize, 1024, 2),
+)
+"""Up to so many tokens: width and layers that published recurrent language models use for so much text."""
 
 
 class CellOptions(ModelSettings):
@@ -84,6 +97,16 @@ class CellOptions(ModelSettings):
                 f"model.reset=input needs inputs as wide as the states, but a layer of the {part} with states of "
                 f"width {width} reads inputs of width {wrong[0]}; use model.reset=before, or make the widths equal"
             )
+
+    def text_sizes(self, tokens: int, *, layers: int | None = None, each: str = "") -> ModelSizes:
+        """Width and layers of a language model of so many tokens; `layers` if they do not depend on the text."""
+        _, width, depth = next(row for row in TEXT_SIZES if tokens <= row[0])
+        depth = layers or depth
+        text = (
+            f"{depth} layer{'' if depth == 1 else 's'}{each} of width {width}: a larger model would overfit this text"
+        )
+        reason = Reason(("model.kind", "model.width", "model.layers"), text)
+        return ModelSizes({"width": width, "layers": depth}, (reason,))
 
     def make_cell(self) -> MakeCell:
         """The maker of these cells."""

@@ -24,8 +24,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.declaration import Pieces, Purpose, TaskKind
+from seqloom.core.declaration import Purpose, TaskKind
 from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper
@@ -138,6 +139,9 @@ class ElmoConfig(CellOptions):
     @property
     def _embedding_width(self) -> int:
         return self.embedding_width or self.width
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
+        return self.text_sizes(facts.tokens(pieces), layers=2, each=" in each direction")
 
     def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "Elmo":
         """A model of the target side's symbols with fresh weights drawn from `seed`.

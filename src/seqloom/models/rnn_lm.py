@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import Purpose, TaskKind
 from seqloom.core.errors import ConfigError
+from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper
 from seqloom.nn.adaptive import AdaptiveOutput
@@ -99,6 +100,9 @@ class RnnLmConfig(CellOptions):
     @property
     def _embedding_width(self) -> int:
         return self.embedding_width or self.width
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
+        return self.text_sizes(facts.tokens(pieces))
 
     def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "RnnLm":
         """A model of the target side's symbols with fresh weights drawn from `seed`.

@@ -10,6 +10,7 @@
 Without attention there is no look, and c is all the decoder learns of the source. The decoder is in `nn.decoder`.
 """
 
+import sys
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import StepperOption
 from seqloom.core.errors import ConfigError
+from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
@@ -41,6 +43,20 @@ from seqloom.nn.recurrent import (
     input_widths,
     summarise,
 )
+
+SIZES = (
+    (2_000, 64, 64, 1),
+    (10_000, 128, 128, 1),
+    (100_000, 256, 256, 1),
+    (500_000, 384, 384, 2),
+    (2_000_000, 512, 512, 2),
+    (sys.maxsize, 1024, 512, 2),
+)
+"""Up to so many pairs: width, embedding width and layers, from the examples for captions and small corpora to the
+thousand units that the papers of 2015 use for millions."""
+
+MAX_LEARNING_RATE = 1e-3
+"""That of the example for captions. The Transformer's would be too high."""
 
 
 class Seq2SeqConfig(CellOptions):
@@ -93,6 +109,21 @@ class Seq2SeqConfig(CellOptions):
     @property
     def has_attention(self) -> bool:
         return self.attention != "none"
+
+    def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
+        """Where the width of the states is given, the symbols have it too."""
+        _, width, embedding_width, layers = next(row for row in SIZES if facts.pairs <= row[0])
+        size = Reason(
+            ("model.kind", "model.width", "model.embedding_width", "model.encoder_layers", "model.decoder_layers"),
+            f"a recurrent model of width {width}, {layers}+{layers} layers, symbols of width {embedding_width}: a "
+            "larger one would overfit this data",
+        )
+        if "width" in self.model_fields_set:
+            embedding_width = self.width
+            text = f"symbols of width {self.width}, as wide as the states"
+            size = Reason(("model.kind", "model.embedding_width"), text)
+        sizes = {"width": width, "embedding_width": embedding_width, "encoder_layers": layers, "decoder_layers": layers}
+        return ModelSizes(sizes, (size,), max_learning_rate=MAX_LEARNING_RATE)
 
     def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "Seq2Seq":
         """A model with fresh weights drawn from `seed`; `make_cell` replaces the cell of the settings."""

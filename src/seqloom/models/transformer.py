@@ -8,6 +8,7 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import ModelSettings, StepperOption
 from seqloom.core.errors import ConfigError
+from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.transformer_plan import Places, Plan
@@ -42,6 +44,17 @@ Layer = TypeVar("Layer", bound=nn.Module)
 FEW = 0.5
 """Share of the sentences of a search below which those that are decided are left behind: copying the rest costs less
 than going on with all."""
+
+SIZES = (
+    (2_000, 64, 128, 2, 4),
+    (10_000, 128, 256, 3, 4),
+    (100_000, 128, 256, 4, 4),
+    (500_000, 256, 1024, 4, 4),
+    (2_000_000, 384, 1536, 6, 6),
+    (sys.maxsize, 512, 2048, 6, 8),
+)
+"""Up to so many pairs: width, feed-forward size, layers and heads that published systems use, from captions (29,000
+pairs) to newspapers (millions)."""
 
 
 class TransformerConfig(ModelSettings):
@@ -103,6 +116,16 @@ class TransformerConfig(ModelSettings):
     @property
     def attention_heads(self) -> tuple[int, int]:
         return self.decoder_layers, self.heads
+
+    def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
+        _, width, feed_forward, layers, heads = next(row for row in SIZES if facts.pairs <= row[0])
+        sizes = {"width": width, "feed_forward": feed_forward, "heads": heads}
+        reason = Reason(
+            ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
+            f"a Transformer of width {width}, {layers}+{layers} layers, {heads} heads: a larger one would overfit this "
+            "data",
+        )
+        return ModelSizes({**sizes, "encoder_layers": layers, "decoder_layers": layers}, (reason,))
 
     def build(self, symbols: Symbols, *, seed: int) -> "Transformer":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""

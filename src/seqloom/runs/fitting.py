@@ -15,7 +15,7 @@ from seqloom.runs.config import FitsText, FittedModel, RunConfig
 from seqloom.runs.model_dir import Card, LoadedFitted, save_fitted
 from seqloom.runs.pipeline import Choice
 from seqloom.runs.plain_text import OfPlainText, PreparedText, measure_dev
-from seqloom.runs.sizing import EXTREMES, choose_ngram, choose_vectors, settled, text_facts, too_small
+from seqloom.runs.sizing import EXTREMES, choose_fitted_sizes, settled, text_facts, too_small
 from seqloom.text.tokenizer import EncodedText
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
@@ -30,8 +30,7 @@ class FittingWork(OfPlainText):
     fixed: tuple[str, ...] = ()
 
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
-        choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
-        return settled(choose(facts, kind=first.text.kind) for facts in EXTREMES)
+        return settled(choose_fitted_sizes(facts, first.model, pieces=first.text.kind) for facts in EXTREMES)
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:  # noqa: ARG002
         if first.training.start_from is not None:
@@ -42,8 +41,8 @@ class FittingWork(OfPlainText):
         corpus = plain_text.open_corpus(first.data, tuple(map(str, files)))
         if self.needs_dev:
             plain_text.held_out(first.data, len(corpus))
-        choose = choose_vectors if first.model.kind == "word2vec" else choose_ngram
-        return Choice(choose(text_facts(corpus, segmentation=first.text.segmentation), kind=first.text.kind))
+        facts = text_facts(corpus, segmentation=first.text.segmentation)
+        return Choice(choose_fitted_sizes(facts, first.model, pieces=first.text.kind))
 
 
 @dataclass(frozen=True)

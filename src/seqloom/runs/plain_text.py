@@ -19,13 +19,14 @@ from torch import nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_lines, write_atomically
+from seqloom.core.sizing import TextFacts
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import DataConfig, RunConfig
 from seqloom.runs.model_dir import Loaded, LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
 from seqloom.runs.readers import measure_perplexity
-from seqloom.runs.sizing import EXTREMES, choose_recurrent, settled, text_facts
+from seqloom.runs.sizing import EXTREMES, Sizing, choose_text_sizes, settled, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.text.normalise import is_blank
@@ -199,6 +200,12 @@ def _read_dev(path: Path, count: int) -> tuple[str, ...]:
     return lines
 
 
+def _sizing(first: RunConfig, facts: TextFacts, *, steps: int | None = None, dev_tokens: int = 0) -> Sizing:
+    assert isinstance(first.task, LanguageModellingConfig | BidirectionalConfig)
+    pieces = first.text.kind
+    return choose_text_sizes(facts, first.model, first.task, pieces=pieces, steps=steps, dev_tokens=dev_tokens)
+
+
 # Language modelling as a line of work: a text in, a model of it with its perplexity on the dev text out.
 
 OFFERED = ("output", "stepper")
@@ -224,8 +231,7 @@ class ModellingWork(OfPlainText):
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def settled(self, first: RunConfig) -> Mapping[str, Any]:
-        kind, model = first.text.kind, first.model.kind
-        return settled(choose_recurrent(facts, kind=kind, steps=None, model=model) for facts in EXTREMES)
+        return settled(_sizing(first, facts) for facts in EXTREMES)
 
     def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
         corpus = open_corpus(first.data, tuple(map(str, files)))
@@ -235,8 +241,7 @@ class ModellingWork(OfPlainText):
         if first.data.dev:
             dev = open_corpus(first.data, first.data.dev)
             dev_tokens = text_facts(dev, segmentation=text.segmentation).tokens(text.kind)
-        chosen = choose_recurrent(facts, kind=text.kind, steps=steps, model=first.model.kind, dev_tokens=dev_tokens)
-        return Choice(chosen)
+        return Choice(_sizing(first, facts, steps=steps, dev_tokens=dev_tokens))
 
     # --- training -----------------------------------------------------------------------------------------------------
 

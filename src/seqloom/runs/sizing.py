@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Protocol
 
 from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import SeqloomError
+from seqloom.core.sizing import DataFacts, ModelSizes, Pieces, Reason, TextFacts, WordPairs
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
 from seqloom.text.languages import find_language
@@ -21,57 +23,11 @@ SAMPLE = 20_000
 """Lines looked at to learn how long sentences are."""
 
 
-Kind = Literal["word", "char", "bpe", "unigram"]
-WordPairs = Literal["single words", "words and phones", "words and tags"]
-
 CLOSED_SHARE = 0.01
 """Tags of words are those in at least so many of the lines."""
 
 MOST_LABELS = 200
 """Different words that may be labels of a class, not words to be spelled."""
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """What the sizes are chosen from."""
-
-    pairs: int
-    source_characters: float
-    """Mean characters in a source line."""
-    target_characters: float
-    """Mean characters in a target line."""
-    are_unspaced: bool
-    """Whether a side is written without spaces between words."""
-    source_words: float = 0.0
-    """Mean words in a source line."""
-    target_words: float = 0.0
-    """Mean words in a target line."""
-    alphabet: int = 0
-    """Different characters of both sides."""
-    words: WordPairs | None = None
-    """What the pairs are, if they are words and not sentences."""
-
-    def tokens(self, kind: Kind, size: int) -> float:
-        """About how many tokens the longer side has in all, its ends counted, if text is cut into pieces so."""
-        characters = max(self.source_characters, self.target_characters)
-        if kind == "char":
-            longer = characters
-        elif kind == "word" and self.source_words:
-            longer = max(self.source_words, self.target_words)
-        else:
-            # A subword is about four letters; Chinese and its like have more to say in one. Where characters alone
-            # nearly fill the vocabulary, there is no room for longer pieces.
-            is_spelled = size < 1.3 * self.alphabet
-            longer = characters / (1.2 if is_spelled else 2.0 if self.are_unspaced else 4.0)
-        return self.pairs * (longer + 2)
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why some settings were chosen as they are."""
-
-    paths: tuple[str, ...]
-    text: str
 
 
 @dataclass(frozen=True)
@@ -150,159 +106,89 @@ def _most(claims: Iterable[bool]) -> bool:
 
 @dataclass(frozen=True)
 class Rung:
-    """What suits up to so many pairs."""
+    """What suits up to so many pairs, whatever the model."""
 
     pairs: int
     vocabulary: int
-    width: int
-    feed_forward: int
-    layers: int
-    heads: int
     dropout_rate: float
     learning_rate: float
     warmup: int
     passes: int
-    """Times the data is gone through."""
+    """Passes over the data."""
     tokens_per_batch: int = 4096
 
 
 LADDER = (
-    Rung(2_000, 1_000, 64, 128, 2, 4, 0.3, 3e-3, 200, 300, tokens_per_batch=1024),
-    Rung(10_000, 4_000, 128, 256, 3, 4, 0.3, 3e-3, 500, 120),
-    Rung(100_000, 8_000, 128, 256, 4, 4, 0.3, 4e-3, 1_000, 60),
-    Rung(500_000, 12_000, 256, 1024, 4, 4, 0.2, 2e-3, 2_000, 30),
-    Rung(2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 1e-3, 4_000, 15, tokens_per_batch=8192),
-    Rung(sys.maxsize, 32_000, 512, 2048, 6, 8, 0.1, 7e-4, 4_000, 5, tokens_per_batch=8192),
+    Rung(2_000, 1_000, 0.3, 3e-3, 200, 300, tokens_per_batch=1024),
+    Rung(10_000, 4_000, 0.3, 3e-3, 500, 120),
+    Rung(100_000, 8_000, 0.3, 4e-3, 1_000, 60),
+    Rung(500_000, 12_000, 0.2, 2e-3, 2_000, 30),
+    Rung(2_000_000, 16_000, 0.1, 1e-3, 4_000, 15, tokens_per_batch=8192),
+    Rung(sys.maxsize, 32_000, 0.1, 7e-4, 4_000, 5, tokens_per_batch=8192),
 )
-"""Sizes that published systems use for so much data, from captions (29,000 pairs) to newspapers (millions)."""
-
-
-@dataclass(frozen=True)
-class RecurrentRung:
-    """What suits up to so many pairs, if the model is recurrent; all else is as for any model."""
-
-    pairs: int
-    width: int
-    embedding_width: int
-    layers: int
-
-
-RECURRENT_LADDER = (
-    RecurrentRung(2_000, 64, 64, 1),
-    RecurrentRung(10_000, 128, 128, 1),
-    RecurrentRung(100_000, 256, 256, 1),
-    RecurrentRung(500_000, 384, 384, 2),
-    RecurrentRung(2_000_000, 512, 512, 2),
-    RecurrentRung(sys.maxsize, 1024, 512, 2),
-)
-"""From the examples for captions and small corpora to the thousand units that the papers of 2015 give to millions."""
-
-RECURRENT_RATE = 1e-3
-"""The highest rate for recurrent models: that of the example for captions. The Transformer's would be too much."""
+"""What published systems use for so much data, from captions (29,000 pairs) to newspapers (millions)."""
 
 
 def choose_sizes(
     facts: DataFacts,
+    model: ModelSettings,
     *,
     steps: int | None = None,
-    kind: str = "transformer",
-    width: int | None = None,
-    pieces: Kind | None = None,
+    pieces: Pieces | None = None,
     vocabulary: int | None = None,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
-    `kind` is that of the model, `width` its width, `pieces` and `vocabulary` the kind and number of the pieces of text,
-    where these were chosen already: what belongs to them follows.
+    `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
+    pieces of text, where these were given.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
-    text, text_reason = _text(facts, rung, pieces)
+    text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
+    why = f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text"
+    if pieces is None and facts.words is not None:
+        text = {"kind": "char", "size": ALL_CHARACTERS, "shared": True}
+        why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
     tokens = facts.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
         steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
-    model, model_reasons = _recurrent(facts, rung, width) if kind == "seq2seq" else _transformer(rung)
-    defaults: dict[str, Any] = {
-        "data": {"tokens_per_batch": rung.tokens_per_batch},
-        "text": text,
-        "model": model,
-        "training": {
-            "steps": steps,
-            "learning_rate": min(rung.learning_rate, RECURRENT_RATE) if kind == "seq2seq" else rung.learning_rate,
-            "warmup": min(rung.warmup, steps // 4),
-            "clip_norm": 1.0,
-            "validate_every": every,
-            "save_every": every,
-            "patience": 10,
-            "average": 10,
-            "log_every": max(1, min(50, every // 4)),
-        },
+    sizes = model.sizes_for_pairs(facts)
+    amount, verb, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
+    dropout = f"dropout {rung.dropout_rate:g}: {amount} data {verb} {strength} regularisation"
+    training = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "warmup": min(rung.warmup, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
     }
-    summary = f"{facts.pairs:,} pairs, about {round_figure(tokens):,} tokens on the longer side, so:"
     return Sizing(
-        defaults,
-        summary,
+        {
+            "data": {"tokens_per_batch": rung.tokens_per_batch},
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "training": training,
+        },
+        f"{facts.pairs:,} pairs, about {round_figure(tokens):,} tokens on the longer side, so:",
         (
-            text_reason,
-            *model_reasons,
+            Reason(("text.size", "text.kind"), why),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), dropout),
             Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
-            *training_reasons(defaults["training"]),
+            *training_reasons(training),
         ),
     )
 
 
-def _text(facts: DataFacts, rung: Rung, pieces: Kind | None) -> tuple[dict[str, Any], Reason]:
-    """The section of the text and its reason: subwords, or letters where the pairs are words."""
-    paths = ("text.size", "text.kind")
-    if pieces is None and facts.words is not None:
-        why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
-        return {"kind": "char", "size": ALL_CHARACTERS, "shared": True}, Reason(paths, why)
-    why = f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text"
-    return {"kind": "bpe", "size": rung.vocabulary, "shared": True}, Reason(paths, why)
+def _model_section(model: ModelSettings, sizes: ModelSizes, *, dropout_rate: float) -> dict[str, Any]:
+    dropout = {"dropout_rate": dropout_rate} if "dropout_rate" in type(model).model_fields else {}
+    return {"kind": model.kind, **sizes.settings, **dropout}
 
 
-def _transformer(rung: Rung) -> tuple[dict[str, Any], tuple[Reason, ...]]:
-    """The section of a Transformer and its reasons."""
-    section = {
-        "kind": "transformer",
-        "width": rung.width,
-        "feed_forward": rung.feed_forward,
-        "encoder_layers": rung.layers,
-        "decoder_layers": rung.layers,
-        "heads": rung.heads,
-        "dropout_rate": rung.dropout_rate,
-    }
-    size = Reason(
-        ("model.kind", "model.width", "model.encoder_layers", "model.decoder_layers", "model.heads"),
-        f"a Transformer of width {rung.width}, {rung.layers}+{rung.layers} layers, {rung.heads} heads: a larger "
-        "one learns this data by heart",
-    )
-    return section, (size, _dropout_reason(rung.dropout_rate))
-
-
-def _recurrent(facts: DataFacts, rung: Rung, width: int | None) -> tuple[dict[str, Any], tuple[Reason, ...]]:
-    """The section of a recurrent model and its reasons. Where its width is given, the symbols' vectors have it too."""
-    own = next(own for own in RECURRENT_LADDER if facts.pairs <= own.pairs)
-    section = {
-        "kind": "seq2seq",
-        "width": own.width,
-        "embedding_width": own.embedding_width if width is None else width,
-        "encoder_layers": own.layers,
-        "decoder_layers": own.layers,
-        "dropout_rate": rung.dropout_rate,
-    }
-    size = Reason(
-        ("model.kind", "model.width", "model.embedding_width", "model.encoder_layers", "model.decoder_layers"),
-        f"a recurrent model of width {own.width}, {own.layers}+{own.layers} layers, symbols of width "
-        f"{own.embedding_width}: a larger one learns this data by heart",
-    )
-    follows = Reason(("model.kind", "model.embedding_width"), f"symbols of width {width}, as wide as the states")
-    return section, (size if width is None else follows, _dropout_reason(rung.dropout_rate))
-
-
-def _dropout_reason(rate: float) -> Reason:
-    amount, asks, strength = ("little", "needs", "strong") if rate >= 0.3 else ("much", "allows", "light")
-    return Reason(("model.dropout_rate",), f"dropout {rate:g}: {amount} data {asks} {strength} regularisation")
+def _checks(every: int) -> dict[str, int]:
+    """Validations and checkpoints every so many steps, and what follows from them."""
+    log_every = max(1, min(50, every // 4))
+    return {"validate_every": every, "save_every": every, "patience": 10, "average": 10, "log_every": log_every}
 
 
 def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√step") -> Iterator[Reason]:
@@ -351,24 +237,16 @@ def round_figure(number: float | int) -> int:
     return int(float(f"{number:.1e}"))
 
 
-# Zero-config for language models and word vectors: sizes chosen from the text, each with its reason.
+# Models of plain text.
 
 
-@dataclass(frozen=True)
-class TextFacts:
-    """What the sizes are chosen from."""
+class SizesBatches(Protocol):
+    """A task of language modelling, which divides its batches in its own way."""
 
-    lines: int
-    characters: int
-    """Of the whole text, by the lines that were looked at."""
-    words: int
-    """Likewise, cut as they will be: marks are words of their own unless words are what stands between spaces."""
+    @property
+    def kind(self) -> str: ...
 
-    def tokens(self, kind: Kind) -> int:
-        """About how many tokens the text has if it is cut this way, the end of each line counted."""
-        # A piece is about four letters.
-        pieces = {"char": self.characters, "word": self.words}
-        return pieces.get(kind, self.characters // 4) + self.lines
+    def batch_sizes(self, rows: int, length: int) -> tuple[dict[str, Any], Reason]: ...
 
 
 EXTREMES = (TextFacts(10, 500, 100), TextFacts(40_000, 2_000_000, 450_000), TextFacts(10**8, 6 * 10**9, 10**9))
@@ -391,7 +269,7 @@ def text_facts(corpus: TextCorpus, *, segmentation: Segmentation = "words") -> T
 # --- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def _pieces_of_text(facts: TextFacts, kind: Kind, *, most: int, minimum_count: int) -> tuple[dict[str, Any], Reason]:
+def _pieces_of_text(facts: TextFacts, kind: Pieces, *, most: int, minimum_count: int) -> tuple[dict[str, Any], Reason]:
     """The section of the text: how many pieces, and why."""
     section: dict[str, Any] = {"kind": kind, "shared": True}
     paths = ("text.kind", "text.size", "text.minimum_count")
@@ -409,7 +287,7 @@ def _pieces_of_text(facts: TextFacts, kind: Kind, *, most: int, minimum_count: i
     return section, Reason(paths, f"{size:,} subword pieces: more would be too rare to learn in this much text")
 
 
-def _summary(facts: TextFacts, kind: Kind) -> str:
+def _summary(facts: TextFacts, kind: Pieces) -> str:
     unit = {"word": "words", "char": "characters"}.get(kind, "subword pieces")
     lines = "1 line" if facts.lines == 1 else f"{facts.lines:,} lines"
     return f"{lines}, about {round_figure(facts.tokens(kind)):,} {unit}, so:"
@@ -420,124 +298,108 @@ def _summary(facts: TextFacts, kind: Kind) -> str:
 
 @dataclass(frozen=True)
 class TextRung:
-    """What suits up to so many tokens."""
+    """What suits up to so many tokens, whatever the model."""
 
     tokens: int
-    width: int
-    layers: int
     dropout_rate: float
     learning_rate: float
     rows: int
     passes: int
-    """Times the text is gone through."""
+    """Passes over the text."""
 
 
 TEXT_LADDER = (
-    TextRung(20_000, 64, 1, 0.3, 5e-3, 8, 40),
-    TextRung(200_000, 128, 1, 0.3, 4e-3, 16, 30),
-    TextRung(1_500_000, 256, 1, 0.3, 3e-3, 32, 20),
-    TextRung(10_000_000, 400, 2, 0.4, 2e-3, 32, 15),
-    TextRung(100_000_000, 650, 2, 0.2, 1e-3, 64, 5),
-    TextRung(sys.maxsize, 1024, 2, 0.1, 1e-3, 128, 2),
+    TextRung(20_000, 0.3, 5e-3, 8, 40),
+    TextRung(200_000, 0.3, 4e-3, 16, 30),
+    TextRung(1_500_000, 0.3, 3e-3, 32, 20),
+    TextRung(10_000_000, 0.4, 2e-3, 32, 15),
+    TextRung(100_000_000, 0.2, 1e-3, 64, 5),
+    TextRung(sys.maxsize, 0.1, 1e-3, 128, 2),
 )
-"""From a story to newspapers: widths that published recurrent language models use for so much text."""
+"""From a story to newspapers."""
 
-LENGTHS: dict[Kind, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64}
+LENGTHS: dict[Pieces, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64}
 """Tokens of a window, through which gradients flow back: a few sentences' worth of characters or pieces."""
 
-GENERATED: dict[Kind, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150}
+GENERATED: dict[Pieces, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150}
 """Tokens that are generated at most, unless asked otherwise."""
 
 
 VALIDATION_SHARE = 0.15
 """Tokens read for validation at most, for each that is learned from."""
 
-FEWEST_VALIDATIONS = 4
+MIN_VALIDATIONS = 4
 """However large the dev text is: the best of fewer is no choice."""
 
 
-def choose_recurrent(
-    facts: TextFacts, *, kind: Kind, steps: int | None, model: str = "rnn_lm", dev_tokens: int = 0
+def choose_text_sizes(
+    facts: TextFacts,
+    model: ModelSettings,
+    task: SizesBatches,
+    *,
+    pieces: Pieces,
+    steps: int | None = None,
+    dev_tokens: int = 0,
 ) -> Sizing:
-    """Sizes of a recurrent language model of this text, cut into pieces of this kind; `dev_tokens` are held out."""
-    tokens = facts.tokens(kind)
+    """Sizes of a language model that is trained in steps on this text; `dev_tokens` are held out."""
+    tokens = facts.tokens(pieces)
     rung = next(rung for rung in TEXT_LADDER if tokens <= rung.tokens)
-    length = LENGTHS[kind]
+    length = LENGTHS[pieces]
     rows = max(1, min(rung.rows, tokens // (4 * length)))  # at least four windows in a row
     length = max(1, min(length, tokens // 4))
     if steps is None:
         steps = round_figure(max(200.0, rung.passes * tokens / (rows * length)))
     often = max(min(10, steps), min(1000, round_figure(steps / 40)))
     affordable = round_figure(dev_tokens / (VALIDATION_SHARE * rows * length))
-    every = max(often, min(affordable, steps // FEWEST_VALIDATIONS))
-    text, pieces = _pieces_of_text(facts, kind, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
+    every = max(often, min(affordable, steps // MIN_VALIDATIONS))
+    text, text_reason = _pieces_of_text(facts, pieces, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
+    sizes = model.sizes_for_text(facts, pieces)
+    batch, batch_reason = task.batch_sizes(rows, length)
+    rare = f"a validation every {every:,} steps: reading the dev text more often would take more than "
+    rare_reason = Reason(
+        ("training.validate_every", "training.save_every"), f"{rare}{VALIDATION_SHARE:.0%} of the tokens"
+    )
     training = {
         "steps": steps,
-        "learning_rate": rung.learning_rate,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
         "schedule": "cosine",
         "warmup": min(100, steps // 4),
         "clip_norm": 1.0,
-        "validate_every": every,
-        "save_every": every,
-        "patience": 10,
-        "average": 10,
-        "log_every": max(1, min(50, every // 4)),
+        **_checks(every),
     }
-    depth = 2 if model == "elmo" else rung.layers
-    sizes = {"width": rung.width, "layers": depth, "dropout_rate": rung.dropout_rate}
-    task: dict[str, Any] = {"kind": "language_modelling", "rows": rows, "length": length}
-    batch = Reason(("task.rows", "task.length"), f"{rows} rows of text side by side, {length} tokens of each at a time")
-    if model == "elmo":
-        task = {"kind": "bidirectional_language_modelling", "tokens_per_batch": rows * length}
-        batch = Reason(("task.tokens_per_batch",), f"batches of {rows * length:,} tokens, a sentence by itself")
-    defaults = {
-        "text": text,
-        "model": {"kind": model, **sizes},
-        "task": task,
-        "training": training,
-        "search": _search(kind),
-    }
-    layers = "1 layer" if depth == 1 else f"{depth} layers{' in each direction' if model == 'elmo' else ''}"
-    model_paths = ("model.kind", "model.width", "model.layers")
     return Sizing(
-        defaults,
-        _summary(facts, kind),
+        {
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": task.kind, **batch},
+            "training": training,
+            "search": _search(pieces),
+        },
+        _summary(facts, pieces),
         (
-            pieces,
-            Reason(model_paths, f"{layers} of width {rung.width}: a larger model learns this text by heart"),
+            text_reason,
+            *sizes.reasons,
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
-            batch,
-            *([_rare_validation(every)] if every > often else []),
+            batch_reason,
+            *([rare_reason] if every > often else []),
             *training_reasons(training, falling="as a cosine"),
         ),
     )
 
 
-def _rare_validation(every: int) -> Reason:
-    why = f"reading the dev text more often would take more than {VALIDATION_SHARE:.0%} of the tokens"
-    return Reason(("training.validate_every", "training.save_every"), f"a validation every {every:,} steps: {why}")
+def choose_fitted_sizes(facts: TextFacts, model: ModelSettings, *, pieces: Pieces) -> Sizing:
+    """Sizes of a model that is fitted to this text by a loop of its own."""
+    text, text_reason = _pieces_of_text(facts, pieces, most=ALL_WORDS, minimum_count=1)
+    sizes = model.sizes_for_text(facts, pieces)
+    defaults: dict[str, Any] = {"text": text, "model": {"kind": model.kind, **sizes.settings}}
+    if model.purpose == "language model":
+        defaults["search"] = _search(pieces)
+    return Sizing(defaults, _summary(facts, pieces), (text_reason, *sizes.reasons))
 
 
-def _search(kind: Kind) -> dict[str, Any]:
-    """Texts are drawn from a language model; their length has no source to go by."""
-    return {"method": "sample", "length_factor": 0.0, "length_constant": GENERATED[kind]}
-
-
-# --- models with a loop of their own ----------------------------------------------------------------------------------
-
-
-def choose_ngram(facts: TextFacts, *, kind: Kind) -> Sizing:
-    """Pieces and order of an n-gram model."""
-    order = 8 if kind == "char" else 5
-    text, pieces = _pieces_of_text(facts, kind, most=ALL_WORDS, minimum_count=1)
-    return Sizing(
-        {"text": text, "model": {"kind": "ngram", "order": order}, "search": _search(kind)},
-        _summary(facts, kind),
-        (
-            pieces,
-            Reason(("model.kind", "model.order"), f"n-grams up to order {order}: longer ones hardly come twice"),
-        ),
-    )
+def _search(pieces: Pieces) -> dict[str, Any]:
+    """Texts are sampled from a language model; no source determines their length."""
+    return {"method": "sample", "length_factor": 0.0, "length_constant": GENERATED[pieces]}
 
 
 FEW_TOKENS = 200_000
@@ -551,22 +413,4 @@ def too_small(tokens: int) -> str | None:
     return (
         f"{tokens:,} tokens are far too few for word vectors: neighbours and analogies are mostly chance; train on at "
         "least a million, or take vectors that were trained on more"
-    )
-
-
-def choose_vectors(facts: TextFacts, *, kind: Kind) -> Sizing:
-    """Words and sizes of word vectors."""
-    minimum = 5 if facts.words > 200_000 else 2 if facts.words > 20_000 else 1
-    text, pieces = _pieces_of_text(facts, kind, most=ALL_WORDS, minimum_count=1)
-    width, epochs = (100, 5) if facts.words > 1_000_000 else (50, 20)
-    times = "once" if minimum == 1 else f"{minimum} times"
-    return Sizing(
-        {"text": text, "model": {"kind": "word2vec", "width": width, "epochs": epochs, "minimum_count": minimum}},
-        _summary(facts, kind),
-        (
-            pieces,
-            Reason(("model.kind", "model.minimum_count"), f"vectors for words seen at least {times}"),
-            Reason(("model.kind", "model.width"), f"vectors of width {width}: less text teaches fewer numbers"),
-            Reason(("model.kind", "model.epochs"), f"{epochs} passes over the text"),
-        ),
     )

@@ -17,6 +17,7 @@ from torch import nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_json, read_lines, write_atomically
+from seqloom.core.sizing import DataFacts
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.data.corpus import (
     HeldOut,
@@ -37,7 +38,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.language_check import doubts_of_lines
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
-from seqloom.runs.sizing import DataFacts, Sizing, choose_sizes, facts_of, settled
+from seqloom.runs.sizing import Sizing, choose_sizes, facts_of, settled
 from seqloom.runs.translator import limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
@@ -343,9 +344,8 @@ def _sizing(first: RunConfig, facts: DataFacts, *, steps: int | None) -> Sizing:
     model, text = first.model, first.text
     return choose_sizes(
         facts,
+        model,
         steps=steps,
-        kind=model.kind,
-        width=getattr(model, "width", None) if "width" in model.model_fields_set else None,
         pieces=text.kind if "kind" in text.model_fields_set else None,
         vocabulary=text.size if "size" in text.model_fields_set else None,
     )

@@ -8,7 +8,7 @@ So a sentence of n words counts 2 (n + 1) symbols. Lines without words tell noth
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError
 from seqloom.core.seeds import seed_for
+from seqloom.core.sizing import Reason
 from seqloom.data.plain_text import Stream
 from seqloom.data.plan import BatchPlan
 from seqloom.metrics.perplexity import perplexity
@@ -41,6 +42,12 @@ class BidirectionalConfig(Config):
     """What the last layer is trained for: the full softmax or a way round it."""
     dev_lines: int = Field(0, ge=0)
     """Held-out sentences that each validation reads, from the first on; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many tokens, and their reason."""
+        text = f"batches of {rows * length:,} tokens, a sentence by itself"
+        return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
 class BidirectionalModel(Protocol):

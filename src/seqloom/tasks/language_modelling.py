@@ -12,7 +12,7 @@ from its beginning with a carried state and asks for the full softmax, whatever 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
+from seqloom.core.sizing import Reason
 from seqloom.data.plain_text import Stream
 from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
 from seqloom.metrics.perplexity import perplexity
@@ -104,6 +105,12 @@ class LanguageModellingConfig(Config):
     """What the last layer is trained for: the full softmax or a way round it."""
     dev_tokens: int = Field(0, ge=0)
     """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many rows and tokens of each, and their reason."""
+        text = f"{rows} rows of text side by side, {length} tokens of each at a time"
+        return {"rows": rows, "length": length}, Reason(("task.rows", "task.length"), text)
 
     @model_validator(mode="after")
     def _is_sound(self) -> "LanguageModellingConfig":
