@@ -21,12 +21,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_words_page_and_mended_copy(files: tuple[Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "new" / "mended"
+def test_words_page_and_repaired_copy(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "new" / "repaired"
     called = call("doctor", *files, "--out", out, "--fix", "safe")
     assert called.code == 0, called.err
     assert called.lines[0] == "train 260 pairs"
-    assert any(line.startswith("mend  Copies instead of translations (train): 1 line") for line in called.lines)
+    assert any(line.startswith("fix   Copies instead of translations (train): 1 line") for line in called.lines)
     assert f"report with pictures: {out / 'report.html'}" in called.lines
     assert "\u202e" not in called.out
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -51,13 +51,13 @@ def test_what_safe_repairs_leave_is_told(tmp_path: Path) -> None:
     paths = tmp_path / "corpus.en", tmp_path / "corpus.de"
     for side, path in enumerate(paths):
         path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-    called = call("doctor", *paths, "--out", tmp_path / "mended", "--fix", "safe")
-    at = called.lines.index("not mended:")
+    called = call("doctor", *paths, "--out", tmp_path / "repaired", "--fix", "safe")
+    at = called.lines.index("not repaired:")
     assert called.lines[at + 1].startswith("  Source and target swapped (train, ")
     assert called.lines[at + 1].endswith(" lines): --fix swapped")
     assert any(line.startswith("all in one: --fix safe,swapped") for line in called.lines)
     called = call("doctor", *paths, "--out", tmp_path / "all", "--fix", "all")
-    assert not any("--fix" in line for line in called.lines[called.lines.index("not mended:") + 2 :])
+    assert not any("--fix" in line for line in called.lines[called.lines.index("not repaired:") + 2 :])
     assert any(line.endswith(": no --fix takes care of it") for line in called.lines), "characters of held-out lines"
 
 
@@ -67,7 +67,7 @@ def test_records(files: tuple[Path, Path], tmp_path: Path) -> None:
     *faults, verdict = called.records
     copies = next(record for record in faults if record.get("kind") == "copies")
     assert copies["lines"] == [{"line": 101, "place": f"{files[0]}:101"}]
-    assert (copies["count"], copies["severity"], copies["left_out"]) == (1, "mend", 0)
+    assert (copies["count"], copies["severity"], copies["left_out"]) == (1, "fix", 0)
     assert verdict["record"] == "verdict"
     assert verdict["pairs"] == {"train": 260}
     assert verdict["settings"]["text"]["size"] == 1000
@@ -95,9 +95,9 @@ def test_a_line_too_few_is_told_before_anything_else(files: tuple[Path, Path]) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "name the text to look at"),
+        ([], "no training text given"),
         (["--fix", "safe"], "name a folder for it with --out"),
-        (["--fix", "copys", "--out", "x"], "--fix copys: no such repair"),
+        (["--fix", "copys", "--out", "x"], "--fix copys: unknown repair"),
         (["data.encodin=latin-1"], "data.encodin"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_cannot_be_done_is_said(files: tuple[Path, Path], words: list[str],
 
 
 def test_no_file_is_replaced_and_nothing_is_read_before(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """Whatever lies where the report, the log or a mended file would go: text of the user, or an earlier report."""
+    """Whatever lies where the report, the log or a repaired file would go: text of the user, or an earlier report."""
     for name in ("report.html", "repairs.tsv", files[0].name, files[1].name):
         folder = tmp_path / f"with-{name}"
         folder.mkdir()
@@ -139,7 +139,7 @@ def test_no_text_that_is_read_is_written(
     for folder in (Path(), tmp_path):
         called = call("doctor", "report.html", files[1], "--out", folder, *more)
         assert called.code == 2
-        assert "is the text itself, which is never touched" in called.err
+        assert "is the input itself, which is never modified" in called.err
     dev = tmp_path / "dev"
     dev.mkdir()
     (dev / "repairs.tsv").write_text("line\tfile\twhat\twhy\n")
@@ -201,7 +201,7 @@ def test_the_page_is_no_file_of_the_mended_text(files: tuple[Path, Path], tmp_pa
     out = tmp_path / "new"
     called = call("doctor", *files, "--out", out, "--fix", "safe", "--html", out / "corpus.de")
     assert called.code == 2
-    assert "is a file of the mended text" in called.err
+    assert "is a file of the repaired text" in called.err
     called = call("doctor", *files, "--out", files[0])
     assert called.code == 2
     assert "is no folder" in called.err

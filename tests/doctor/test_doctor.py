@@ -18,7 +18,7 @@ from seqloom.data.blocks import Line
 from seqloom.data.phrasebook import LANGUAGES, sample_sentences
 from seqloom.doctor import alignment, models
 from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs
-from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, mend_characters, mend_mojibake
+from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, repair_characters, repair_mojibake
 from seqloom.doctor.faults import Run, grade, percentage, runs_of
 from seqloom.doctor.headers import examine_headers, is_header
 from seqloom.doctor.language import (
@@ -131,10 +131,10 @@ def test_odd_characters(source: str, target: str, odd: int) -> None:
 
 
 def test_what_is_odd_is_mended_and_the_rest_is_left() -> None:
-    assert mend_characters("Tom &amp; Jerry\u200b  MÃ¤dchen") == "Tom & Jerry  Mädchen"
-    assert mend_mojibake("naïve café") == "naïve café"
-    assert mend_mojibake("â€œSoâ€\u009d – MÃ¼ller") == "“So” – Müller"
-    assert mend_characters("a\x07b\ufeff\u202e") == "a b"
+    assert repair_characters("Tom &amp; Jerry\u200b  MÃ¤dchen") == "Tom & Jerry  Mädchen"
+    assert repair_mojibake("naïve café") == "naïve café"
+    assert repair_mojibake("â€œSoâ€\u009d – MÃ¼ller") == "“So” – Müller"
+    assert repair_characters("a\x07b\ufeff\u202e") == "a b"
 
 
 QUOTES = ("„“", "„”", "“”", "‘’", "«»", "»«", "‹›", "›‹", "‚‘", "””", "’’", "»»", "「」", "『』", "《》", "〈〉")
@@ -175,7 +175,7 @@ def test_sound_text_of_any_language_is_not_taken_for_mojibake() -> None:
         "ČÍŠNÍK",
     ]
     texts = [text for word in sorted(words) for text in quoted(word)] + sentences
-    assert [text for text in texts if mend_mojibake(text) != text] == []
+    assert [text for text in texts if repair_mojibake(text) != text] == []
 
 
 SOUND = (
@@ -204,9 +204,9 @@ def test_mojibake_is_undone_however_often_it_was_made(text: str) -> None:
     for encoding in ("cp1252", "latin-1"):
         once = misread(text, encoding)
         assert once != text
-        assert [mend_mojibake(each) for each in (once, misread(once, encoding))] == [text, text]
+        assert [repair_mojibake(each) for each in (once, misread(once, encoding))] == [text, text]
     assert look_at_characters(text, misread(text, "cp1252")) & Odd.MOJIBAKE
-    assert [each for each in quoted(text) if mend_characters(each) != each] == []
+    assert [each for each in quoted(text) if repair_characters(each) != each] == []
 
 
 def test_phrases_of_all_languages_are_left_as_they_are() -> None:
@@ -217,7 +217,7 @@ def test_phrases_of_all_languages_are_left_as_they_are() -> None:
                 for cased in (sentence, sentence.upper())
                 for each in (cased, *quoted(cased.rstrip(".?! \u00a0\u202f")))
             ]
-            assert [text for text in texts if mend_characters(text) != text] == []
+            assert [text for text in texts if repair_characters(text) != text] == []
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_words_of_real_text_are_not_taken_for_mojibake(real_data: Path) -> None:
         lines = {line for line in content.decode("utf-8").split("\n") if not line.isascii()}
         words = {word.strip(".,;:!?\"'()") for line in lines for word in line.split() if not word.isascii()}
         texts = chain(lines, map(str.upper, lines), *(quoted(each) for word in words for each in (word, word.upper())))
-        found |= {text for text in texts if mend_mojibake(text) != text}
+        found |= {text for text in texts if repair_mojibake(text) != text}
     assert {text for text in found if "Ã³l" not in text.replace("L", "l")} == set()
     assert found != set()
 
@@ -253,13 +253,13 @@ def test_words_of_real_text_are_not_taken_for_mojibake(real_data: Path) -> None:
     ],
 )
 def test_invisible_characters_that_a_script_needs_are_kept(text: str) -> None:
-    assert mend_characters(text) == text
+    assert repair_characters(text) == text
     assert look_at_characters(text, text) == 0
 
 
 @given(nasty.texts())
 def test_mended_text_is_mended(text: str) -> None:
-    once = mend_characters(text)
+    once = repair_characters(text)
     assert "\n" not in once
     assert not {"\u202e", "\ufeff", "\u200b"} & set(once)
 
@@ -339,7 +339,7 @@ def test_keys_and_repetitions() -> None:
 
 def test_runs_and_grades() -> None:
     assert runs_of(np.array([1, 2, 3, 9, 11, 12, 13, 14]), shortest=3) == (Run(1, 3), Run(11, 14))
-    assert [grade(count, 100, mend=0.05, stop=0.5) for count in (1, 6, 51)] == ["note", "mend", "stop"]
+    assert [grade(count, 100, fix=0.05, stop=0.5) for count in (1, 6, 51)] == ["note", "fix", "stop"]
     assert [percentage(*each) for each in ((1, 100_000), (5, 1000), (1, 4))] == ["less than 0.01 %", "0.50 %", "25.0 %"]
 
 
@@ -488,7 +488,7 @@ def test_the_forecast_counts_what_is_beyond_a_vocabulary() -> None:
     assert set(side.new_characters) == {"z", "ü"}
 
 
-def test_of_leaked_pairs_those_are_counted_that_stand_there_to_the_letter() -> None:
+def test_of_leaked_pairs_exact_ones_are_counted() -> None:
     def survey(split: str, *texts: str) -> Survey:
         return survey_lines([Line(at, 0, text, text[::-1]) for at, text in enumerate(texts, start=1)], split=split)
 
@@ -496,10 +496,10 @@ def test_of_leaked_pairs_those_are_counted_that_stand_there_to_the_letter() -> N
     train = survey("train", one, two, "yes", "no")
     (fault,) = examine_leakage(train, survey("dev", "yes", "no", one, "new"))
     assert fault.sentence == (
-        "1 pair of dev (25.0 %) stands in the training text too, to the letter: its score measures memory"
+        "1 pair of dev (25.0 %) is also in the training text (exactly): its score measures memorisation"
     )
     (fault,) = examine_leakage(train, survey("dev", one.upper()))
-    assert "stands in the training text too, but for capitals" in fault.sentence
+    assert "is also in the training text (except for case" in fault.sentence
     (fault,) = examine_leakage(train, survey("test", "yes", one, two.upper()))
     assert "2 pairs of test (66.7 %) stand in the training text too, 1 of them to the letter" in fault.sentence
 
@@ -507,7 +507,7 @@ def test_of_leaked_pairs_those_are_counted_that_stand_there_to_the_letter() -> N
 def test_all_usual_scripts_are_named() -> None:
     lines = [Line(at, 0, "とうきょう東京東京", "Tokyo") for at in range(1, 9)]
     (fault,) = examine_scripts(survey_lines([*lines, Line(9, 0, "Токио", "Tokyo")]), survey_lines(lines))
-    assert fault.sentence.endswith("usual are kana or han letters in the source and latin letters in the target")
+    assert fault.sentence.endswith("usual: kana or han letters in the source and latin letters in the target")
 
 
 def test_lines_in_a_third_language_and_without_their_accents_are_known_by_their_words() -> None:
@@ -576,7 +576,7 @@ def test_a_name_in_other_letters_is_no_wrong_script() -> None:
 def test_what_was_held_out_is_named_so() -> None:
     side = SideForecast((), 0.1, ("ü",))
     (fault,) = examine_unknown(Forecast(HELD_OUT, side, side))
-    assert fault.title == "Characters of held-out lines that the training text never has"
+    assert fault.title == "Characters of held-out lines missing from the training text"
 
 
 def test_a_few_unknown_characters_are_more_than_nothing_and_can_be_seen() -> None:
@@ -622,7 +622,7 @@ def test_no_label_of_a_picture_is_cut_off(lines: int) -> None:
 
 def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that memory hardly grows with the text: what is kept of a pair are numbers, whatever its length."""
-    monkeypatch.setattr(models, "SAMPLE", 50)
+    monkeypatch.setattr(models, "SAMPLE_SIZE", 50)
     lines = [Line(at, 0, f"word{at % 7} " * 300, f"wort{at % 7} " * 300) for at in range(1, 1001)]
     sample = models.Sample(len(lines))
     survey = survey_lines(lines, keep=sample.keep)
@@ -634,6 +634,6 @@ def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.Mo
     ]
     assert all(len(column) == len(lines) for column in columns)
     assert sum(column.nbytes for column in columns) == 56 * len(lines)
-    learned = sample.learn(survey, tell=lambda _what: None)
+    learned = sample.learn(survey, report=lambda _what: None)
     assert learned.is_sampled.sum() == 50
     assert np.diff(np.flatnonzero(learned.is_sampled)).tolist() == [20] * 49

@@ -142,10 +142,10 @@ def test_leaked_lines_are_told_of_the_test_set(damaged: Case) -> None:
 
 
 def test_the_worst_comes_first_and_the_verdict_says_what_to_mend(damaged: Case) -> None:
-    assert damaged.found.verdict.severity == "mend"
+    assert damaged.found.verdict.severity == "fix"
     assert damaged.found.verdict.first[0].startswith("Source and target swapped")
     severities = [fault.severity for fault in damaged.found.faults]
-    assert severities == sorted(severities, key=["stop", "mend", "note"].index)
+    assert severities == sorted(severities, key=["stop", "fix", "note"].index)
 
 
 def test_swapped_files_stop(tmp_path: Path) -> None:
@@ -207,20 +207,20 @@ def test_very_little_text_is_examined_too(tmp_path: Path, pairs: Pairs) -> None:
 
 def test_repairs_write_a_copy_with_a_log_and_leave_the_text_alone(damaged: Case, tmp_path: Path) -> None:
     before = [path.read_bytes() for path in damaged.files]
-    mended = repair(damaged.found, choose_repairs("all"), tmp_path / "mended")
+    repaired = repair(damaged.found, choose_repairs("all"), tmp_path / "repaired")
     assert [path.read_bytes() for path in damaged.files] == before
-    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in mended.files]
-    assert len(sides[0]) == len(sides[1]) == mended.kept
-    assert mended.kept + mended.dropped == len(damaged.pairs)
+    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in repaired.files]
+    assert len(sides[0]) == len(sides[1]) == repaired.kept
+    assert repaired.kept + repaired.dropped == len(damaged.pairs)
     right = set(damaged.pairs)
     wrong = [pair for pair in zip(*sides, strict=True) if pair not in right]
-    assert len(wrong) <= 3, "re-aligned, turned round and cleaned, all pairs are true pairs again"
-    head, *rows = (tmp_path / "mended" / "repairs.tsv").read_text(encoding="utf-8").split("\n")[:-1]
+    assert len(wrong) <= 3, "re-aligned, swapped and cleaned, all pairs are true pairs again"
+    head, *rows = (tmp_path / "repaired" / "repairs.tsv").read_text(encoding="utf-8").split("\n")[:-1]
     assert head == "line\tfile\twhat\twhy"
     number, file, what, why = next(row for row in rows if "paired" in row).split("\t")
-    assert (file, what) == (str(damaged.files[1]), "paired with the target +3 lines on")
+    assert (file, what) == (str(damaged.files[1]), "paired with the target +3 lines away")
     assert int(number) in damaged.planted.lines["misaligned"]
-    assert why == "misaligned: its translation stands in another line"
+    assert why == "misaligned: its translation is in another line"
 
 
 @pytest.mark.parametrize("shift", [-3, -2, 2])
@@ -232,17 +232,17 @@ def test_of_shifted_lines_those_are_dropped_that_have_lost_their_translations(tm
     wrong = [*pairs[:300], *zip([source for source, _ in pairs[300:360]], moved, strict=True), *pairs[360:]]
     found = diagnose(write_pairs(wrong, tmp_path, "train", LANGUAGES))
     assert found.train.runs == (Run(301, 360, shift),)
-    mended = repair(found, ("misaligned",), tmp_path / "mended")
+    repaired = repair(found, ("misaligned",), tmp_path / "repaired")
     lost = range(301, 301 - shift) if shift < 0 else range(361 - shift, 361)
-    kept = [(line.source, line.target) for line in open_corpus(mended.files)]
+    kept = [(line.source, line.target) for line in open_corpus(repaired.files)]
     assert kept == [pair for at, pair in enumerate(pairs, start=1) if at not in lost]
-    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    rows = [row.split("\t") for row in repaired.log.read_text(encoding="utf-8").split("\n")[1:-1]]
     dropped = [(int(number), why) for number, file, what, why in rows if what == "dropped" and file.endswith(".en")]
-    assert dropped == [(number, "misaligned: no translation of it was found near") for number in lost]
+    assert dropped == [(number, "misaligned: no translation found nearby") for number in lost]
 
 
 def test_the_log_names_the_files_that_were_changed(tmp_path: Path) -> None:
-    """Of each file, the log names exactly the lines that its mended copy lacks or has otherwise."""
+    """Of each file, the log names exactly the lines that its repaired copy lacks or has otherwise."""
     files = []
     for part in range(2):
         pairs = phrases("train", 40, part)
@@ -251,10 +251,10 @@ def test_the_log_names_the_files_that_were_changed(tmp_path: Path) -> None:
         pairs[7] = (f"{pairs[7][0]}\u200b", pairs[7][1])
         pairs[9] = ("", pairs[9][1])
         files += write_pairs(pairs, tmp_path, f"part{part}", LANGUAGES)
-    mended = repair(diagnose(files), choose_repairs("empty,garbled,invisible,spelling"), tmp_path / "mended")
-    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    repaired = repair(diagnose(files), choose_repairs("empty,garbled,invisible,spelling"), tmp_path / "repaired")
+    rows = [row.split("\t") for row in repaired.log.read_text(encoding="utf-8").split("\n")[1:-1]]
     assert [row[1] for row in rows if row[0] == "4"] == [str(files[1]), str(files[3])]
-    for file, copy in zip(files, mended.files, strict=True):
+    for file, copy in zip(files, repaired.files, strict=True):
         old, new = (path.read_text(encoding="utf-8").split("\n")[:-1] for path in (file, copy))
         new.insert(9, "dropped")
         differ = [str(at) for at, (one, other) in enumerate(zip(old, new, strict=True), start=1) if one != other]
@@ -274,10 +274,10 @@ def test_a_dictionary_of_words_and_sounds_is_examined(tmp_path: Path) -> None:
 
 
 def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> None:
-    mended = repair(damaged.found, choose_repairs("safe"), tmp_path)
-    assert set(mended.reasons) <= set(SAFE)
-    assert mended.reasons["copies"] >= 20
-    again = diagnose(list(mended.files), test=list(damaged.found.splits[1].corpus.parts[0]))
+    repaired = repair(damaged.found, choose_repairs("safe"), tmp_path)
+    assert set(repaired.reasons) <= set(SAFE)
+    assert repaired.reasons["copies"] >= 20
+    again = diagnose(list(repaired.files), test=list(damaged.found.splits[1].corpus.parts[0]))
     assert {fault.kind for fault in again.faults} & {"copies", "script", "duplicates", "leakage"} == set()
     assert "misaligned" in {fault.kind for fault in again.faults}, "what was not asked for stays"
 
@@ -306,11 +306,11 @@ def test_the_log_gives_the_fault_of_the_report(tmp_path: Path) -> None:
     pairs[5] = (pairs[5][0] + "\u200b", pairs[5][1])
     pairs[7] = (pairs[7][0] + " fÃ¼r &amp; more", pairs[7][1])
     found = diagnose(write_pairs(pairs, tmp_path, "train", LANGUAGES))
-    mended = repair(found, choose_repairs("garbled,invisible,spelling"), tmp_path / "mended")
-    rows = [row.split("\t") for row in mended.log.read_text(encoding="utf-8").split("\n")[1:-1]]
+    repaired = repair(found, choose_repairs("garbled,invisible,spelling"), tmp_path / "repaired")
+    rows = [row.split("\t") for row in repaired.log.read_text(encoding="utf-8").split("\n")[1:-1]]
     assert [(number, why) for number, _, _, why in rows] == [
-        ("4", "spelling: an HTML entity, or accents apart from their letters"),
-        ("6", "invisible: characters that cannot be seen"),
+        ("4", "spelling: an HTML entity, or decomposed accents"),
+        ("6", "invisible: invisible characters"),
         ("8", "garbled: a double encoding, or control characters"),
     ]
 
@@ -340,9 +340,9 @@ def test_tags_are_removed_and_what_is_lost_is_dropped(tmp_path: Path) -> None:
     pairs[5] = (pairs[5][0], f"{pairs[5][1]} f?r")
     pairs[7] = (f"{pairs[7][0]} 😀", pairs[7][1])
     found = diagnose(write_pairs(pairs, tmp_path, "train", LANGUAGES))
-    mended = repair(found, choose_repairs("markup,accents,one-sided"), tmp_path / "mended")
-    assert mended.reasons == {"markup": 1, "accents": 1, "one-sided": 1}
-    clean = [(line.source, line.target) for line in open_corpus(mended.files)]
+    repaired = repair(found, choose_repairs("markup,accents,one-sided"), tmp_path / "repaired")
+    assert repaired.reasons == {"markup": 1, "accents": 1, "one-sided": 1}
+    clean = [(line.source, line.target) for line in open_corpus(repaired.files)]
     original = phrases("train", 60, 1)
     assert clean[3] == (original[3][0], f"{original[3][1]} Neu &amp; mehr"), "entities are another repair"
     assert len(clean) == 58
@@ -356,9 +356,9 @@ def test_names_of_columns_are_told_and_dropped(tmp_path: Path) -> None:
     found = diagnose([table])
     (fault,) = (fault for fault in found.faults if fault.kind == "header")
     assert [shown.place for shown in found.shown(fault)] == [f"{table}:1"]
-    mended = repair(found, choose_repairs("safe"), tmp_path / "mended")
-    assert (mended.kept, mended.dropped) == (30, 1)
-    assert mended.log.read_text().split("\n")[1] == f"1\t{table}\tdropped\theader: names the columns"
+    repaired = repair(found, choose_repairs("safe"), tmp_path / "repaired")
+    assert (repaired.kept, repaired.dropped) == (30, 1)
+    assert repaired.log.read_text().split("\n")[1] == f"1\t{table}\tdropped\theader: header line"
 
 
 def test_a_line_with_spaces_that_do_not_break_is_like_the_rest(tmp_path: Path) -> None:
@@ -383,9 +383,9 @@ def test_a_carriage_return_stays_unless_its_repair_is_asked_for(tmp_path: Path) 
         same = repair(found, ("empty",), tmp_path / f"same{at}")
         assert [(line.source, line.target) for line in open_corpus(same.files)] == before
         assert same.changed == same.dropped == 0
-        mended = repair(found, ("garbled",), tmp_path / f"mended{at}")
-        assert all(b"\r" not in path.read_bytes() for path in mended.files)
-        assert mended.changed == len(mended.log.read_text(encoding="utf-8").split("\n")) - 2 >= 1
+        repaired = repair(found, ("garbled",), tmp_path / f"repaired{at}")
+        assert all(b"\r" not in path.read_bytes() for path in repaired.files)
+        assert repaired.changed == len(repaired.log.read_text(encoding="utf-8").split("\n")) - 2 >= 1
 
 
 def test_parts_are_opened_one_after_another_and_appear_together(
@@ -402,17 +402,17 @@ def test_parts_are_opened_one_after_another_and_appear_together(
         nonlocal most
         open_now.add(path)
         most = max(most, len(open_now))
-        assert not list((tmp_path / "mended").glob("*part*")), "nothing is there before all is"
+        assert not list((tmp_path / "repaired").glob("*part*")), "nothing is there before all is"
         with whole(path) as stream:
             yield stream
         open_now.remove(path)
 
     monkeypatch.setattr(repairs, "open_output", counted)
-    mended = repair(found, ("empty",), tmp_path / "mended")
+    repaired = repair(found, ("empty",), tmp_path / "repaired")
     assert most == 3, "both sides of a part, and the log"
-    assert [path.read_bytes() for path in mended.files] == [path.read_bytes() for path in files]
-    assert {path.name for path in (tmp_path / "mended").iterdir()} == {
-        path.name for path in (*mended.files, mended.log)
+    assert [path.read_bytes() for path in repaired.files] == [path.read_bytes() for path in files]
+    assert {path.name for path in (tmp_path / "repaired").iterdir()} == {
+        path.name for path in (*repaired.files, repaired.log)
     }
 
 
@@ -433,12 +433,12 @@ def test_progress_counts_pairs_and_begins_at_nothing(tmp_path: Path) -> None:
 def test_repairs_have_names() -> None:
     assert choose_repairs("copies, duplicates,copies") == ("copies", "duplicates")
     assert set(choose_repairs("all")) == set(REPAIRS)
-    with pytest.raises(UsageError, match="--fix copys: no such repair"):
+    with pytest.raises(UsageError, match="--fix copys: unknown repair"):
         choose_repairs("copys")
 
 
 def test_the_text_itself_is_never_written(damaged: Case) -> None:
-    with pytest.raises(UsageError, match="is the text itself"):
+    with pytest.raises(UsageError, match="is the input itself"):
         repair(damaged.found, ("copies",), damaged.files[0].parent)
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "seqloom doctor corpus.de corpus.en",
     "seqloom doctor --train corpus.de,corpus.en --dev dev.de,dev.en --test test.de,test.en --html report.html",
-    "seqloom doctor corpus.de corpus.en --out mended --fix safe",
+    "seqloom doctor corpus.de corpus.en --out repaired --fix safe",
     "seqloom doctor memory.tmx data.source=en data.target=fr",
-    "seqloom doctor corpus.tsv --out mended --fix copies,duplicates,misaligned --json",
+    "seqloom doctor corpus.tsv --out repaired --fix copies,duplicates,misaligned --json",
 )
 
 SHOWN, SHOWN_CHARACTERS = 2, 76
@@ -49,7 +49,7 @@ TestFiles = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FOLDER", help="A folder for report.html and for the mended text; no file there is replaced."
+        "--out", metavar="FOLDER", help="A folder for report.html and for the repaired text; no file there is replaced."
     ),
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report with pictures there.")]
@@ -58,7 +58,7 @@ Fix = Annotated[
     typer.Option(
         "--fix",
         metavar="REPAIRS",
-        help="Write a mended copy into the folder of --out, with a log: safe, all, or names such as "
+        help="Write a repaired copy into the folder of --out, with a log: safe, all, or names such as "
         "copies,duplicates,misaligned. The text itself is never touched.",
     ),
 ]
@@ -77,7 +77,7 @@ def doctor(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Examine a parallel text before you train on it: what is wrong, where, and what to mend first.
+    """Examine a parallel text before you train on it: what is wrong, where, and what to fix first.
 
     Looks for shifted and swapped lines, copies, wrong scripts and languages, odd lengths, duplicates, odd characters
     and lines of dev and test in the training text; tells which words will be unknown and which sizes suit.
@@ -104,7 +104,7 @@ def doctor(
     page = html or (out / REPORT if out is not None else None)
     kinds = choose_repairs(fix) if fix is not None else ()
     _check_outputs(out, html, texts=paths, fix=fix)
-    mended = None
+    repaired = None
     with show_events(as_json=json) as listener:
         for sentence in (sentence for _, notices in expanded for sentence in notices):
             notice(listener, sentence)
@@ -118,11 +118,11 @@ def doctor(
             listener=listener,
         )
         if fix is not None and out is not None:
-            mended = repair(found, kinds, out, listener=listener)
+            repaired = repair(found, kinds, out, listener=listener)
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(page, write_report(found))
-    lines = _records(found, mended, page) if json else _lines(found, mended, page, fix=fix)
+    lines = _records(found, repaired, page) if json else _lines(found, repaired, page, fix=fix)
     for line in lines:
         print(line)
     if not found.verdict.is_fit:
@@ -147,7 +147,7 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
     require_folders_above(out)
     outputs = places_of(texts[0], out) if fix is not None and texts[0] else []
     if html is not None and os.path.realpath(html) in map(os.path.realpath, outputs):
-        raise UsageError(f"--html {html} is a file of the mended text; name another one")
+        raise UsageError(f"--html {html} is a file of the repaired text; name another one")
     outputs += [out / REPORT] if html is None else []
     require_places(outputs, inputs=inputs)
     # Of a folder that is to be made, the highest one is tried: what is below it will be ours.
@@ -159,7 +159,7 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None, *, fix: str | None) -> Iterator[str]:
+def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *, fix: str | None) -> Iterator[str]:
     sizes = ", ".join(f"{split.name} {len(split.survey):,}" for split in found.splits)
     yield f"{sizes} pairs"
     yield found.verdict.sentence
@@ -172,25 +172,25 @@ def _lines(found: "Diagnosis", mended: "Repaired | None", page: Path | None, *, 
     yield from _forecast(found)
     yield ""
     yield from (f"{'' if at == 0 else '  '}{reason}" for at, reason in enumerate(found.sizes))
-    if mended is not None:
+    if repaired is not None:
         yield ""
-        yield f"mended: {mended.kept:,} pairs kept ({mended.changed:,} changed), {mended.dropped:,} dropped"
-        yield from (f"  {path}" for path in (*mended.files, mended.log))
-        yield from _left(mended, fix or "")
+        yield f"repaired: {repaired.kept:,} pairs kept ({repaired.changed:,} changed), {repaired.dropped:,} dropped"
+        yield from (f"  {path}" for path in (*repaired.files, repaired.log))
+        yield from _left(repaired, fix or "")
     yield ""
     yield f"report with pictures: {page}" if page is not None else "for a report with pictures: --html report.html"
 
 
-def _left(mended: "Repaired", fix: str) -> Iterator[str]:
-    """What was not mended, and the repairs that would take care of it."""
-    if not mended.left:
+def _left(repaired: "Repaired", fix: str) -> Iterator[str]:
+    """What was not repaired, and the repairs that would take care of it."""
+    if not repaired.left:
         return
-    yield "not mended:"
-    for each in mended.left:
+    yield "not repaired:"
+    for each in repaired.left:
         lines = f", {counted(each.count, 'line')}" if each.count else ""
         by = f"--fix {each.repair}" if each.repair else "no --fix takes care of it"
         yield f"  {each.title} ({each.split}{lines}): {by}"
-    repairs = list(dict.fromkeys(each.repair for each in mended.left if each.repair))
+    repairs = list(dict.fromkeys(each.repair for each in repaired.left if each.repair))
     if repairs:
         yield f"all in one: --fix {','.join([fix, *repairs])}"
 
@@ -220,7 +220,7 @@ def _forecast(found: "Diagnosis") -> Iterator[str]:
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
-def _records(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -> Iterator[str]:
+def _records(found: "Diagnosis", repaired: "Repaired | None", page: Path | None) -> Iterator[str]:
     for fault in found.faults:
         yield json_line(_record(found, fault))
     for forecast in found.forecasts:
@@ -228,7 +228,7 @@ def _records(found: "Diagnosis", mended: "Repaired | None", page: Path | None) -
     pairs = {split.name: len(split.survey) for split in found.splits}
     verdict = {"severity": found.verdict.severity, "sentence": found.verdict.sentence, "first": found.verdict.first}
     sizes = {"sizes": found.sizes, "settings": found.sizing.defaults}
-    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "mended": mended, "report": page})
+    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "repaired": repaired, "report": page})
 
 
 def _record(found: "Diagnosis", fault: "Fault") -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""Alignment: whether line n of one side translates line n of the other, and if not, where its translation stands.
+"""Alignment: whether line n of one side translates line n of the other, and if not, which line does.
 
-Two kinds of evidence, each compared with what pairs show that have nothing to do with each other:
+Two kinds of evidence, each compared with the values of unrelated pairs:
 
     s = ½ (mean over y of log (t̄(y ∣ x) + β q(y)) / ((1 + β) q(y)), and the same from y to x)    by IBM model 1
     ℓ = |log (|y| + 1) / (|x| + 1) − median|                                                   by the lengths
     L = log p(s ∣ pair) / p(s ∣ no pair) + log p(ℓ ∣ pair) / p(ℓ ∣ no pair)
 
 The lines are a path through states: aligned (L of the line and its partner), shifted by k (L of the line and the k-th
-after its partner), unrelated (0). `alignment_runs.py` takes the path with the most evidence.
-A line is scored by a table that it did not teach, so that a wrong pair cannot explain itself.
+after its partner), unrelated (0). `find_runs` takes the path with the most evidence.
+A line is scored by a table that was not trained on it, so that a wrong pair cannot explain itself.
 """
 
 import math
@@ -26,10 +26,10 @@ from seqloom.core.jit import compiled
 from seqloom.doctor.faults import Fault, Kind, Run, grade, touched
 from seqloom.doctor.survey import Survey
 
-# The loops of the alignment examination, compiled. Arguments are given by place, as compiled code is called.
+# The compiled loops. Arguments are positional, as numba requires.
 
 Array = Any
-"""numba finds out types and shapes by itself."""
+"""numba infers types and shapes."""
 
 
 @compiled()
@@ -104,37 +104,37 @@ def best_path(evidence: Array, switch: float, path: Array) -> None:
             state = back[line, state]
 
 
-FARTHEST = 5
-"""Lines up to which a translation is looked for, before and after its place."""
+MAX_SHIFT = 5
+"""Maximum distance in lines at which a shifted translation is searched."""
 
-RAREST, WORDS = 3, 30_000
-"""How often a word must be seen to count, and how many words at most."""
+MIN_COUNT, MAX_WORDS = 3, 30_000
+"""Minimum count of a word, and maximum size of the vocabulary."""
 
 BACKGROUND = 0.2
 """β: how much of a word's probability is its own frequency."""
 
 APART = 7
-"""Lines between the sides of pairs that have nothing to do with each other."""
+"""Distance in lines between the sides of the unrelated pairs used for comparison."""
 
 LONGEST = 200
-"""Words of a line that are compared: a pair costs the product of both sides, and shows itself before."""
+"""Maximum number of words compared per line: the cost is the product of both sides."""
 
 FEWEST = 200
-"""Pairs below which the words are not learned; lengths alone say too little for single runs."""
+"""Minimum number of pairs to learn a lexicon; lengths alone are too weak."""
 
 FEWEST_KNOWN = 0.5
-"""The share of pairs that must have a known word on both sides."""
+"""Minimum share of pairs with a known word on both sides."""
 
-SHIFTS = tuple(range(-FARTHEST, FARTHEST + 1))
+SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
 UNRELATED = len(SHIFTS)
-ALIGNED = FARTHEST
-NOT_LOOKED_AT = -8.0
-"""The evidence for shifts of lines that look aligned, for which nobody looks."""
+ALIGNED = MAX_SHIFT
+UNSCORED_SHIFT = -8.0
+"""The evidence for shifts of lines that look aligned; these are not scored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Which words translate which, learned twice: each fold from the lines that the other one is asked about."""
+    """Word translation tables of two folds, each trained on the lines that the other one scores."""
 
     source_ids: Mapping[str, int]
     target_ids: Mapping[str, int]
@@ -144,7 +144,7 @@ class Lexicon:
     backward: tuple[TranslationTable, TranslationTable]
 
     def known(self, words: Sequence[str], *, is_source: bool) -> list[int]:
-        """The numbers of those among the first LONGEST words that are known."""
+        """The ids of the known words among the first LONGEST words."""
         return _numbers(words, self.source_ids if is_source else self.target_ids)
 
 
@@ -153,13 +153,13 @@ def _numbers(words: Sequence[str], ids: Mapping[str, int]) -> list[int]:
 
 
 def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
-    """0 or 1, which half a line belongs to: as if drawn by lot, but the same each time."""
+    """The fold of each line, 0 or 1: a deterministic hash of its number."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(40)).astype(np.int64) & 1
 
 
 def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> bool:
-    """Whether words can be learned: most pairs need words on both sides that come again; a dictionary has none."""
+    """Whether a lexicon can be learned: most pairs need repeated words on both sides, which a dictionary lacks."""
     source_ids, target_ids = _vocabulary(sources)[0], _vocabulary(targets)[0]
     full = known = 0
     for source, target in zip(sources, targets, strict=True):
@@ -191,7 +191,7 @@ def learn_lexicon(
 
 def _vocabulary(lines: Sequence[Sequence[str]]) -> tuple[dict[str, int], Float[np.ndarray, " words"]]:
     counts = Counter(word for line in lines for word in line)
-    kept = [(word, count) for word, count in counts.most_common(WORDS) if count >= RAREST]
+    kept = [(word, count) for word, count in counts.most_common(MAX_WORDS) if count >= MIN_COUNT]
     total = sum(count for _, count in kept)
     return {word: at for at, (word, _) in enumerate(kept)}, np.array([count / total for _, count in kept])
 
@@ -334,7 +334,7 @@ class Judge:
 
 
 def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]) -> Judge:
-    """Compare lines with their partners, and with targets that stand far away."""
+    """Compare lines with their partners, and with distant targets."""
     places = np.arange(len(characters[0]))
     far = (places + APART) % len(places)
     known = lines.words
@@ -352,11 +352,11 @@ def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], 
 
 
 def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> Bool[np.ndarray, " lines"]:
-    """Lines in and near windows whose evidence in all speaks against them: those for which shifts are looked for."""
+    """Lines in and near windows whose total evidence is negative: shifts are searched for these."""
     if len(evidence) < window:
         return np.zeros(len(evidence), bool)
     sums = np.convolve(evidence, np.ones(window), mode="same")
-    near = np.convolve((sums < 0).astype(float), np.ones(window + 2 * FARTHEST), mode="same") > 0
+    near = np.convolve((sums < 0).astype(float), np.ones(window + 2 * MAX_SHIFT), mode="same") > 0
     return near[: len(evidence)]
 
 
@@ -375,9 +375,8 @@ def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
                 shifted,
                 survey,
                 title="Shifted lines",
-                what="whose translations stand in other lines",
-                advice="look for a line too many or too few where the first run begins; --fix misaligned pairs them "
-                "anew",
+                what="whose translations are in other lines",
+                advice="check for an extra or missing line where the first run begins; --fix misaligned realigns them",
                 limits=(0.0, 0.1),
             )
         )
@@ -387,9 +386,9 @@ def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
                 "unrelated",
                 unrelated,
                 survey,
-                title="Runs of lines that are no translations",
-                what=f"that have nothing to do with their partners nor with the {FARTHEST} lines around them",
-                advice="shifted farther, or of another text; --fix unrelated drops them",
+                title="Runs of unrelated lines",
+                what=f"that match neither their partners nor the {MAX_SHIFT} lines around them",
+                advice="shifted further, or from another text; --fix unrelated drops them",
                 limits=(0.001, 0.2),
             )
         )
@@ -406,14 +405,14 @@ def _run_fault(
     advice: str,
     limits: tuple[float, float],
 ) -> Fault:
-    """What is told of some runs: how many lines, and the first places; beyond `limits` it is to mend, and to stop."""
+    """The fault for some runs. `limits` are the thresholds of fix and stop."""
     count, total = sum(map(len, runs)), len(survey)
     by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in runs[:3]]
     where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(runs, by, strict=False))
     more = f" and {len(runs) - 3} more runs" if len(runs) > 3 else ""
     return Fault(
         kind,
-        grade(count, total, mend=limits[0], stop=limits[1]),
+        grade(count, total, fix=limits[0], stop=limits[1]),
         title,
         f"{touched(count, total)} {what}: {where}{more}",
         advice,
@@ -424,7 +423,7 @@ def _run_fault(
 
 
 def examine_whole(survey: Survey) -> list[Fault]:
-    """Whether all lines are shifted, or the sides have nothing to do with each other, by their lengths alone."""
+    """Whether all lines are shifted, or the sides are unrelated, judged by lengths alone."""
     is_full = survey.blank == 0
     source, target = (np.log1p(side.characters[is_full].astype(float)) for side in (survey.source, survey.target))
     if len(source) < FEWEST:
@@ -434,19 +433,26 @@ def examine_whole(survey: Survey) -> list[Fault]:
     chance = 4 / np.sqrt(len(source))
     if best != 0 and found[best] > found[0] + max(0.1, chance):
         sentence = (
-            f"the lengths of the two sides go together when the target is taken {best:+d} lines on (correlation "
-            f"{found[best]:.2f}), not as they stand ({found[0]:.2f})"
+            f"the lengths of the two sides correlate when the target is shifted by {best:+d} lines "
+            f"({found[best]:.2f}), but not without a shift ({found[0]:.2f})"
         )
         return [
-            Fault("sides", "stop", "All lines are shifted", sentence, "mend the beginning of the files", survey.split)
+            Fault(
+                "sides",
+                "stop",
+                "All lines are shifted",
+                sentence,
+                "remove or add lines at the start of one file",
+                survey.split,
+            )
         ]
     if found[0] < chance:
         sentence = (
-            f"the lengths of the two sides have nothing to do with each other (correlation {found[0]:.2f}), neither as "
-            f"they stand nor up to {FARTHEST} lines on"
+            f"the lengths of the two sides do not correlate ({found[0]:.2f}), also not when shifted by up to "
+            f"{MAX_SHIFT} lines"
         )
-        advice = "are these files of the same text, in the same order?"
-        return [Fault("sides", "stop", "The sides do not belong together", sentence, advice, survey.split)]
+        advice = "check that both files are of the same text, in the same order"
+        return [Fault("sides", "stop", "Unrelated sides", sentence, advice, survey.split)]
     return []
 
 
@@ -455,20 +461,20 @@ def _correlation(source: Float[np.ndarray, " lines"], target: Float[np.ndarray, 
     end = len(source)
     one, other = source[max(0, -shift) : end - max(0, shift)], target[max(0, shift) : end - max(0, -shift)]
     if one.std() == 0 or other.std() == 0:
-        return 1.0  # all lines of one length say nothing against it
+        return 1.0  # with constant lengths there is no evidence against it
     return float(np.corrcoef(one, other)[0, 1])
 
 
 # Runs of lines that are not aligned: the path through the states of a text with the most evidence.
 #
 # The states of a line are its shifts and "unrelated"; each change of state costs `SWITCH`. Where the shift falls from
-# p to q, p − q sources have lost their translations, and the path has no state for them. So the border is looked for
+# p to q, p − q sources have lost their translations, and the path has no state for them. So the border is searched
 # again:
 #
 #     Σ_{n ≤ m} L_p(n) + Σ_{n > m + p − q} L_q(n)     is largest at m, the last line before the lost ones
 
 SWITCH = 12.0
-"""Nats that a change of state costs: four lines in a row that are clearly shifted outweigh two changes."""
+"""Cost of a change of state in nats: four consecutive shifted lines outweigh two changes."""
 
 SHORTEST_RUN = 3
 
@@ -497,7 +503,7 @@ def find_runs(table: Table) -> list[Run]:
 
 
 def _stretches(table: Table) -> list[_Stretch]:
-    """The best path; what is too short to be told counts as aligned."""
+    """The best path; runs that are too short count as aligned."""
     path = np.empty(len(table), np.int64)
     best_path(table, SWITCH, path)
     for each in _cut(path):
@@ -512,7 +518,7 @@ def _cut(path: np.ndarray) -> list[_Stretch]:
 
 
 def _with_lost(stretches: list[_Stretch], table: Table) -> list[_Stretch]:
-    """The stretches with lost lines at the right places: they belong to the shifted run that they stand beside."""
+    """Assign lost lines to the adjacent shifted run."""
     found = stretches[:1]
     for right in stretches[1:]:
         left, between = found[-1], right.first

@@ -1,4 +1,4 @@
-"""Characters that should not be there, and how to mend them; numbers and brackets that differ between the sides."""
+"""Invalid or suspicious characters and their repair; numbers and brackets that differ between the sides."""
 
 import html
 import re
@@ -15,7 +15,7 @@ from seqloom.text.scripts import LONGEST, script_of, scripts_of
 # Mojibake: UTF-8 that was read as Windows-1252 or Latin-1, `fÃ¼r` for `für`, and how to undo it.
 #
 # Any letter À…ô and the marks behind it may happen to be a sequence of UTF-8: `“CAFÉ”` holds É”, the two bytes of ɔ.
-# So a sequence is decoded only if it cannot be sound text where it is and its character can be:
+# So a sequence is decoded only if it is impossible as text and its character is plausible in that place:
 #
 # - *clear*: a capital after a small letter (`fÃ¼r`), a mark that follows no letter (`Ã¤`), a closing mark before a
 # letter (`HÃ”TEL`), or several sequences in a row that give one script (`ÐŸÑ€Ð¸`) - *plausible*: an assigned
@@ -41,7 +41,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 _NEVER_AFTER_A_LETTER = frozenset("€‚ƒ„ˆ‰˜¡¢£¤¥¦§¨¬¯±¶¸¼½¾¿") | frozenset(map(chr, range(0x80, 0xA0)))
 _ENDS_A_WORD = frozenset("“”«»‹›†‡™©ª®°²³¹º")
-"""Marks that may follow a letter, but not stand between two."""
+"""Marks that may follow a letter, but not occur between two."""
 
 _MOJIBAKE_CLOSING = frozenset("“”‘’«»‹›…")
 _USUAL_LATIN = re.compile(
@@ -55,9 +55,9 @@ _MANY = 3
 """Clear sequences of a line from which on it may give unusual Latin letters too, such as ɛ."""
 
 
-def mend_mojibake(text: str) -> str:
-    """Text whose UTF-8 was misread, as it was meant; any other text as it is."""
-    sound = text
+def repair_mojibake(text: str) -> str:
+    """Undo a misreading of UTF-8; any other text is returned unchanged."""
+    repaired = text
     for _ in range(_TIMES):
         if text.isascii() or not _PERHAPS.search(text):
             break
@@ -65,10 +65,10 @@ def mend_mojibake(text: str) -> str:
         if decoded == text:
             break
         text = decoded
-        # Controls may be bytes of what was misread before; by themselves they are nothing that anybody meant.
+        # Control characters may be bytes of an earlier misreading; alone they are never intended.
         if not _MOJIBAKE_CONTROL.search(text):
-            sound = text
-    return sound
+            repaired = text
+    return repaired
 
 
 @dataclass
@@ -82,7 +82,7 @@ class _Sequence:
     """Which of the runs of adjacent sequences it belongs to."""
     is_clear: bool = False
     is_weak: bool = False
-    """Whether it is clear if nothing else in the line is sound."""
+    """Whether it is clear if every other sequence of the line is a misreading too."""
     is_plausible: bool = False
 
 
@@ -103,7 +103,7 @@ def _decode(text: str) -> str:
     is_clear = [each.is_plausible and (each.is_clear or (each.is_weak and is_known_by_weak)) for each in found]
     if not any(is_clear):
         return text
-    # Few signs of a misreading, and a letter that hardly any language has: rather a capital before a closing quote.
+    # Few signs of a misreading and a rare letter: more likely a capital before a closing quote.
     is_usual = sum(is_clear) >= _MANY or all(map(_is_usual, (each.character for each in found)))
     if not is_usual:
         return text
@@ -116,7 +116,7 @@ def _decode(text: str) -> str:
 
 
 def _look_at_run(text: str, run: list[_Sequence]) -> None:
-    """Say of each sequence of a run whether it is clear and plausible."""
+    """Set `is_clear`, `is_weak` and `is_plausible` of each sequence of a run."""
     scripts = {script for each in run if (script := script_of(each.character))}
     is_one = len(scripts) == 1 or scripts == {"HAN", "KANA"}
     is_long = is_one and len(run) > 1 and run[-1].end - run[0].start >= 6
@@ -134,7 +134,7 @@ def _look_at_run(text: str, run: list[_Sequence]) -> None:
 
 
 def _is_impossible(text: str, sequence: _Sequence) -> bool:
-    """Whether no sound text has these characters there."""
+    """Whether these characters cannot occur there in valid text."""
     first, rest = text[sequence.start], text[sequence.start + 1 : sequence.end]
     before, after = text[: sequence.start][-1:], text[sequence.end : sequence.end + 1]
     if first.isupper() and before.islower():
@@ -152,7 +152,7 @@ def _is_quoted(text: str, sequence: _Sequence) -> bool:
 
 
 def _is_plausible(character: str, before: str, after: str, *, is_long: bool) -> bool:
-    """Whether a character may stand between what is before it, two characters if there are so many, and after it."""
+    """Whether a character may occur between `before` (up to two characters) and `after`."""
     category = unicodedata.category(character)
     if _MOJIBAKE_CONTROL.match(character):
         return True
@@ -177,7 +177,7 @@ def _is_usual(character: str) -> bool:
 
 
 class Odd(IntFlag):
-    """What is odd about a pair, a bit each."""
+    """Oddities of the characters of a pair."""
 
     CONTROL = 1
     ZERO_WIDTH = 2
@@ -204,13 +204,13 @@ NAMES = {
     Odd.BIDI: "direction override",
     Odd.REPLACEMENT: "replacement character U+FFFD",
     Odd.MOJIBAKE: "UTF-8 read as another encoding",
-    Odd.MARK: "byte-order mark inside",
+    Odd.MARK: "byte-order mark inside the text",
     Odd.SPACE: "unusual space",
     Odd.ENTITY: "HTML entity",
-    Odd.DECOMPOSED: "accents apart from their letters",
+    Odd.DECOMPOSED: "decomposed accents",
     Odd.MIXED: "scripts mixed inside a word",
-    Odd.NUMBERS: "other numbers",
-    Odd.BRACKETS: "brackets or quotes left open",
+    Odd.NUMBERS: "different numbers",
+    Odd.BRACKETS: "unclosed brackets or quotes",
     Odd.TAG: "HTML tag",
     Odd.QUESTION: "question mark inside a word",
     Odd.ADDRESS: "web address",
@@ -254,7 +254,7 @@ def look_at_characters(source: str, target: str) -> int:
     """The oddities of a pair, as bits of `Odd`."""
     found = 0
     for text in (source, target):
-        # What is printable has neither controls nor anything invisible; most lines end here.
+        # Printable ASCII has neither control nor invisible characters; this covers most lines.
         if not (text.isascii() and text.isprintable()):
             found |= _look_at_one(text)
         if "&" in text and _ENTITY.search(text):
@@ -282,7 +282,7 @@ def _has_note(text: str, other: str) -> bool:
 
 
 def has_question_inside(text: str) -> bool:
-    """Whether a question mark is where a letter was: `f?r`, `?ber`, `gro? und`; not so in addresses."""
+    """Whether a question mark replaces a letter: `f?r`, `?ber`, `gro? und`; addresses are ignored."""
     return any(
         (match["after"] or match["next"] or "x").islower()
         and not set(match[0]) & set("/=&@")
@@ -306,7 +306,7 @@ def _look_at_one(text: str) -> int:
             found |= Odd.MARK
     if "\ufffd" in text:
         found |= Odd.REPLACEMENT
-    if mend_mojibake(text) != text:
+    if repair_mojibake(text) != text:
         found |= Odd.MOJIBAKE
     if not unicodedata.is_normalized("NFC", text[:LONGEST]):
         found |= Odd.DECOMPOSED
@@ -316,12 +316,12 @@ def _look_at_one(text: str) -> int:
 
 
 def strip_tags(text: str) -> str:
-    """The text without HTML tags; where one parted two words, a space does."""
+    """Remove HTML tags; block tags become a space."""
     return re.sub(" {2,}", " ", _TAG.sub(lambda match: " " if _BREAKS.match(match[0]) else "", text)).strip(" ")
 
 
 def _bidi(text: str) -> re.Pattern[str]:
-    """Direction marks that should not be there: all of them, or only overrides where a script runs from the right."""
+    """Suspicious direction marks: all of them, or only overrides in right-to-left text."""
     return _OVERRIDE if _RIGHT_TO_LEFT.search(text) else _BIDI
 
 
@@ -329,7 +329,7 @@ _LOOKALIKES = {"LATIN", "CYRILLIC", "GREEK"}
 
 
 def _has_mixed_word(text: str) -> bool:
-    """Whether a word has letters of two scripts that look alike, such as a Cyrillic а in a Latin word."""
+    """Whether a word mixes two similar scripts, such as a Cyrillic а in a Latin word."""
     if len(_LOOKALIKES & scripts_of(text).keys()) < 2:
         return False
     words = (word for word in re.split(r"[\W_]+", text) if 2 < len(word) <= _LONGEST_WORD and word.isalpha())
@@ -337,7 +337,7 @@ def _has_mixed_word(text: str) -> bool:
 
 
 def _differ_in_numbers(source: str, target: str) -> bool:
-    """Whether both sides have numbers and they are not the same ones; how thousands are parted does not matter."""
+    """Whether both sides have numbers and these differ; thousands separators are ignored."""
     one, other = _NUMBER.findall(source), _NUMBER.findall(target)
     if not one or not other or sorted(one) == sorted(other):
         return False
@@ -349,25 +349,25 @@ def _digits(number: str) -> str:
 
 
 def is_left_open(text: str) -> bool:
-    """Whether brackets or straight double quotes do not close."""
+    """Whether brackets or straight double quotes are unclosed."""
     if not any(map(text.__contains__, '([{)]}"')):
         return False
     opened = sum(map(text.count, _OPENING)) - sum(map(text.count, _CLOSING))
-    # Faces and numbered points, :-) and a), open nothing.
+    # Emoticons and list markers, :-) and a), are ignored.
     return opened > 0 or text.count('"') % 2 == 1
 
 
-# --- mending ---------------------------------------------------------------------------------------------------------
+# --- repairing ------------------------------------------------------------------------------------------------------
 
 
-def mend_characters(text: str) -> str:
-    """The text without what is odd in it: entities and double encodings undone, what cannot be seen left out, NFC.
+def repair_characters(text: str) -> str:
+    """Repair a text: decode entities and double encodings, remove invisible characters, normalise to NFC.
 
-    The replacement character stays: what it stands for is lost.
+    The replacement character U+FFFD stays: the original is lost.
     """
     if text.isascii() and text.isprintable() and "&" not in text:
         return text
-    text = mend_mojibake(text)
+    text = repair_mojibake(text)
     text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
     text = _bidi(text).sub("", _ZERO_WIDTH.sub("", text)).replace("\ufeff", "")
     text = _SPACES.sub(" ", _CONTROL.sub(" ", text))
@@ -381,62 +381,62 @@ _GROUPS: tuple[tuple[Kind, int, str, str, float], ...] = (
         "garbled",
         Odd.MOJIBAKE | Odd.REPLACEMENT | Odd.CONTROL,
         "Garbled characters",
-        "--fix garbled undoes double encodings and takes control characters out; what U+FFFD stood for is lost",
+        "--fix garbled undoes double encodings and removes control characters; U+FFFD cannot be recovered",
         0.0,
     ),
     (
         "invisible",
         Odd.ZERO_WIDTH | Odd.BIDI | Odd.MARK | Odd.SPACE,
-        "Characters that cannot be seen",
-        "--fix invisible takes them out and writes plain spaces",
+        "Invisible characters",
+        "--fix invisible removes them and normalises spaces",
         0.05,
     ),
     (
         "spelling",
         Odd.ENTITY | Odd.DECOMPOSED | Odd.MIXED,
-        "Characters written in another way",
-        "--fix spelling decodes entities and joins accents with their letters (NFC)",
+        "Non-standard spelling of characters",
+        "--fix spelling decodes entities and composes accents (NFC)",
         0.05,
     ),
     (
         "numbers",
         Odd.NUMBERS,
         "Numbers that differ between the sides",
-        "look at some of them: units and times of day may well differ, years should not",
+        "check some of them: units and times of day may differ, years should not",
         0.05,
     ),
     (
         "brackets",
         Odd.BRACKETS,
-        "Brackets or quotes left open on one side",
-        "often a sentence that was cut in two on one side only",
+        "Unclosed brackets or quotes on one side",
+        "often a sentence that was split on one side only",
         0.05,
     ),
     (
         "markup",
         Odd.TAG,
         "HTML tags in the text",
-        "--fix markup removes them; leave them if translations are to carry them too",
+        "--fix markup removes them; keep them if translations should contain them",
         0.005,
     ),
     (
         "one-sided",
         Odd.ADDRESS | Odd.EMOJI | Odd.NOTE,
         "Addresses, emoji or notes on one side only",
-        "a model learns to invent or to lose them; --fix one-sided drops the pairs",
+        "a model learns to insert or drop them; --fix one-sided drops the pairs",
         0.01,
     ),
 )
 
 
 def examine_characters(survey: Survey) -> list[Fault]:
-    """A fault for each group of oddities that was met."""
+    """A fault for each group of oddities that occurs."""
     faults = []
-    for kind, bits, title, advice, mend in _GROUPS:
+    for kind, bits, title, advice, threshold in _GROUPS:
         lines = numbers_where((survey.odd & bits) != 0)
         if len(lines) == 0:
             continue
-        severity = grade(len(lines), len(survey), mend=mend)
+        severity = grade(len(lines), len(survey), fix=threshold)
         parts = [
             f"{NAMES[odd]}: {counted(int(((survey.odd & odd) != 0).sum()), 'line')}"
             for odd in Odd

@@ -1,4 +1,4 @@
-"""The doctor: look at a parallel corpus and its splits, and tell what is wrong before anybody trains."""
+"""The doctor: examine a parallel corpus and its splits for faults before training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from seqloom.doctor.page import Report, Shown, doctor_page
 from seqloom.doctor.pairs import examine_blanks, examine_copies, examine_duplicates, examine_long, examine_ratios
 from seqloom.doctor.reading import survey_lines
 from seqloom.doctor.segments import examine_segments
-from seqloom.doctor.splits import Split, look_again
+from seqloom.doctor.splits import Split, judge_split
 from seqloom.doctor.wording import examine_accents
 from seqloom.runs.config import RunConfig
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
@@ -34,14 +34,14 @@ class DoctorData(Config):
     """How the text is read."""
 
     source: str | None = None
-    """Source language, as a code such as de: which of those of a translation memory is looked at; by default what the
-    file or its name says."""
+    """Source language, as a code such as de: selects one of the languages of a translation
+    memory. Default: taken from the file or its name."""
     target: str | None = None
-    """Target language, likewise."""
+    """Target language, in the same form."""
     encoding: str = "utf-8"
     """The encoding of the files."""
     on_bad_utf8: OnBad = "error"
-    """What becomes of bytes that are no text in it: error, replace or skip."""
+    """How invalid bytes are handled: error, replace or skip."""
 
 
 class DoctorConfig(Config):
@@ -59,7 +59,7 @@ EXAMPLES = 6
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """All that was found."""
+    """The result of an examination."""
 
     splits: tuple[Split, ...]
     """The training text first."""
@@ -71,7 +71,7 @@ class Diagnosis:
     examples: Mapping[tuple[str, int], Line]
     """The text of some lines of each fault, by split and number."""
     near_leaks: NearLeaks
-    """Lines of other splits that the training text has but for a word."""
+    """Lines of other splits that differ from a training line by one word."""
 
     @property
     def train(self) -> Split:
@@ -80,7 +80,7 @@ class Diagnosis:
 
     @property
     def sizes(self) -> list[str]:
-        """Sizes that suit this much text, each with its reason."""
+        """Recommended sizes for this amount of text, each with its reason."""
         return [self.sizing.summary, *(reason.text for reason in self.sizing.reasons)]
 
     def shown(self, fault: Fault) -> list[Shown]:
@@ -89,7 +89,7 @@ class Diagnosis:
         return [Shown(self.place(fault.split, number), line) for number, line in found if line is not None]
 
     def place(self, split: str, number: int) -> str:
-        """Where a line stands: `train.de:17`."""
+        """File and line number of a line: `train.de:17`."""
         return next(part for part in self.splits if part.name == split).corpus.place(number)
 
 
@@ -103,12 +103,12 @@ def diagnose(
     on_bad: OnBad = "error",
     listener: Listener = ignore,
 ) -> Diagnosis:
-    """Examine a training text, and a dev and a test set where there are any.
+    """Examine a training text, and its dev and test sets if given.
 
-    `languages` choose among those of a translation memory, and are what the text is said to be in.
+    `languages` select two languages of a translation memory, and are the declared languages of the text.
     """
     if not train:
-        raise UsageError("name the text to look at: --train corpus.de --train corpus.en")
+        raise UsageError("no training text given; use --train corpus.de --train corpus.en")
     named = [(name, paths) for name, paths in (("train", train), ("dev", dev), ("test", test)) if paths]
     corpora = {name: open_corpus(paths, encoding=encoding, languages=languages, on_bad=on_bad) for name, paths in named}
     for corpus in corpora.values():
@@ -118,7 +118,7 @@ def diagnose(
     near_leaks = _look_for_near_leaks(corpora, listener)
     forecasts = _forecasts(splits, sample)
     declared = [_declared(paths, languages) for _, paths in named]
-    faults = [fault for split, said in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], said)]
+    faults = [fault for split, pair in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], pair)]
     for split in splits[1:]:
         faults += examine_near_leakage(near_leaks, splits[0].survey, split.survey)
     faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
@@ -133,34 +133,34 @@ def _look_for_near_leaks(corpora: Mapping[str, ParallelCorpus], listener: Listen
     others = {name: corpus for name, corpus in corpora.items() if name != "train"}
     if not others:
         return NearLeaks.none(len(train))
-    tell = _teller(listener, f"looking for lines of {' and '.join(others)} in train", len(train))
-    return find_near_leaks(train, others, total=len(train), progress=tell)
+    report = _progress(listener, f"searching train for lines of {' and '.join(others)}", len(train))
+    return find_near_leaks(train, others, total=len(train), progress=report)
 
 
 def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | None:
-    """The languages that the text is said to be in."""
+    """The declared languages of the text."""
     source, target = languages
     return (source, target) if source and target else languages_from(paths)
 
 
 def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], Sample]:
-    """Read every part twice: the first time to know its lines, the second time to judge them."""
+    """Read every split twice: the first pass collects statistics, the second judges each line."""
     train = corpora["train"]
     sample = Sample(len(train))
-    tell = _teller(listener, "reading train", len(train))
-    survey = survey_lines(train, split="train", keep=sample.keep, progress=tell)
-    models = sample.learn(survey, tell=lambda what: listener(Event("phase", {"what": what})))
+    report = _progress(listener, "reading train", len(train))
+    survey = survey_lines(train, split="train", keep=sample.keep, progress=report)
+    models = sample.learn(survey, report=lambda what: listener(Event("phase", {"what": what})))
     judging = _judging(listener, "train", len(train))
-    splits = [look_again(survey, train, models, counts=sample.counts, reference=None, begin=judging)]
+    splits = [judge_split(survey, train, models, counts=sample.counts, reference=None, begin=judging)]
     for name, corpus in corpora.items():
         if name == "train":
             continue
         counts = Counts.none(), Counts.none()
-        tell = _teller(listener, f"reading {name}", len(corpus))
-        survey = survey_lines(corpus, split=name, keep=_counter(counts), progress=tell)
+        report = _progress(listener, f"reading {name}", len(corpus))
+        survey = survey_lines(corpus, split=name, keep=_counter(counts), progress=report)
         judging = _judging(listener, name, len(corpus))
         reference = splits[0].languages
-        splits.append(look_again(survey, corpus, models, counts=counts, reference=reference, begin=judging))
+        splits.append(judge_split(survey, corpus, models, counts=counts, reference=reference, begin=judging))
     return splits, sample
 
 
@@ -172,20 +172,20 @@ def _counter(counts: tuple[Counts, Counts]) -> Callable[[Line, list[str], list[s
     return keep
 
 
-def _teller(listener: Listener, what: str, everything: int) -> Callable[[int], None]:
-    def tell(done: int) -> None:
+def _progress(listener: Listener, what: str, everything: int) -> Callable[[int], None]:
+    def report(done: int) -> None:
         listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
-    tell(0)  # time is measured from here on
-    return tell
+    report(0)  # starts the clock of the progress bar
+    return report
 
 
 def _judging(listener: Listener, name: str, everything: int) -> Callable[[str], Callable[[int], None]]:
-    return lambda what: _teller(listener, f"judging the {what} of {name}", everything)
+    return lambda what: _progress(listener, f"judging the {what} of {name}", everything)
 
 
 def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> Iterator[Fault]:
-    """All examinations of a part of the data, whose languages are said to be these."""
+    """Run all examinations on one split with the declared languages."""
     survey, reference = split.survey, train.survey
     scripts = examine_scripts(survey, reference)
     has_wrong_script = np.zeros(len(survey), bool)
@@ -211,7 +211,7 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
 
 
 def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:
-    """For each part beside the training text, or for what was held out of it."""
+    """A forecast for each split other than the training text, or for lines held out of it."""
     known = sample.counts
     others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
     return tuple(
@@ -236,7 +236,7 @@ def _examples(faults: Sequence[Fault], corpora: Mapping[str, ParallelCorpus]) ->
 
 
 def shown_lines(fault: Fault) -> list[int]:
-    """The lines of a fault that are shown: the first ones of the runs, or some from all over the text."""
+    """The lines of a fault to show: the first of each run, or a sample spread over the text."""
     if fault.runs:
         near = [number for run in fault.runs for number in range(run.first, min(run.first + IN_A_ROW, run.last + 1))]
         return near[:EXAMPLES]
@@ -245,7 +245,7 @@ def shown_lines(fault: Fault) -> list[int]:
 
 
 def write_report(found: Diagnosis) -> str:
-    """The report as an HTML page that needs nothing else."""
+    """The report as a self-contained HTML page."""
     names = [str(path) for part in found.train.corpus.parts for path in part]
     faults = [(fault, found.shown(fault)) for fault in found.faults]
     return doctor_page(Report(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int64
 
-Severity = Literal["stop", "mend", "note"]
-"""`stop`: training would fail or be worth nothing; `mend`: it would suffer; `note`: good to know."""
+Severity = Literal["stop", "fix", "note"]
+"""`stop`: training would fail or be useless; `fix`: quality would suffer; `note`: for information."""
 
-SEVERITIES: tuple[Severity, ...] = ("stop", "mend", "note")
+SEVERITIES: tuple[Severity, ...] = ("stop", "fix", "note")
 
 Kind = Literal[
     "names",
@@ -48,22 +48,22 @@ Kind = Literal[
 """What sort of fault it is; records and repairs name it so."""
 
 Describe = Callable[[str, str], str]
-"""A few words on a line, from its two sides."""
+"""Returns a short description of a line, given its two sides."""
 
 
 def say_nothing(_source: str, _target: str) -> str:
-    """For faults whose lines explain themselves."""
+    """For faults whose lines need no description."""
     return ""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Lines in a row with one fault, the last one included."""
+    """Consecutive lines with one fault, from `first` to `last` inclusive."""
 
     first: int
     last: int
     shift: int | None = None
-    """Where the translations have gone: the target of line n stands in line n + shift. None if it is not near."""
+    """The target of line n is in line n + shift. None if it was not found nearby."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -76,26 +76,26 @@ class Fault:
     kind: Kind
     severity: Severity
     title: str
-    """A few words."""
+    """A short title."""
     sentence: str
     """What was found, with the numbers."""
     advice: str
     """What to do about it."""
     split: str = "train"
     lines: Int64[np.ndarray, " lines"] = field(default_factory=lambda: np.empty(0, np.int64))
-    """The numbers of the lines, rising; none where it is a fault of the whole."""
+    """The line numbers in ascending order; empty if the whole split is affected."""
     runs: tuple[Run, ...] = ()
-    """The lines in runs, where they come so."""
+    """The lines as runs, if they are consecutive."""
     describe: Describe = say_nothing
 
 
 def numbers_where(is_so: Bool[np.ndarray, " lines"]) -> Int64[np.ndarray, " some"]:
-    """The numbers of the lines of which something is true; lines are counted from 1."""
+    """The numbers of the lines where `is_so` is True, counted from 1."""
     return np.flatnonzero(is_so).astype(np.int64) + 1
 
 
 def runs_of(lines: Int64[np.ndarray, " lines"], *, shortest: int = 5) -> tuple[Run, ...]:
-    """The stretches of rising numbers without a gap, if they are not too short."""
+    """Runs of consecutive numbers of at least `shortest` lines."""
     if len(lines) == 0:
         return ()
     borders = np.flatnonzero(np.diff(lines) > 1) + 1
@@ -103,10 +103,10 @@ def runs_of(lines: Int64[np.ndarray, " lines"], *, shortest: int = 5) -> tuple[R
     return tuple(Run(int(lines[first]), int(lines[end - 1])) for first, end in ends if end - first >= shortest)
 
 
-def grade(count: int, total: int, *, mend: float, stop: float = 2.0) -> Severity:
-    """By the share of lines that it touches: above `stop` the data are useless, above `mend` to be mended."""
+def grade(count: int, total: int, *, fix: float, stop: float = 2.0) -> Severity:
+    """Severity by the share of affected lines; `fix` and `stop` are thresholds."""
     share = count / max(1, total)
-    return "stop" if share > stop else "mend" if share > mend else "note"
+    return "stop" if share > stop else "fix" if share > fix else "note"
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
@@ -115,12 +115,12 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def percentage(count: int, total: int) -> str:
-    """A share in percent, with as many digits as it takes to be more than nothing."""
+    """`count / total` in percent, with enough digits to be nonzero."""
     return in_percent(count / max(1, total))
 
 
 def in_percent(share: float) -> str:
-    """A share, likewise."""
+    """A share in percent, with enough digits to be nonzero."""
     percent = 100 * share
     if 0 < percent < 0.01:
         return "less than 0.01 %"
@@ -132,30 +132,30 @@ def touched(count: int, total: int, noun: str = "line") -> str:
     return f"{counted(count, noun)} ({percentage(count, total)})"
 
 
-# The verdict: what it all comes to, and what to mend first.
+# The verdict: the overall result, and what to fix first.
 
 _FIRST = ("names", "sides", "swapped", "misaligned", "unrelated", "leakage", "script", "copies", "language", "garbled")
-"""Faults of the same severity in the order in which they should be mended: those that hide others come first."""
+"""Order in which faults of the same severity should be fixed: those that hide others come first."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the examinations come to."""
+    """The overall result of the examinations."""
 
     severity: Severity | None
-    """That of the worst fault; None where there is none."""
+    """The severity of the worst fault; None if there is no fault."""
     sentence: str
     first: tuple[str, ...]
-    """What to mend, in order."""
+    """What to fix, in order."""
 
     @property
     def is_fit(self) -> bool:
-        """Whether one may train on this."""
+        """Whether the text is usable for training."""
         return self.severity != "stop"
 
 
 def in_order(faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """The worst first, and of these what should be mended first."""
+    """Faults by severity, then in the order in which they should be fixed."""
 
     def rank(fault: Fault) -> tuple[int, int, int]:
         place = _FIRST.index(fault.kind) if fault.kind in _FIRST else len(_FIRST)
@@ -168,16 +168,16 @@ def judge(faults: Sequence[Fault]) -> Verdict:
     """From all faults to one sentence."""
     by = {severity: [fault for fault in faults if fault.severity == severity] for severity in SEVERITIES}
     first = tuple(f"{fault.title}: {fault.advice}" for fault in in_order(faults) if fault.severity != "note")
-    notes = f"; {counted(len(by['note']), 'note')} besides" if by["note"] else ""
+    notes = f"; {counted(len(by['note']), 'note')}" if by["note"] else ""
     if by["stop"]:
-        sentence = f"Do not train on this yet: {counted(len(by['stop']), 'fault')} would spoil the model"
-        return Verdict("stop", f"{sentence}, {len(by['mend'])} more should be mended{notes}.", first)
-    if by["mend"]:
+        sentence = f"Not ready for training: {counted(len(by['stop']), 'fault')} would ruin the model"
+        return Verdict("stop", f"{sentence}, {len(by['fix'])} more should be fixed{notes}.", first)
+    if by["fix"]:
         return Verdict(
-            "mend", f"Fit to train on, but {counted(len(by['mend']), 'thing')} should be mended{notes}.", first
+            "fix", f"Ready for training, but {counted(len(by['fix']), 'fault')} should be fixed{notes}.", first
         )
     if by["note"]:
         return Verdict(
-            "note", f"Fit to train on; {counted(len(by['note']), 'note')}, nothing that must be mended.", first
+            "note", f"Ready for training: {counted(len(by['note']), 'note')}, nothing that must be fixed.", first
         )
-    return Verdict(None, "Fit to train on: nothing was found.", first)
+    return Verdict(None, "Ready for training: no faults found.", first)

@@ -40,7 +40,7 @@ _ROLES = {
 }
 _CODE = re.compile(r"(?:[a-z]{2,3}|[A-Z]{2,3})(?:[-_][A-Za-z]{2,4})?")
 _MORE = re.compile(r"[ _-]+(?:text|sentence|segment|language)$|\s*[(\[].*[)\]]$")
-"""What may stand behind a name: `source text`, `German (Germany)`."""
+"""What may follow a name: `source text`, `German (Germany)`."""
 
 
 def is_header(source: str, target: str) -> bool:
@@ -66,16 +66,16 @@ def _named(cell: str) -> str | None:
 
 
 def examine_headers(survey: Survey) -> list[Fault]:
-    """First lines of files that are no pairs."""
+    """First lines of files that are column names."""
     if not survey.headers:
         return []
     return [
         Fault(
             "header",
             "note",
-            "Names of columns among the pairs",
-            f"{counted(len(survey.headers), 'line')} at the head of a file that "
-            f"{'names' if len(survey.headers) == 1 else 'name'} the columns, and would be learned as a pair",
+            "Header lines among the pairs",
+            f"{counted(len(survey.headers), 'line')} at the start of a file that "
+            f"{'names' if len(survey.headers) == 1 else 'name'} the columns and would be learned as a pair",
             "--fix header drops such lines",
             survey.split,
             np.array(survey.headers, np.int64),

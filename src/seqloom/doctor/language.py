@@ -1,6 +1,6 @@
-"""Languages: lines that look like the other side, pairs and files that are swapped, lines that look like nothing.
+"""Languages: lines in the language of the other side, swapped pairs and files, lines in neither language.
 
-d = (log p_own(x) − log p_other(x)) / |x|      nats a character by which a line looks like its own side
+d = (log p_own(x) − log p_other(x)) / |x|      evidence for the own side, nats per character
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +14,19 @@ from seqloom.doctor.survey import Side, Survey
 from seqloom.text.function_words import contradicts
 from seqloom.text.scripts import main_script, scripts_of, words_of
 
-# A model of how a language is written: counts of runs of characters, each order leaning on the one below.
+# A character n-gram model, each order interpolated with the one below.
 #
 #     p_0(c) = 1 / 2¹²
 #     p_n(c ∣ h) = (n(h c) + α p_{n−1}(c ∣ h')) / (n(h) + α)     h are the n − 1 characters before, h' all but the first
 #
-# Counts are kept by hash in tables of fixed size, so memory does not grow with the text. Of a line that the model was
-# made from, its own counts are taken out first (n − 1 in place of n): otherwise every line would look like its side.
+# Counts are hashed into tables of fixed size, so memory does not grow with the text. For a line that the model was
+# trained on, its own counts are subtracted first (n − 1 for n): otherwise every line would look like its side.
 
 ORDER = 4
 ALPHA = 4.0
 BITS = 20
 LONGEST = 300
-"""Characters of a line that are looked at; a language shows itself before."""
+"""Maximum number of characters used of a line."""
 
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _FLOOR = 1 / 4096
@@ -41,7 +41,7 @@ class CharacterModel:
         self._total = 0
 
     def learn(self, lines: Sequence[str]) -> None:
-        """Count the characters of some lines, a few thousand at a time."""
+        """Count the n-grams of some lines."""
         codes, _ = encode(lines)
         for order, places in enumerate(_places(codes)):
             self._counts[order] += np.bincount(places, minlength=1 << BITS).astype(np.uint32)
@@ -50,12 +50,12 @@ class CharacterModel:
     def log_probs(
         self, codes: UInt32[np.ndarray, " codes"], *, own: Int64[np.ndarray, " codes"]
     ) -> Float64[np.ndarray, " codes"]:
-        """log p of each character, as `encode` has laid them out; `own` is 1 where its line was learned from."""
+        """log p of each character, in the layout of `encode`; `own` is 1 if the model was trained on its line."""
         probability = np.full(len(codes), _FLOOR)
         context = np.full(len(codes), float(self._total)) - own
         for counts, places in zip(self._counts, _places(codes), strict=True):
             seen = np.maximum(counts[places].astype(np.float64) - own, 0.0)
-            # Two runs may share a place in the table; a part is never more than the whole.
+            # Hash collisions may inflate a count; it never exceeds that of its context.
             probability = (np.minimum(seen, context) + ALPHA * probability) / (np.maximum(context, 0.0) + ALPHA)
             context = np.concatenate([[0.0], seen[:-1]])
         log_probs: Float64[np.ndarray, " codes"] = np.log(probability)
@@ -68,7 +68,7 @@ def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np
     texts = [before + line[:LONGEST].lower() for line in lines]
     joined = "".join(texts)
     if not joined.isascii():
-        # A line whose spaces do not break, or are thin, is written as all others are.
+        # Treat all kinds of spaces alike.
         for space in _SPACES:
             joined = joined.replace(space, " ")
     codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -77,7 +77,7 @@ def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np
 
 
 def _places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, " codes"]]:
-    """Where the run of n characters that ends at each place is counted, for n = 1 … ORDER."""
+    """The table index of the n-gram that ends at each position, for n = 1 … ORDER."""
     own: UInt64[np.ndarray, " codes"] = (codes.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     hashes = own
     for _ in range(ORDER):
@@ -85,10 +85,10 @@ def _places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, "
         hashes = np.concatenate([own[:1], hashes[:-1]]) * _MIX + own
 
 
-# Scripts: lines whose words are written in letters that are not those of their side.
+# Scripts: lines in a script that is not that of their side.
 
 MAIN = 0.2
-"""The share of a side's letters from which on a script belongs to it; Japanese has two such scripts."""
+"""Minimum share of a side's letters for a script to belong to it; Japanese has two such scripts."""
 
 
 def main_scripts(letters: Mapping[str, int]) -> tuple[str, ...]:
@@ -124,10 +124,10 @@ def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
     return [
         Fault(
             "script",
-            grade(len(lines), len(survey), mend=0.0, stop=0.5),
+            grade(len(lines), len(survey), fix=0.0, stop=0.5),
             "Wrong script",
-            f"{touched(len(lines), len(survey))} in another script than their side "
-            f"(source {int(wrong[0].sum()):,}, target {int(wrong[1].sum()):,}); usual are {usual}",
+            f"{touched(len(lines), len(survey))} not in the script of their side "
+            f"(source {int(wrong[0].sum()):,}, target {int(wrong[1].sum()):,}); usual: {usual}",
             "--fix script drops them",
             survey.split,
             lines,
@@ -147,22 +147,22 @@ def _fits(text: str, main: tuple[str, ...]) -> bool:
 
 
 APART = 0.15
-"""Nats a character by which the two sides must differ in the middle, or their lines cannot be told apart."""
+"""Minimum median difference between the two sides in nats per character; below it they are indistinguishable."""
 
 MARGIN, TOTAL = 0.12, 6.0
-"""Nats a character, and in all, by which a line must look more like the other side."""
+"""Minimum evidence for the other side, in nats per character and in total."""
 
 CLEAR = 0.3
-"""The share of what is usual by which a line alone must look like one side: names look like either."""
+"""Minimum share of the usual evidence for a line by itself: names look like either side."""
 
 NEAR, FEWEST_NEAR = 3, 2
-"""Lines before and after, and how many of them must be swapped clearly, for one that is less clear to be so too."""
+"""Size of the neighbourhood, and how many clearly swapped lines it needs for a less clear line to count as swapped."""
 
 STRANGE = 7.0
-"""Robust standard deviations below the usual fit of its side at which a line looks like nothing."""
+"""Robust standard deviations below the usual fit at which a line fits neither side."""
 
 SHORTEST = 25
-"""Characters below which nothing is said about how well a line fits."""
+"""Minimum number of characters to judge how well a line fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,7 @@ class TwoLanguages:
     target: CharacterModel
 
     def judge(self, sources: list[str], targets: list[str], *, is_learned: Bool[np.ndarray, " lines"]) -> Languages:
-        """How some lines look; `is_learned` marks those that the models were made from."""
+        """Score some lines; `is_learned` marks those that the models were trained on."""
         source_odds, source_fit = _judge_side(sources, self.source, self.target, is_learned)
         target_odds, target_fit = _judge_side(targets, self.target, self.source, is_learned)
         return Languages(source_odds, target_odds, source_fit, target_fit)
@@ -208,16 +208,16 @@ def _judge_side(
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What the two models say of each line."""
+    """The judgement of each line."""
 
     is_swapped: Bool[np.ndarray, " lines"]
     """Both sides look like the other one."""
     is_other: Bool[np.ndarray, " lines"]
     """One side looks like the other one."""
     is_strange: Bool[np.ndarray, " lines"]
-    """One side looks like neither."""
+    """One side fits neither language."""
     are_apart: bool
-    """Whether the two languages can be told apart at all."""
+    """Whether the two languages can be distinguished."""
 
 
 def decide(
@@ -228,11 +228,11 @@ def decide(
     is_third: Bool[np.ndarray, " lines"],
     has_other_words: tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]],
 ) -> Verdicts:
-    """What can be said of each line. Copies are left to the examination of copies, except that they are not strange.
+    """Judge each line. Copies are reported by the examination of copies.
 
-    `is_third` marks lines whose small words are those of a third language, `has_other_words` sources with the words of
-    the target side and targets with those of the source side. Characters alone are no evidence: code, formulas and
-    names are unlike both sides, and fit one of them better by chance.
+    `is_third` marks lines with function words of a third language, `has_other_words` sources with the words of
+    the target side and targets with those of the source side. Characters alone are not enough: code, formulas and
+    names fit neither side, and fit one of them better by chance.
     """
     usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
     are_apart = min(usual_odds) >= APART
@@ -283,7 +283,7 @@ def _middle(values: Float32[np.ndarray, " lines"]) -> float:
 def examine_languages(
     verdicts: Verdicts, survey: Survey, *, has_wrong_script: Bool[np.ndarray, " lines"]
 ) -> list[Fault]:
-    """Lines in the wrong language; what is in a wrong script was told already."""
+    """Lines in the wrong language, except those already reported for their script."""
     faults, total = [], len(survey)
     swapped = numbers_where(verdicts.is_swapped)
     if len(swapped):
@@ -293,11 +293,11 @@ def examine_languages(
         faults.append(
             Fault(
                 "swapped",
-                "stop" if is_whole else grade(len(swapped), total, mend=0.0005, stop=0.3),
+                "stop" if is_whole else grade(len(swapped), total, fix=0.0005, stop=0.3),
                 f"The sides of {survey.split} are swapped" if is_whole else "Source and target swapped",
                 f"{touched(len(swapped), total)} whose source looks like the target side and whose target looks like "
                 f"the source side{where}",
-                "give the files in the other order" if is_whole else "--fix swapped turns them round",
+                "swap the two files" if is_whole else "--fix swapped swaps them back",
                 survey.split,
                 swapped,
                 runs,
@@ -308,10 +308,10 @@ def examine_languages(
         faults.append(
             Fault(
                 "language",
-                grade(len(other), total, mend=0.002, stop=0.5),
+                grade(len(other), total, fix=0.002, stop=0.5),
                 "Both sides in one language",
                 f"{touched(len(other), total)} of which one side looks like the language of the other",
-                "often left untranslated; --fix language drops them",
+                "often untranslated; --fix language drops them",
                 survey.split,
                 other,
             )
@@ -321,11 +321,10 @@ def examine_languages(
         faults.append(
             Fault(
                 "foreign",
-                grade(len(strange), total, mend=0.01),
-                "Lines unlike the rest of their side",
-                f"{touched(len(strange), total)} written in a way that fits neither "
-                "side: a third language, codes, or gibberish",
-                "look at them; --fix foreign drops them",
+                grade(len(strange), total, fix=0.01),
+                "Lines that fit neither side",
+                f"{touched(len(strange), total)} that look like neither language: a third language, codes, or noise",
+                "check them; --fix foreign drops them",
                 survey.split,
                 strange,
             )
@@ -336,13 +335,13 @@ def examine_languages(
 def examine_names(
     words: tuple[Mapping[str, int], Mapping[str, int]], declared: tuple[str, str] | None, *, split: str = "train"
 ) -> list[Fault]:
-    """Whether the languages are those that somebody or the names of the files say, by their small words."""
+    """Compare the declared languages with the function words of the text."""
     if declared is None:
         return []
     found = [contradicts(side, code) for side, code in zip(words, declared, strict=True)]
     if found[0] == declared[1] and found[1] == declared[0]:
-        sentence = f"the sides are named {declared[0]} and {declared[1]}, but by their words it is the other way round"
-        advice = "give the files in the other order, or mend their names"
+        sentence = f"the sides are named {declared[0]} and {declared[1]}, but their words suggest the opposite"
+        advice = "swap the files, or correct their names"
         return [Fault("names", "stop", "Swapped files", sentence, advice, split)]
     parts = [
         f"the {side} is named {code}, but its words look like {other}"
@@ -351,5 +350,5 @@ def examine_names(
     ]
     if not parts:
         return []
-    advice = "look at the files; if they are right, nothing need be done"
-    return [Fault("names", "mend", "Language and name disagree", "; ".join(parts), advice, split)]
+    advice = "check the files; if they are right, ignore this"
+    return [Fault("names", "fix", "Language and name disagree", "; ".join(parts), advice, split)]

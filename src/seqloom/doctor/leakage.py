@@ -1,4 +1,4 @@
-"""Leakage: lines of a dev or test set that stand in the training text too, so that scores tell of memory.
+"""Leakage: lines of a dev or test set that are also in the training text, so that scores measure memorisation.
 
 Near ones are found by the bags of their words. The code of a line is h = Σ h(word), so that a line with one word more,
 one less or another one shares h, or h without one of its words, with the line that it was made from.
@@ -18,7 +18,7 @@ from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of
 
 FEWEST_WORDS = 5
-"""Shorter lines come again by chance: `Yes.` and `Thank you.` leak nothing."""
+"""Shorter lines repeat by chance: `Yes.` and `Thank you.` are not leaks."""
 
 
 def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
@@ -31,11 +31,11 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
         faults.append(
             Fault(
                 "leakage",
-                grade(len(lines), total, mend=0.0, stop=0.5),
+                grade(len(lines), total, fix=0.0, stop=0.5),
                 f"Lines of {other.split} in the training text",
                 f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), total)}) "
-                f"{_stands(len(lines), exact)}",
-                "--fix leakage takes them out of the training text",
+                f"{_also_in_training(len(lines), exact)}",
+                "--fix leakage removes them from the training text",
                 other.split,
                 lines,
             )
@@ -46,11 +46,11 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
         faults.append(
             Fault(
                 "half-leakage",
-                grade(len(lines), total, mend=0.02),
+                grade(len(lines), total, fix=0.02),
                 f"One side of {other.split} in the training text",
                 f"{counted(len(lines), 'line')} of {other.split} ({percentage(len(lines), total)}) with a source "
-                f"({source:,}) or a target ({len(lines) - source:,}) that the training text has, in another pair",
-                "fine in small numbers; many of them mean that both were cut from the same text",
+                f"({source:,}) or a target ({len(lines) - source:,}) that the training text has in another pair",
+                "harmless in small numbers; many of them suggest that both splits come from the same text",
                 other.split,
                 lines,
             )
@@ -58,15 +58,15 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
     return faults
 
 
-def _stands(count: int, exact: int) -> str:
+def _also_in_training(count: int, exact: int) -> str:
     if count == 1:
-        how = "to the letter" if exact else "but for capitals, spaces or punctuation"
-        return f"stands in the training text too, {how}: its score measures memory"
-    return f"stand in the training text too, {exact:,} of them to the letter: scores on them measure memory"
+        how = "exactly" if exact else "except for case, spaces or punctuation"
+        return f"is also in the training text ({how}): its score measures memorisation"
+    return f"are also in the training text, {exact:,} of them exactly: scores on them measure memorisation"
 
 
 def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
-    """Which lines of another split stand in the training text: as pairs, and with one side only."""
+    """Which lines of another split are in the training text: as pairs, and with one side only."""
     is_full = (other.blank == 0) & (np.maximum(other.source.words, other.target.words) >= FEWEST_WORDS)
     pair = np.isin(other.pairs, train.pairs) & is_full
     source = np.isin(other.source.keys, train.source.keys) & (other.source.words >= FEWEST_WORDS)
@@ -75,7 +75,7 @@ def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Boo
 
 
 def leaked_into(train: Survey, others: list[Survey]) -> Bool[np.ndarray, " lines"]:
-    """Which lines of the training text stand in another split as well, so that they should go."""
+    """Which lines of the training text are also in another split."""
     found = np.zeros(len(train), bool)
     for other in others:
         pair, _ = leaks(train, other)
@@ -96,14 +96,14 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, eq=False)
 class NearLeaks:
-    """Lines that another split and the training text share but for one word."""
+    """Lines that another split and the training text share except for one word."""
 
     train: Bool[np.ndarray, " lines"]
     others: Mapping[str, Bool[np.ndarray, " _"]]
 
     @staticmethod
     def none(total: int) -> "NearLeaks":
-        """Where there is no other split."""
+        """The result without other splits."""
         return NearLeaks(np.zeros(total, bool), {})
 
 
@@ -131,7 +131,7 @@ def find_near_leaks(
             for at in {at for code in _codes(source) if code in places for at in places[code]}:
                 name, number, *words = known[at]
                 differences = _difference(source, words[0]), _difference(words_of(line.target), words[1])
-                # A word on each side makes another sentence: a black dog, a white dog.
+                # One word replaced on each side is another sentence: a black dog, a white dog.
                 if max(differences) <= 1 or sorted(differences) == [0, 2]:
                     is_near[name][number - 1] = is_leaked[line.number - 1] = True
         if line.number % 20_000 == 0:
@@ -158,7 +158,7 @@ def _difference(one: list[str], other: list[str]) -> int:
 
 
 def examine_near_leakage(near: NearLeaks, train: Survey, other: Survey) -> list[Fault]:
-    """Lines of another split that the training text has but for one word; those that it has as they are were told."""
+    """Lines of another split that differ from a training line by one word; exact leaks are reported separately."""
     if other.split not in near.others:
         return []
     lines = numbers_where(near.others[other.split] & ~leaks(train, other)[0])
@@ -167,11 +167,11 @@ def examine_near_leakage(near: NearLeaks, train: Survey, other: Survey) -> list[
     return [
         Fault(
             "near-leakage",
-            grade(len(lines), len(other), mend=0.01),
-            f"Lines of {other.split} in the training text but for a word",
-            f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), len(other))}) that the "
-            "training text has with a word more, a word less or another word: scores on them measure memory",
-            "--fix near-leakage takes them out of the training text",
+            grade(len(lines), len(other), fix=0.01),
+            f"Lines of {other.split} in the training text except for one word",
+            f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), len(other))}) that "
+            "match a training pair with one word added, removed or replaced: scores on them measure memorisation",
+            "--fix near-leakage removes them from the training text",
             other.split,
             lines,
         )

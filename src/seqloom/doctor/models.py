@@ -1,4 +1,4 @@
-"""What is learned from the text itself before it is judged: how its sides are written, which words translate which."""
+"""Models learned from the text before it is judged: character models of both sides, and a word lexicon."""
 
 import unicodedata
 from collections import Counter
@@ -27,10 +27,10 @@ from seqloom.doctor.wording import Wording
 # The forecast of unknown words and characters: what a vocabulary made from the training text will not know.
 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
-"""Words in a vocabulary for which the share of unknown ones is told."""
+"""Vocabulary sizes for which the share of unknown words is reported."""
 
 HELD_OUT, HELD_OUT_EVERY = "held-out", 20
-"""Where there is no dev and no test set, each so many-th line of the training text stands for one, by this name."""
+"""Without dev and test sets, every HELD_OUT_EVERY-th training line is held out under this name."""
 
 MANY_CHARACTERS = 0.001
 
@@ -66,11 +66,11 @@ class Counts:
 
     @staticmethod
     def none() -> "Counts":
-        """Before anything was read."""
+        """Empty counts."""
         return Counts(Counter(), Counter())
 
     def add(self, text: str, words: Sequence[str]) -> None:
-        """Read a line."""
+        """Count a line."""
         self.words.update(words)
         self.characters.update(text)
 
@@ -92,10 +92,10 @@ def _share_beyond(rank: Mapping[str, int], words: Counter[str], size: int) -> in
 
 
 def examine_unknown(forecast: Forecast) -> list[Fault]:
-    """A note if characters will be missing."""
+    """A fault for characters that the training text lacks."""
     sides = [("source", forecast.source), ("target", forecast.target)]
     parts = [
-        f"{in_percent(side.characters)} of the characters of the {name} ({_seen(side.new_characters[:8])})"
+        f"{in_percent(side.characters)} of the characters of the {name} ({_displayed(side.new_characters[:8])})"
         for name, side in sides
         if side.characters > 0
     ]
@@ -105,10 +105,10 @@ def examine_unknown(forecast: Forecast) -> list[Fault]:
     return [
         Fault(
             "unknown",
-            "mend" if is_much else "note",
-            f"Characters of {_named(forecast.split)} that the training text never has",
+            "fix" if is_much else "note",
+            f"Characters of {_named(forecast.split)} missing from the training text",
             f"unknown to any vocabulary made from it: {'; '.join(parts)}",
-            "text.byte_fallback=true spells them in bytes; or add training text that has them",
+            "text.byte_fallback=true encodes them as bytes; or add training text that contains them",
             forecast.split,
         )
     ]
@@ -118,25 +118,25 @@ def _named(split: str) -> str:
     return "held-out lines" if split == HELD_OUT else split
 
 
-def _seen(signs: Sequence[str]) -> str:
-    """Some characters, those by their numbers that cannot be seen by themselves: spaces, what has no width, accents."""
+def _displayed(signs: Sequence[str]) -> str:
+    """Characters for display; spaces, invisible characters and accents as code points."""
     is_hidden = [not sign.isprintable() or sign == " " or unicodedata.category(sign)[0] == "M" for sign in signs]
     return " ".join(f"U+{ord(sign):04X}" if hidden else sign for sign, hidden in zip(signs, is_hidden, strict=True))
 
 
-SAMPLE = 50_000
-"""Pairs from which the models are made: more would cost memory and make them hardly better."""
+SAMPLE_SIZE = 50_000
+"""Pairs from which the models are learned: more would cost memory for little gain."""
 
-ROW, ROWS = 100, 10_000
-"""Lines in a row that are kept together, and how many of all: borders lie between neighbours."""
+BLOCK, BLOCK_LINES = 100, 10_000
+"""Length of a block of consecutive sampled lines, and lines in all blocks: boundaries need neighbours."""
 
-PIECE = 4_096
-"""Lines that are looked at together."""
+CHUNK = 4_096
+"""Lines processed together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Which words translate which, and what that means for pairs, their ends and their borders."""
+    """The word lexicon, and judges of pairs and of their boundaries."""
 
     lexicon: Lexicon
     judge: Judge
@@ -149,35 +149,38 @@ class Models:
 
     languages: TwoLanguages
     alignment: Alignment | None
-    """None where there are too few lines to learn from, or hardly a word comes again."""
+    """None if there are too few lines or too few repeated words to learn from."""
     wording: tuple[Wording, Wording]
     is_sampled: Bool[np.ndarray, " lines"]
-    """Which lines the models were made from."""
+    """Which lines the models were learned from."""
 
 
 class Sample:
-    """Lines taken evenly from the whole of a training text while it is read, and what is counted of them."""
+    """A uniform sample of a training text, collected while it is read, with its counts."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._numbers: list[int] = []
         self._words: tuple[list[list[str]], list[list[str]]] = ([], [])
         self._once: dict[str, str] = {}
-        """Each word that is held, held once: most of the memory would be copies of a few thousand."""
+        """Interned words: most of the memory would be copies of a few thousand."""
         self._texts: tuple[list[str], list[str]] = ([], [])
         self._rows: list[Line] = []
-        """Lines in a row, some from each part of the text."""
+        """Blocks of consecutive lines from all over the text."""
         self._languages = TwoLanguages(CharacterModel(), CharacterModel())
         self.counts = Counts.none(), Counts.none()
-        """Words and characters of the two sides, without what is held out."""
+        """Words and characters of the two sides, without held-out lines."""
         self.held_out = Counts.none(), Counts.none()
-        """The same of the lines that stand for a dev set where there is none."""
+        """The same for held-out lines, which replace a missing dev set."""
 
     def keep(self, line: Line, source: list[str], target: list[str]) -> None:
-        """Take a line, if it is one of the sample."""
-        if (line.number - 1) // ROW % max(1, self._total // ROWS) == 0:
+        """Add a line if it belongs to the sample."""
+        if (line.number - 1) // BLOCK % max(1, self._total // BLOCK_LINES) == 0:
             self._rows.append(line)
-        if self._total > SAMPLE and line.number * SAMPLE // self._total == (line.number - 1) * SAMPLE // self._total:
+        if (
+            self._total > SAMPLE_SIZE
+            and line.number * SAMPLE_SIZE // self._total == (line.number - 1) * SAMPLE_SIZE // self._total
+        ):
             return
         self._numbers.append(line.number)
         counts = self.held_out if len(self._numbers) % HELD_OUT_EVERY == 0 else self.counts
@@ -185,11 +188,11 @@ class Sample:
             counts[side].add(text, words)
             self._words[side].append([self._once.setdefault(word, word) for word in words[:LONGEST]])
             self._texts[side].append(text)
-        if len(self._texts[0]) == PIECE:
+        if len(self._texts[0]) == CHUNK:
             self._learn_texts()
 
-    def learn(self, survey: Survey, *, tell: Callable[[str], None]) -> Models:
-        """The models, when the text has been read. The sample is let go."""
+    def learn(self, survey: Survey, *, report: Callable[[str], None]) -> Models:
+        """Learn the models after the text was read, and release the sample."""
         self._learn_texts()
         is_sampled = np.zeros(self._total, bool)
         is_sampled[np.array(self._numbers, np.int64) - 1] = True
@@ -197,7 +200,7 @@ class Sample:
         wording = Wording.of(*words), Wording.of(*reversed(words))
         if not have_common_words(*self._words):
             return Models(self._languages, None, wording, is_sampled)
-        tell("learning which words translate which")
+        report("learning a word lexicon")
         lexicon = learn_lexicon(self._numbers, *self._words)
         lines = WordLines(lexicon, self._numbers, *self._words)
         characters = (

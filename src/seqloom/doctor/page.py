@@ -1,6 +1,6 @@
-"""A data report as one HTML file that needs nothing else: the verdict, the faults with examples, and pictures.
+"""The data report as a self-contained HTML file: the verdict, the faults with examples, and plots.
 
-Whatever comes from the data is escaped where it enters the page; what cannot be seen in a text is written out.
+All text from the data is escaped; invisible characters are shown as code points.
 """
 
 import math
@@ -19,7 +19,7 @@ from seqloom.doctor.pairs import ratio_border
 from seqloom.doctor.splits import Split
 from seqloom.drawing.pages import as_text, beside, fill_page
 
-# The pictures of a data report, as SVG that takes its colours from the page: light or dark.
+# The plots of a data report, as SVG with the colours of the page (light or dark).
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
@@ -55,12 +55,12 @@ def draw_lengths(source: Int[np.ndarray, " lines"], target: Int[np.ndarray, " li
 
 
 def draw_ratios(ratios: Float[np.ndarray, " lines"], *, usual: float, border: float) -> str:
-    """How many times longer the target is than the source, with the borders beyond which a pair is told."""
+    """Histogram of length ratios, with the limits beyond which a pair is reported."""
     reach = max(1.6 * border, math.log(4))
     counts, _ = np.histogram(np.clip(ratios - usual, -reach, reach), bins=61, range=(-reach, reach))
     top = float(counts.max()) or 1.0
     wide = (WIDTH - LEFT - RIGHT) / len(counts)
-    # A single pair must still be seen beside ten thousand.
+    # A single pair must stay visible next to ten thousand.
     heights = [(HEIGHT - TOP - BOTTOM) * math.log1p(count) / math.log1p(top) for count in counts]
     bars = [
         f'<rect class="bar" x="{LEFT + at * wide:.1f}" y="{HEIGHT - BOTTOM - height:.1f}" width="{wide - 0.8:.1f}" '
@@ -89,7 +89,7 @@ def draw_ratios(ratios: Float[np.ndarray, " lines"], *, usual: float, border: fl
 
 
 def draw_evidence(evidence: Float32[np.ndarray, " lines"], runs: Sequence[Run]) -> str:
-    """How much speaks for the pairs along the text, with the runs that are out of place."""
+    """The evidence for the pairs along the text, with misaligned runs marked."""
     width, height = STRIP_WIDTH, STRIP_HEIGHT
     inside = width - LEFT - RIGHT
     borders = np.linspace(0, len(evidence), min(COLUMNS, max(1, len(evidence) // 4)) + 1).astype(np.int64)
@@ -159,7 +159,7 @@ def _text(x: float | int, y: float | int, text: str, anchor: str) -> str:
 
 
 def _tick(x: float | int, y: float | int, text: str, *, width: int = WIDTH) -> str:
-    """A label below an axis: in the middle of its place, or ending at the edge that would cut it off."""
+    """A label below an axis: centred, or right-aligned where the edge would cut it off."""
     reaches_edge = x + LETTER_WIDTH * len(text) / 2 > width
     return _text(width - 1, y, text, "end") if reaches_edge else _text(x, y, text, "middle")
 
@@ -196,7 +196,7 @@ def _below(ticks: Sequence[float], longest: float) -> list[str]:
 LONGEST = 240
 """Characters of an example that are shown."""
 
-_LABELS: Mapping[Severity, str] = {"stop": "stops training", "mend": "to be mended", "note": "note"}
+_LABELS: Mapping[Severity, str] = {"stop": "stops training", "fix": "to fix", "note": "note"}
 _VISIBLE_RUNS = 12
 
 
@@ -210,7 +210,7 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What the page says."""
+    """The content of the page."""
 
     names: Sequence[str]
     """The files of the training text."""
@@ -270,7 +270,7 @@ def _first(verdict: Verdict) -> str:
 
 
 def visible(text: str) -> str:
-    """A text for the page: escaped, cut, with names for what nobody would see."""
+    """A text for the page: escaped, truncated, with code points for invisible characters."""
     pieces = []
     for character in text[:LONGEST]:
         is_hidden = unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
@@ -280,7 +280,7 @@ def visible(text: str) -> str:
 
 
 def _faults(faults: "Sequence[tuple[Fault, Sequence[Shown]]]") -> str:
-    return "".join(_fault(fault, shown) for fault, shown in faults) or "<p>Nothing.</p>"
+    return "".join(_fault(fault, shown) for fault, shown in faults) or "<p>None.</p>"
 
 
 def _fault(fault: Fault, shown: Sequence[Shown]) -> str:
@@ -332,10 +332,10 @@ def _examples(fault: Fault, shown: Sequence[Shown]) -> str:
 
 def _evidence(train: Split) -> str:
     if not train.evidence.any():
-        return '<p class="quiet">There are too few lines to learn which words translate which.</p>'
+        return '<p class="quiet">Too few lines to learn a word lexicon.</p>'
     caption = (
-        "Alignment along the text: how much the words and lengths speak for line n translating line n. It lies above "
-        "zero where the text is in order; runs that are out of place are marked."
+        "Alignment along the text: evidence from words and lengths that line n translates line n. Positive values mean "
+        "aligned text; misaligned runs are marked."
     )
     return f"<figure><figcaption>{caption}</figcaption>{draw_evidence(train.evidence, train.runs)}</figure>"
 

@@ -20,10 +20,10 @@ from seqloom.text.scripts import trigrams
 # J(x, y) = |T(x) ∩ T(y)| / |T(x) ∪ T(y)| T are the runs of three characters of the words in small letters
 
 MIN_COPIED_WORDS, FEWEST_LETTERS = 3, 10
-"""Below these a copy may well be a translation: names, numbers, `OK`."""
+"""Shorter copies may be correct translations: names, numbers, `OK`."""
 
 NEAR = 0.7
-"""The overlap of a near copy; translations between sister languages with shared names stay below."""
+"""Minimum overlap of a near copy; translations between related languages stay below it."""
 
 
 def is_copy(source: str, target: str, *, words: tuple[list[str], list[str]]) -> int:
@@ -33,7 +33,7 @@ def is_copy(source: str, target: str, *, words: tuple[list[str], list[str]]) -> 
         return 0
     if one == other:
         return int(sum(map(len, one)) >= FEWEST_LETTERS and any(map(str.isalpha, one)))
-    # Near copies share most of their words; asking for that first spares the rest.
+    # Near copies share most of their words; this cheap test comes first.
     shared = len(set(one) & set(other))
     if 2 * shared < min(len(one), len(other)):
         return 0
@@ -52,32 +52,32 @@ def examine_copies(survey: Survey) -> list[Fault]:
     if len(lines) == 0:
         return []
     near = int((survey.copies == 2).sum())
-    parts = f"; {near:,} of them nearly so" if near else ""
+    parts = f"; {near:,} of them nearly identical" if near else ""
     return [
         Fault(
             "copies",
-            grade(len(lines), len(survey), mend=0.001, stop=0.5),
+            grade(len(lines), len(survey), fix=0.001, stop=0.5),
             "Copies instead of translations",
-            f"{touched(len(lines), len(survey))} where the target is the source{parts}",
-            "--fix copies drops them; a model learns to copy from surprisingly few",
+            f"{touched(len(lines), len(survey))} where the target equals the source{parts}",
+            "--fix copies drops them; even a few teach a model to copy",
             survey.split,
             lines,
         )
     ]
 
 
-# Duplicates: pairs that come again, as they stand or but for capitals, spaces and punctuation.
+# Duplicates: pairs that occur again, exactly or except for case, spaces and punctuation.
 
 MANY = 5
-"""Different translations from which on a source is told."""
+"""Number of different translations from which a source is reported."""
 
 
 FEWEST_WORDS = 4
-"""Shorter pairs with another number are no form: `Chapter 3`."""
+"""Shorter pairs with another number are not templates: `Chapter 3`."""
 
 
 def examine_duplicates(survey: Survey) -> list[Fault]:
-    """Pairs seen before, and sources with many translations. Blank pairs are none."""
+    """Repeated pairs, and sources with many translations. Blank pairs are not counted."""
     is_full = survey.blank == 0
     is_again = is_repeated(survey.exact) & is_full
     is_near = is_repeated(survey.pairs) & is_full & ~is_again
@@ -89,10 +89,10 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
         faults.append(
             Fault(
                 "duplicates",
-                grade(len(lines), total, mend=0.02, stop=0.95),
+                grade(len(lines), total, fix=0.02, stop=0.95),
                 "Duplicate pairs",
-                f"{touched(len(lines), total, 'pair')} stood in the text before, to the letter",
-                "they weigh more than others and make a held-out part worthless; --fix duplicates keeps the first",
+                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair exactly",
+                "they get extra weight and leak into held-out data; --fix duplicates keeps the first",
                 survey.split,
                 lines,
             )
@@ -102,10 +102,10 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
         faults.append(
             Fault(
                 "near-duplicates",
-                grade(len(lines), total, mend=0.05),
+                grade(len(lines), total, fix=0.05),
                 "Nearly duplicate pairs",
-                f"{touched(len(lines), total, 'pair')} stood in the text before but for "
-                "capitals, spaces or punctuation",
+                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair except for "
+                "case, spaces or punctuation",
                 "--fix near-duplicates keeps the first",
                 survey.split,
                 lines,
@@ -116,10 +116,10 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
         faults.append(
             Fault(
                 "templates",
-                grade(len(lines), total, mend=0.05),
+                grade(len(lines), total, fix=0.05),
                 "Pairs that differ in numbers only",
-                f"{touched(len(lines), total, 'pair')} stood in the text before with other numbers",
-                "a form that was filled in many times; --fix templates keeps the first",
+                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair with other numbers",
+                "a template filled in many times; --fix templates keeps the first",
                 survey.split,
                 lines,
             )
@@ -128,7 +128,7 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
 
 
 def _examine_ambiguous(survey: Survey) -> list[Fault]:
-    """Sources that come with many different translations: often a menu text or a line that was never translated."""
+    """Sources with many different translations: often menu text or untranslated lines."""
     is_first = ~is_repeated(survey.pairs) & (survey.blank == 0) & (survey.source.words > 0)
     sources = survey.source.keys[is_first]
     keys, counts = np.unique(sources, return_counts=True)
@@ -140,11 +140,11 @@ def _examine_ambiguous(survey: Survey) -> list[Fault]:
     return [
         Fault(
             "ambiguous",
-            grade(len(lines), len(survey), mend=0.05),
+            grade(len(lines), len(survey), fix=0.05),
             "One source, many translations",
-            f"{counted(len(many), 'source')} with {MANY} or more different translations each, {int(counts.max()):,} at "
-            f"most; {touched(len(lines), len(survey))} in all",
-            "look at them: short phrases may well have many, long ones point at bad alignment",
+            f"{counted(len(many), 'source')} with {MANY} or more different translations each (at most "
+            f"{int(counts.max()):,}); {touched(len(lines), len(survey))} in total",
+            "check them: many translations are normal for short phrases, but suggest misalignment for long ones",
             survey.split,
             lines,
         )
@@ -152,7 +152,7 @@ def _examine_ambiguous(survey: Survey) -> list[Fault]:
 
 
 def is_repeated(keys: UInt64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"]:
-    """True from the second time on that a key comes."""
+    """True at every occurrence of a key but the first."""
     _, firsts = np.unique(keys, return_index=True)
     found = np.ones(len(keys), bool)
     found[firsts] = False
@@ -160,31 +160,31 @@ def is_repeated(keys: UInt64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"
 
 
 LARGEST_RATIO = 2.5
-"""How many times the usual ratio is never too much, however alike most pairs are."""
+"""Deviations from the usual ratio up to this factor are never reported."""
 
 FEWEST_MORE = 25
-"""Characters that must be missing or too many: "Yes." may well become a polite phrase."""
+"""Minimum difference in characters: "Yes." may become a polite phrase."""
 
 LONGEST_CHARACTERS, LONGEST_WORDS = 1_000, 200
-"""Longer lines are rarely one sentence, and 256 tokens are the most that training takes unless it is told."""
+"""Longer lines are rarely one sentence, and training skips lines of more than 256 tokens by default."""
 
 
 def examine_blanks(survey: Survey) -> list[Fault]:
-    """Pairs with nothing on one side or on both."""
+    """Pairs with an empty side."""
     lines = numbers_where(survey.blank > 0)
     if len(lines) == 0:
         return []
     one = int((survey.blank == 1).sum()), int((survey.blank == 2).sum())
     both = len(lines) - sum(one)
-    severity = "stop" if len(lines) == len(survey) else grade(len(lines), len(survey), mend=0.01)
+    severity = "stop" if len(lines) == len(survey) else grade(len(lines), len(survey), fix=0.01)
     return [
         Fault(
             "empty",
             severity,
             "Empty lines",
-            f"{touched(len(lines), len(survey))} with nothing in the source "
-            f"({one[0]:,}), in the target ({one[1]:,}) or in both ({both:,})",
-            "training leaves them out; where only one side is empty, look whether lines have shifted after it",
+            f"{touched(len(lines), len(survey))} with an empty source "
+            f"({one[0]:,}), target ({one[1]:,}) or both ({both:,})",
+            "training skips them; where only one side is empty, check whether the lines after it are shifted",
             survey.split,
             lines,
         )
@@ -192,13 +192,13 @@ def examine_blanks(survey: Survey) -> list[Fault]:
 
 
 def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = ()) -> list[Fault]:
-    """Pairs of which one side is much longer than the other, by what is usual in the reference.
+    """Pairs with one side much longer than the other, relative to the usual ratio of the reference.
 
-    Shifted lines among the `runs` are left out: their lengths are those of pairs that are none.
+    Lines in shifted `runs` are skipped: they are not real pairs.
     """
     usual, border = ratio_border(reference)
     ratios = survey.log_ratios
-    # What a source of this length would have, against what it has.
+    # The expected length for a source of this length, minus the actual length.
     missing = np.abs(survey.target.characters - (survey.source.characters + 1) * math.exp(usual))
     is_odd = (np.abs(ratios - usual) > border) & (missing >= FEWEST_MORE) & (survey.blank == 0)
     for run in runs:
@@ -211,27 +211,27 @@ def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = (
     return [
         Fault(
             "ratios",
-            grade(len(lines), len(survey), mend=0.002, stop=0.5),
+            grade(len(lines), len(survey), fix=0.002, stop=0.5),
             "One side much longer than the other",
             f"{touched(len(lines), len(survey))} where the target is more than "
-            f"{math.exp(border):.1f} times longer ({longer:,}) or shorter ({len(lines) - longer:,}) than usual; a "
-            f"target has {math.exp(usual):.2f} characters for one of the source",
-            "often a sentence that was cut or joined on one side only; --fix ratios drops them",
+            f"{math.exp(border):.1f} times longer ({longer:,}) or shorter ({len(lines) - longer:,}) than usual; "
+            f"the usual ratio is {math.exp(usual):.2f} target characters per source character",
+            "often a sentence that was split or joined on one side only; --fix ratios drops them",
             survey.split,
             lines,
-            describe=_tell_lengths,
+            describe=_describe_lengths,
         )
     ]
 
 
 def ratio_border(survey: Survey) -> tuple[float, float]:
-    """The median of r over pairs that are not blank, and how far from it a ratio is told."""
+    """The median of r over pairs that are not blank, and the distance from it at which a ratio is reported."""
     usual, deviation = usual_ratio(survey.log_ratios[survey.blank == 0])
     return usual, max(math.log(LARGEST_RATIO), DEVIATIONS * deviation)
 
 
 def examine_long(survey: Survey) -> list[Fault]:
-    """Lines that are no single sentence any more."""
+    """Lines too long to be a single sentence."""
     sides = survey.source, survey.target
     is_long = np.zeros(len(survey), bool)
     for side in sides:
@@ -243,17 +243,17 @@ def examine_long(survey: Survey) -> list[Fault]:
     return [
         Fault(
             "long",
-            grade(len(lines), len(survey), mend=0.01),
+            grade(len(lines), len(survey), fix=0.01),
             "Very long lines",
             f"{touched(len(lines), len(survey))} with more than "
             f"{LONGEST_CHARACTERS:,} characters or {LONGEST_WORDS} words; the longest has {longest:,} characters",
-            "training leaves out what is longer than data.longest tokens; split them into sentences, or --fix long",
+            "training skips lines longer than data.longest tokens; split them into sentences, or use --fix long",
             survey.split,
             lines,
-            describe=_tell_lengths,
+            describe=_describe_lengths,
         )
     ]
 
 
-def _tell_lengths(source: str, target: str) -> str:
-    return f"{len(source):,} against {len(target):,} characters"
+def _describe_lengths(source: str, target: str) -> str:
+    return f"{len(source):,} and {len(target):,} characters"

@@ -1,4 +1,4 @@
-"""The first reading of a parallel text, pair by pair."""
+"""The first pass over a parallel text, pair by pair."""
 
 import re
 from array import array
@@ -17,8 +17,8 @@ from seqloom.doctor.survey import Side, Survey
 from seqloom.text.normalise import is_blank
 from seqloom.text.scripts import key_of, likeness_of, main_script, scripts_of, words_of
 
-TOLD_EVERY = 2_000
-"""Lines between two reports of progress."""
+PROGRESS_INTERVAL = 2_000
+"""Lines between two progress events."""
 
 _DIGITS = re.compile(r"\d+(?: \d+)*")
 Progress = Callable[[int], None]
@@ -57,7 +57,7 @@ def _column(values: "array[int]", kind: type) -> Num[np.ndarray, " lines"]:
 
 
 def _ignore(_done: int) -> None:
-    """The progress of those whom nobody watches."""
+    """Default progress callback."""
 
 
 def survey_lines(
@@ -67,7 +67,7 @@ def survey_lines(
     keep: Keep | None = None,
     progress: Progress = _ignore,
 ) -> Survey:
-    """Read a text once. `keep` is handed each line with its words."""
+    """Read a text once. `keep` is called with each line and its words."""
     source, target = _SideColumns(), _SideColumns()
     exact, shapes, odd, copies, blank = array("Q"), array("Q"), array("i"), array("B"), array("B")
     numbers = {"": 0}
@@ -86,7 +86,7 @@ def survey_lines(
         blank.append(_blank(line.source, words[0]) + 2 * _blank(line.target, words[1]))
         if keep is not None:
             keep(line, *words)
-        if len(exact) % TOLD_EVERY == 0:
+        if len(exact) % PROGRESS_INTERVAL == 0:
             progress(len(exact))
     progress(len(exact))
     return Survey(

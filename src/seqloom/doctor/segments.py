@@ -1,7 +1,7 @@
-"""Segments: pairs of which one side was cut short, and borders between two lines that were moved on one side.
+"""Segmentation: pairs with one truncated side, and line boundaries that differ between the sides.
 
-The words of such a pair translate each other, but for those at one end. So parts of a line are scored by model 1, as
-in `alignment.py`, and compared with pairs of the same text that are damaged on purpose:
+The words of such a pair translate each other except at one end. So parts of a line are scored by model 1, as in
+`alignment.py`, and compared with pairs of the same text that are damaged on purpose:
 
     cut       s(first half) − s(second half), s(second half) of the side that has more, and the ratio of the lengths
     moved     s(last quarter ∣ partner of the next line) − s(last quarter ∣ its own), for both sides, and both ratios
@@ -21,16 +21,16 @@ from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of
 
 CUT, MOVED = 5.0, 7.0
-"""Nats from which on a side is called cut, and a border moved."""
+"""Minimum evidence in nats for a truncated side and for a moved boundary."""
 
 AGAINST = -1.0
-"""Nats of the words alone below which a side is not called cut, whatever lengths and marks say."""
+"""Minimum evidence of the words alone for a truncated side, whatever lengths and punctuation suggest."""
 
 TARGET_CUT, SOURCE_CUT, BORDER_MOVED = 1, 2, 4
-"""Bits of what is found of a line."""
+"""Bits of the result for a line."""
 
 SHARES = (0.2, 0.5)
-"""How much of a line is moved on purpose, at least and at most."""
+"""Minimum and maximum share of a line that is moved on purpose."""
 
 _MARKS = frozenset(".!?…:;\"”“»«'’)]。！？」』）։।۔؟")
 
@@ -38,13 +38,13 @@ Words = Sequence[Sequence[str]]
 
 
 def ends_with_mark(text: str) -> bool:
-    """Whether a text ends as sentences do."""
+    """Whether a text ends with sentence-final punctuation."""
     return text.rstrip()[-1:] in _MARKS
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Lines in a row, as far as their words, lengths and ends say."""
+    """Consecutive lines with their words, lengths and final punctuation."""
 
     words: WordLines
     lengths: tuple[Float[np.ndarray, " lines"], Float[np.ndarray, " lines"]]
@@ -58,7 +58,7 @@ class Segments:
         return np.log((self.lengths[1] + 1.0) / (self.lengths[0] + 1.0))
 
     def cut(self, *, is_source: bool) -> "list[Float[np.ndarray, ' lines']]":
-        """What shows that one side was cut: the end of the other one is not explained by it."""
+        """Features of a truncated side: it does not explain the end of the other side."""
         places = np.arange(len(self.ends))
         first, second = (
             self.words.explain(places, places, part=part, parts=2, is_source=not is_source) for part in (0, 1)
@@ -66,12 +66,12 @@ class Segments:
         return [first - second, second, self.ratios]
 
     def moved(self, firsts: Int64[np.ndarray, " pairs"], *, is_forward: bool) -> "list[Float[np.ndarray, ' pairs']]":
-        """What shows that the border between each of these lines and the next one was moved, in the target.
+        """Features of a moved boundary between each of these lines and the next, in the target.
 
-        Forward: the end of the first target is at the head of the second.
+        Forward: the end of the first target is at the start of the second.
         """
         here, there = (firsts, firsts + 1) if is_forward else (firsts + 1, firsts)
-        # What was moved is at the near end of the line that has it now; what lost it has its source there.
+        # The moved part is at the near end of the line that has it now; the other line has its source there.
         gained, lost = (0, 3) if is_forward else (3, 0)
         explain = self.words.explain
         extra = explain(there, here, part=gained, parts=4, is_source=False)
@@ -86,7 +86,7 @@ class Segments:
 
 
 def segments_of(words: WordLines, lines: Sequence[Line]) -> Segments:
-    """What is looked at of some lines in a row."""
+    """The features of some consecutive lines."""
     lengths = tuple(np.array([len(text) for text in side], float) for side in _sides(lines))
     source, target = (np.array([ends_with_mark(text) for text in side], np.int64) for side in _sides(lines))
     return Segments(words, (lengths[0], lengths[1]), 2 * source + target)
@@ -98,7 +98,7 @@ def _sides(lines: Sequence[Line]) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, eq=False)
 class _Likeness:
-    """How much more some values are like those of damaged lines."""
+    """Log likelihood ratio of damaged against undamaged lines."""
 
     values: tuple[Evidence, ...]
     ends: Float[np.ndarray, " classes"]
@@ -126,7 +126,7 @@ class _Likeness:
 
 @dataclass(frozen=True, eq=False)
 class SegmentJudge:
-    """What the values of lines mean, learned from lines that were damaged on purpose."""
+    """Judges lines by comparison with lines that were damaged on purpose."""
 
     cut_target: _Likeness
     cut_source: _Likeness
@@ -135,7 +135,7 @@ class SegmentJudge:
 
     @staticmethod
     def learn(lexicon: Lexicon, lines: Sequence[Line]) -> "SegmentJudge":
-        """From lines in a row."""
+        """Learn from consecutive lines."""
         numbers = [line.number for line in lines]
         words = [words_of(text) for text in _sides(lines)[0]], [words_of(text) for text in _sides(lines)[1]]
         usual = segments_of(WordLines(lexicon, numbers, *words), lines)
@@ -159,17 +159,17 @@ class SegmentJudge:
         return SegmentJudge(cut[0], cut[1], moved[0], moved[1])
 
     def look(self, lines: Segments, *, is_next: Bool[np.ndarray, " lines"]) -> UInt8[np.ndarray, " lines"]:
-        """Bits of what is found of each line; `is_next` marks those after which the next one of the text follows."""
+        """The result bits of each line; `is_next` marks lines that are followed by the next line of the same file."""
         found = np.zeros(len(lines.ends), np.uint8)
         for likeness, bit in ((self.cut_target, TARGET_CUT), (self.cut_source, SOURCE_CUT)):
             values = lines.cut(is_source=bit == SOURCE_CUT)
-            # Lengths and marks alone say too little: the words must not speak against it.
+            # Lengths and punctuation alone are weak evidence: the words must not contradict them.
             is_unexplained = likeness.values[0].of(values[0]) + likeness.values[1].of(values[1]) > AGAINST
             found[is_unexplained & (likeness.of(values, lines.ends) > CUT)] |= bit
         firsts = np.flatnonzero(is_next[:-1])
         for likeness, is_forward in ((self.forward, True), (self.backward, False)):
             values = lines.moved(firsts, is_forward=is_forward)
-            # What is missing here must be there: else a line was cut, and nothing was moved.
+            # The missing part must be in the other line; otherwise the line was truncated.
             is_there = likeness.values[0].of(values[0]) > 0
             moved = firsts[is_there & (likeness.of(values, lines.ends[firsts]) > MOVED)]
             found[moved] |= BORDER_MOVED
@@ -187,7 +187,7 @@ def _move_borders(
     *,
     is_forward: bool,
 ) -> Segments:
-    """The lines with borders of the target moved after each of `firsts`."""
+    """Move the target boundary after each of `firsts`."""
     targets, characters, marks = [list(each) for each in words[1]], lengths[1].copy(), ends.copy()
     shares = np.linspace(*SHARES, 7)
     for at, first in enumerate(firsts.tolist()):
@@ -206,7 +206,7 @@ def _move_borders(
 
 
 def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs: Sequence[Run]) -> list[Fault]:
-    """Sides that were cut, and borders that were moved; what has another fault already is left to that one."""
+    """Truncated sides and moved boundaries, except in lines that have another fault."""
     is_left = (survey.blank == 0) & (survey.copies == 0)
     for run in runs:
         is_left[run.first - 1 : run.last] = False
@@ -218,11 +218,11 @@ def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs
         faults.append(
             Fault(
                 "cut",
-                grade(len(lines), total, mend=0.002, stop=0.5),
-                "Sides that end too early",
-                f"{touched(len(lines), total)} of which the source ({int(cuts[0].sum()):,}) or the target "
-                f"({int(cuts[1].sum()):,}) has nothing for the end of the other side",
-                "often a line that was broken in two; --fix cut drops them",
+                grade(len(lines), total, fix=0.002, stop=0.5),
+                "Truncated sides",
+                f"{touched(len(lines), total)} where the source ({int(cuts[0].sum()):,}) or the target "
+                f"({int(cuts[1].sum()):,}) does not cover the end of the other side",
+                "often a line that was split in two; --fix cut drops them",
                 survey.split,
                 lines,
             )
@@ -232,11 +232,11 @@ def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs
         faults.append(
             Fault(
                 "boundaries",
-                grade(len(lines), total, mend=0.002, stop=0.5),
-                "Moved borders between lines",
-                f"{touched(len(lines), total)} of which a part of the translation is in the line before or after, "
-                f"where it does not belong: {counted(len(lines) // 2, 'border')} or more",
-                "the two sides were split into sentences in different ways; --fix boundaries drops them",
+                grade(len(lines), total, fix=0.002, stop=0.5),
+                "Moved line boundaries",
+                f"{touched(len(lines), total)} with part of the translation in the previous or next line: "
+                f"at least {counted(len(lines) // 2, 'boundary', 'boundaries')}",
+                "the two sides were split into sentences differently; --fix boundaries drops them",
                 survey.split,
                 lines,
             )

@@ -1,4 +1,4 @@
-"""The second reading of a part of the data: every line judged by the models of the training text."""
+"""The second pass over a split: every line judged by the models of the training text."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from seqloom.data.blocks import Line
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.doctor.alignment import (
     ALIGNED,
-    FARTHEST,
-    NOT_LOOKED_AT,
+    MAX_SHIFT,
     SHIFTS,
+    UNSCORED_SHIFT,
     WordLines,
     find_runs,
     suspicious,
 )
 from seqloom.doctor.faults import Run
 from seqloom.doctor.language import Languages, Verdicts, decide
-from seqloom.doctor.models import PIECE, Alignment, Counts, Models
+from seqloom.doctor.models import CHUNK, Alignment, Counts, Models
 from seqloom.doctor.segments import segments_of
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
@@ -28,12 +28,12 @@ from seqloom.text.scripts import words_of
 
 Progress = Callable[[int], None]
 Begin = Callable[[str], Progress]
-"""Told what is judged now; gives back whom to tell how many lines are done."""
+"""Called with the name of a phase; returns the progress callback of that phase."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A part of the data and what was seen of it."""
+    """A split of the data with its statistics."""
 
     name: str
     corpus: ParallelCorpus
@@ -42,17 +42,17 @@ class Split:
     """Words and characters of the two sides; of the sample, for the training text."""
     languages: Languages
     wording: UInt8[np.ndarray, " lines"]
-    """What is odd about the words, as bits."""
+    """Oddities of the words, as bits of `Odds`."""
     usual_wording: tuple[Wording, Wording]
     verdicts: Verdicts
     evidence: Float32[np.ndarray, " lines"]
-    """How much speaks for each pair, in nats; all 0 where there are too few lines to tell."""
+    """Evidence for each pair in nats; all 0 if there are too few lines to learn a lexicon."""
     runs: tuple[Run, ...]
     segments: UInt8[np.ndarray, " lines"]
-    """Sides that were cut and borders that were moved, as bits."""
+    """Truncated sides and moved boundaries, as bits."""
 
 
-def look_again(
+def judge_split(
     survey: Survey,
     corpus: ParallelCorpus,
     models: Models,
@@ -61,7 +61,7 @@ def look_again(
     reference: Languages | None,
     begin: Begin,
 ) -> Split:
-    """Judge the languages and the alignment of a part; the training text is its own `reference` and gives none."""
+    """Judge the languages and the alignment of a split; the training text is its own `reference` (None)."""
     is_learned = models.is_sampled if reference is None else np.zeros(len(corpus), bool)
     languages, sides = judge_languages(corpus, models, is_learned=is_learned, progress=begin("languages"))
     wording = sides[0] | sides[1]
@@ -96,7 +96,7 @@ def look_again(
 def judge_languages(
     corpus: ParallelCorpus, models: Models, *, is_learned: Bool[np.ndarray, " lines"], progress: Progress
 ) -> tuple[Languages, tuple[UInt8[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]]:
-    """How much each line looks like its side, and what is odd about the words of its source and of its target."""
+    """How much each line looks like its side, and the oddities of its source and target words."""
     parts, wording, done = [], (bytearray(), bytearray()), 0
     source, target = models.wording
     for lines in pieces(corpus):
@@ -112,9 +112,9 @@ def judge_languages(
 
 
 def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Lines in lists of up to PIECE."""
+    """Lines in lists of up to CHUNK."""
     left = iter(lines)
-    while piece := list(islice(left, PIECE)):
+    while piece := list(islice(left, CHUNK)):
         yield piece
 
 
@@ -133,12 +133,12 @@ class Aligner:
         self._lexicon, self._judge, self._segment_judge = alignment.lexicon, alignment.judge, alignment.segments
 
     def evidence(self, progress: Progress) -> tuple[Float32[np.ndarray, " lines"], UInt8[np.ndarray, " lines"]]:
-        """L of every pair as it stands, and what is found of its ends and borders."""
+        """L of every pair, and what was found at its ends and boundaries."""
         parts, done = [], 0
         segments = np.zeros(len(self._survey), np.uint8)
         last: list[Line] = []
         for piece in pieces(self._corpus):
-            # The last line of the piece before, for the border behind it.
+            # With the last line of the previous chunk, for the boundary after it.
             lines = last + piece
             words = self._words(lines)
             places = np.arange(len(last), len(lines))
@@ -153,21 +153,21 @@ class Aligner:
 
     def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[Run]:
         """The runs of lines that are not aligned."""
-        is_looked_at = suspicious(evidence)
-        if not is_looked_at.any():
+        is_suspicious = suspicious(evidence)
+        if not is_suspicious.any():
             return []
-        table = np.full((len(evidence), len(SHIFTS) + 1), NOT_LOOKED_AT, np.float32)
+        table = np.full((len(evidence), len(SHIFTS) + 1), UNSCORED_SHIFT, np.float32)
         table[:, ALIGNED] = evidence
         table[:, -1] = 0.0
-        # Blank lines say nothing about where the others belong.
-        for lines in self._stretches(is_looked_at):
-            self._look_around(lines, is_looked_at, table)
+        # Blank lines are no evidence for any shift.
+        for lines in self._stretches(is_suspicious):
+            self._score_shifts(lines, is_suspicious, table)
         return find_runs(table)
 
-    def _stretches(self, is_looked_at: Bool[np.ndarray, " lines"]) -> Iterator[list[Line]]:
-        """The lines to look at with those around them, in stretches without a gap."""
-        wide = np.convolve(is_looked_at.astype(float), np.ones(2 * FARTHEST + 1), mode="same")
-        is_wanted = wide[: len(is_looked_at)] > 0.5
+    def _stretches(self, is_suspicious: Bool[np.ndarray, " lines"]) -> Iterator[list[Line]]:
+        """The suspicious lines with their context, as lists of consecutive lines."""
+        wide = np.convolve(is_suspicious.astype(float), np.ones(2 * MAX_SHIFT + 1), mode="same")
+        is_wanted = wide[: len(is_suspicious)] > 0.5
         stretch: list[Line] = []
         for line in self._corpus:
             if is_wanted[line.number - 1]:
@@ -175,18 +175,18 @@ class Aligner:
             elif stretch:
                 yield stretch
                 stretch = []
-            if len(stretch) == PIECE:
+            if len(stretch) == CHUNK:
                 yield stretch
-                stretch = stretch[-2 * FARTHEST :]
+                stretch = stretch[-2 * MAX_SHIFT :]
         if stretch:
             yield stretch
 
-    def _look_around(
-        self, lines: list[Line], is_looked_at: Bool[np.ndarray, " lines"], table: Float32[np.ndarray, "lines states"]
+    def _score_shifts(
+        self, lines: list[Line], is_suspicious: Bool[np.ndarray, " lines"], table: Float32[np.ndarray, "lines states"]
     ) -> None:
         words = self._words(lines)
         numbers = np.array([line.number for line in lines])
-        wanted = np.flatnonzero(is_looked_at[numbers - 1])
+        wanted = np.flatnonzero(is_suspicious[numbers - 1])
         for state, shift in enumerate(SHIFTS):
             places = wanted[(wanted + shift >= 0) & (wanted + shift < len(lines))]
             if shift and len(places):

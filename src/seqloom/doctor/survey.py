@@ -1,4 +1,4 @@
-"""What is known of a parallel text after the first reading: a few numbers for every pair, kept in columns."""
+"""Statistics of a parallel text after the first pass: a few numbers per pair, stored in columns."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, UInt8, UInt64
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What was seen of one side of a text; entry n belongs to line n + 1."""
+    """Statistics of one side of a text; entry n belongs to line n + 1."""
 
     characters: Int[np.ndarray, " lines"]
     words: Int[np.ndarray, " lines"]
@@ -29,18 +29,18 @@ class Survey:
     source: Side
     target: Side
     exact: UInt64[np.ndarray, " lines"]
-    """Hashes of the pairs as they stand."""
+    """Hashes of the unmodified pairs."""
     shapes: UInt64[np.ndarray, " lines"]
-    """Hashes of the pairs in which all numbers are one number; 0 where there is none."""
+    """Hashes of the pairs with all numbers replaced by 0; 0 if a pair has no number."""
     odd: Int[np.ndarray, " lines"]
-    """Oddities of characters, as bits."""
+    """Oddities of characters, as bits of `Odd`."""
     copies: UInt8[np.ndarray, " lines"]
-    """0, or 1 where the target is the source, or 2 where it nearly is."""
+    """1 if the target equals the source, 2 if it nearly does, else 0."""
     blank: UInt8[np.ndarray, " lines"]
-    """Bit 1: nothing to be seen in the source; bit 2: nothing in the target."""
+    """Bit 1: the source is blank; bit 2: the target is blank."""
     script_names: tuple[str, ...]
     headers: tuple[int, ...] = ()
-    """The numbers of first lines of files that name the columns."""
+    """Line numbers of header lines."""
 
     def __len__(self) -> int:
         return len(self.exact)

@@ -1,7 +1,8 @@
-"""Wording: what the words of a line say that its characters do not: another language, and accents that were lost.
+"""Wording: oddities visible in the words of a line: another language, and lost accents.
 
-A line is in a third language if it has several small words of one and hardly any of its own side. A line has lost its
-accents if it has none, and words that its side nearly always writes with them: `Madchen` or `Mdchen` for `Mädchen`.
+A line is in a third language if it has several function words of that language and hardly any of its own side.
+A line has lost its accents if it has none, but has words that its side nearly always writes with them: `Madchen` or
+`Mdchen` for `Mädchen`.
 A line has the words of the other side if it has several that the other side has far more often than its own.
 """
 
@@ -21,27 +22,27 @@ from seqloom.text.function_words import FUNCTION_WORDS, recognise
 from seqloom.text.scripts import script_of, words_of
 
 FEWEST_SMALL, SMALL_SHARE, AHEAD = 2, 0.2, 3
-"""Small words of a third language that a line has at least, their share, and how many times those of its own side."""
+"""Minimum number of function words of a third language, their share, and their ratio to those of the own side."""
 
 COMMON = 0.01
-"""The share of a side's words from which on a word is its own, whatever other language has it as a small word."""
+"""Words above this share belong to a side even if they are function words of another language."""
 
 RAREST, USUAL, SHORTEST = 3, 30, 3
-"""How often a word with accents must be seen, how many times more often than without, and its letters without."""
+"""Minimum count of an accented word, its minimum ratio to the bare form, and minimum length of the bare form."""
 
 SEEN, RATIO = 3, 2
-"""How often a side must have a word, and how many times as often as the other side, for the word to speak for it.
+"""Minimum count of a word on a side, and ratio to the other side, for the word to be typical of it.
 
 A ratio of two still holds where a third of the pairs is swapped."""
 
 FEWEST_ACROSS, LEAD = 2, 2
-"""Different words of the other side that a line has at least, and how many times those of its own side.
+"""Minimum number of different words of the other side in a line, and their ratio to those of its own side.
 
-One is enough where a line has fewer than four words."""
+One is enough in lines of fewer than four words."""
 
 
 class Odds(IntFlag):
-    """What is odd about the words of a line, a bit each."""
+    """Oddities of the words of a line."""
 
     THIRD_LANGUAGE = 1
     LOST_ACCENTS = 2
@@ -50,29 +51,29 @@ class Odds(IntFlag):
 
 @dataclass(frozen=True)
 class Wording:
-    """What is usual on one side."""
+    """Typical words of one side."""
 
     others: Mapping[str, tuple[int, ...]]
-    """The languages of each small word: 0 for the side's own, the rest for languages of neither side."""
+    """The languages of each function word: 0 for the side's own, the rest for languages of neither side."""
     lost: frozenset[str]
-    """What words look like whose accents were lost."""
+    """Accented words without their accents."""
     own: frozenset[str]
-    """Words that speak for this side."""
+    """Words typical of this side."""
     across: frozenset[str]
-    """Words that speak for the other side."""
+    """Words typical of the other side."""
 
     @staticmethod
     def of(words: Mapping[str, int], other: Mapping[str, int]) -> "Wording":
         """From the words of a side and those of the other one."""
         own, across = recognise(words), recognise(other)
-        telling = _telling(words, other), _telling(other, words)
+        typical = _typical(words, other), _typical(other, words)
         if own is None:
-            return Wording({}, _lost_forms(words), *telling)
+            return Wording({}, _lost_forms(words), *typical)
         small, total = _small_words(own[0], across[0] if across else ""), sum(words.values())
         common = {word: (0,) for word in small if words.get(word, 0) > COMMON * total}
-        # What was not translated, or was swapped, is found by its characters.
+        # Untranslated and swapped lines are found by the character models.
         beside = dict.fromkeys((word for word in small if other.get(word, 0) > COMMON * sum(other.values())), ())
-        return Wording({**small, **beside, **common}, _lost_forms(words), *telling)
+        return Wording({**small, **beside, **common}, _lost_forms(words), *typical)
 
     def look(self, text: str) -> int:
         """The oddities of a line, as bits of `Odds`."""
@@ -97,8 +98,8 @@ class Wording:
         return most >= max(FEWEST_SMALL, SMALL_SHARE * len(words), AHEAD * own)
 
 
-def _telling(words: Mapping[str, int], other: Mapping[str, int]) -> frozenset[str]:
-    """Words that one side has far more often than the other, by their shares of all words; numbers are none."""
+def _typical(words: Mapping[str, int], other: Mapping[str, int]) -> frozenset[str]:
+    """Words that one side has far more often than the other, by their shares of all words; numbers are excluded."""
     scale = RATIO * sum(words.values()) / max(1, sum(other.values()))
     return frozenset(
         word
@@ -125,7 +126,7 @@ def _lost_forms(words: Mapping[str, int]) -> frozenset[str]:
                 if form.isascii() and len(form) >= SHORTEST:
                     accented[form] += count
     return frozenset(
-        # Once may be the very line that is asked about.
+        # A count of one may be the line that is being judged.
         form
         for form, count in accented.items()
         if count >= RAREST and (count >= USUAL * words.get(form, 0) or words[form] == 1)
@@ -135,7 +136,7 @@ def _lost_forms(words: Mapping[str, int]) -> frozenset[str]:
 def examine_accents(
     survey: Survey, wording: UInt8[np.ndarray, " lines"], sides: tuple[Wording, Wording]
 ) -> list[Fault]:
-    """Lines whose letters with accents are gone, or are question marks now."""
+    """Lines whose accents are missing or were replaced by question marks."""
     lost, question = (wording & Odds.LOST_ACCENTS) != 0, (survey.odd & Odd.QUESTION) != 0
     lines = numbers_where(lost | question)
     if len(lines) == 0:
@@ -152,11 +153,11 @@ def examine_accents(
     return [
         Fault(
             "accents",
-            grade(len(lines), len(survey), mend=0.002),
-            "Letters lost to another encoding",
-            f"{touched(len(lines), len(survey))} whose accents are gone ({int(lost.sum()):,}) or that have question "
+            grade(len(lines), len(survey), fix=0.002),
+            "Characters lost in conversion",
+            f"{touched(len(lines), len(survey))} without their accents ({int(lost.sum()):,}) or with question "
             f"marks inside words ({int(question.sum()):,})",
-            "look for a better copy of these lines; --fix accents drops them",
+            "find an undamaged copy of these lines; --fix accents drops them",
             survey.split,
             lines,
             describe=describe,
