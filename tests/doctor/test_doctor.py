@@ -501,7 +501,7 @@ def test_of_leaked_pairs_exact_ones_are_counted() -> None:
     (fault,) = examine_leakage(train, survey("dev", one.upper()))
     assert "is also in the training text (except for case" in fault.sentence
     (fault,) = examine_leakage(train, survey("test", "yes", one, two.upper()))
-    assert "2 pairs of test (66.7 %) stand in the training text too, 1 of them to the letter" in fault.sentence
+    assert "2 pairs of test (66.7 %) are also in the training text, 1 of them exactly" in fault.sentence
 
 
 def test_all_usual_scripts_are_named() -> None:
