@@ -10,7 +10,7 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, PAD
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqloom.nn.decoder import Decoder, Decoding
+from seqloom.nn.decoder import Decoder, DecoderState
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.packing import pack, packing_of
@@ -367,7 +367,7 @@ def test_finished_sentences_leave_the_memory() -> None:
     alone = stepper.step(state.select(torch.tensor([3, 3])), last)
     torch.testing.assert_close(stepper.step(one, last).log_probs, alone.log_probs)
     nobody = one.select(torch.zeros(0, dtype=torch.long))
-    assert isinstance(nobody, Decoding)
+    assert isinstance(nobody, DecoderState)
     assert stepper.step(nobody, torch.zeros(0, dtype=torch.long)).log_probs.shape == (0, 11)
 
 

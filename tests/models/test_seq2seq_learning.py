@@ -9,7 +9,7 @@ from torch import Tensor
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqloom.nn.decoder import Decoding
+from seqloom.nn.decoder import DecoderState
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.losses import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
@@ -61,7 +61,7 @@ def greedy(model: Seq2Seq, source: Source, *, steps: int) -> list[list[int]]:
     columns = []
     for _ in range(steps):
         step = stepper.step(state, last)
-        assert isinstance(step.state, Decoding)
+        assert isinstance(step.state, DecoderState)
         state, last = step.state, step.log_probs.argmax(1)
         columns.append(last)
     rows = torch.stack(columns, 1).tolist()
@@ -75,7 +75,7 @@ def positions_looked_at(model: Seq2Seq, source: Source, labels: Tensor) -> Itera
     for following in labels.unbind(1):
         step = stepper.step(state, last)
         assert step.attention is not None
-        assert isinstance(step.state, Decoding)
+        assert isinstance(step.state, DecoderState)
         yield step.attention.argmax(1)
         state, last = step.state, following
 

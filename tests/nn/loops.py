@@ -7,5 +7,5 @@ from seqloom.nn.fast import beam_attention
 
 def use_loops(monkeypatch: pytest.MonkeyPatch, *, fewest: int) -> None:
     """From so many rows on, whether or not the compiler is there already."""
-    monkeypatch.setattr(beam_attention, "FEWEST", fewest)
-    monkeypatch.setattr(beam_attention, "FEWEST_THEN", fewest)
+    monkeypatch.setattr(beam_attention, "MIN_ROWS_TO_IMPORT", fewest)
+    monkeypatch.setattr(beam_attention, "MIN_ROWS", fewest)

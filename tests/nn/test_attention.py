@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Score, owners_of
+from seqloom.nn.attention import AdditiveScore, Attention, AttentionScore, BilinearScore, DotScore, owners_of
 from seqloom.nn.probe import listen
 
 WIDTH, BATCH, QUERIES, SOURCE = 4, 3, 5, 6
@@ -85,7 +85,7 @@ def test_dot_attention_by_hand() -> None:
 
 @pytest.mark.parametrize(("kind", "count"), [("dot", 0), ("bilinear", 3 * 5), ("additive", 3 * 3 + 3 * 5 + 3)])
 def test_parameter_counts(kind: str, count: int) -> None:
-    score: Score = SCORES[kind](3, 5 if kind != "dot" else 3)
+    score: AttentionScore = SCORES[kind](3, 5 if kind != "dot" else 3)
     assert sum(parameter.numel() for parameter in score.parameters()) == count
 
 

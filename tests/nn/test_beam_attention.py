@@ -9,9 +9,9 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.fast.beam_attention import Looks, Memory
+from seqloom.nn.fast.beam_attention import EncoderMemory, StepAttention
 from seqloom.nn.fast.beam_cache import BeamCache, Lineage
-from seqloom.nn.fast.tables import Table
+from seqloom.nn.fast.norms import Table
 from seqloom.nn.multihead import KeyValues
 from seqloom.nn.packing import side_by_side
 from seqloom.search.beam import beam_search
@@ -65,12 +65,12 @@ def test_neighbours_do_not_change_a_bit_of_the_looks() -> None:
     generator = torch.Generator().manual_seed(5)
     query, keys, values = (torch.randn(*shape, generator=generator) for shape in ((7, 16), (3, 2, 5, 8), (3, 2, 5, 8)))
     owners, lengths = torch.tensor([0, 0, 1, 2, 2, 1, 0]), torch.tensor([5, 2, 3])
-    memory = Memory((KeyValues(keys, values),), torch.zeros(3, 1, 1, 5), lengths)
+    memory = EncoderMemory((KeyValues(keys, values),), torch.zeros(3, 1, 1, 5), lengths)
 
     def look(rows: slice) -> torch.Tensor:
         lineage = Lineage(owners[rows], side_by_side(owners[rows], 3), torch.zeros(len(owners[rows]), 1).long())
-        looks = Looks(BeamCache.empty(1, 3, heads=2, size=8, like=keys), lineage, memory)
-        return looks.at(Table(query[rows]), 0, Table(torch.empty_like(query[rows]))).tensor
+        attention = StepAttention(BeamCache.empty(1, 3, heads=2, size=8, like=keys), lineage, memory)
+        return attention.to_memory(Table(query[rows]), 0, Table(torch.empty_like(query[rows]))).tensor
 
     with torch.inference_mode():
         together, alone = look(slice(None)), look(slice(3, 4))

@@ -18,7 +18,7 @@ from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.stepping import Source, State, Step, Stepper
-from seqloom.models.transformer_plan import Plan
+from seqloom.nn.fast.decoder_plan import DecoderPlan
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.runs.model_dir import load
 from seqloom.runs.train import Trained
@@ -413,8 +413,8 @@ def test_a_fast_search_that_differs_is_found(bench: Bench, monkeypatch: Patch) -
 
 def test_a_plan_that_differs_from_the_layers_is_found(bench: Bench, monkeypatch: Patch) -> None:
     assert check_plan(bench).outcome == "holds"
-    whole = Plan.__call__
-    monkeypatch.setattr(Plan, "__call__", lambda self, *given: whole(self, *given) + torch.arange(16) / 10)
+    whole = DecoderPlan.__call__
+    monkeypatch.setattr(DecoderPlan, "__call__", lambda self, *given: whole(self, *given) + torch.arange(16) / 10)
     found = check_plan(bench)
     assert found.outcome == "broken"
     assert "plan and its layers" in found.sentence

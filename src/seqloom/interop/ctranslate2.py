@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
-from seqloom.models.transformer import DecoderLayer, EncoderLayer, Stack, Transformer
+from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerStack
 from seqloom.nn.blocks import FeedForward, Residual
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.multihead import CrossAttention, SelfAttention
@@ -128,7 +128,7 @@ def transformer_spec(model: Transformer, *, positions: int) -> Any:
 
 # --- the parts -------------------------------------------------------------------------------------------------------
 
-AnyStack = Stack[EncoderLayer] | Stack[DecoderLayer]
+AnyStack = TransformerStack[EncoderLayer] | TransformerStack[DecoderLayer]
 
 
 def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:

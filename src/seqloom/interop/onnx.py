@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.models.transformer import Stack, Transformer
+from seqloom.models.transformer import Transformer, TransformerStack
 from seqloom.nn.blocks import FeedForward, Residual
 from seqloom.nn.cells.cell import Cell, GatedCell
 from seqloom.nn.cells.gru import GRUCell
@@ -123,14 +123,14 @@ class TransformerStep(nn.Module):
         return log_probs, weights.mean(1)[:, 0], torch.stack(parts, 1)
 
 
-def _table(stack: "Stack[Any]", positions: int) -> Tensor | None:
+def _table(stack: "TransformerStack[Any]", positions: int) -> Tensor | None:
     """The sinusoids of so many positions, where there are any: the graph cannot make more of them as it goes."""
     weight = stack.embedding.weight
     is_sinusoidal = isinstance(stack.positions, SinusoidalPositions)
     return sinusoids(positions, weight.shape[1]).to(weight) if is_sinusoidal else None
 
 
-def _embedded(stack: "Stack[Any]", ids: Tensor, at: Tensor, table: Tensor | None) -> Tensor:
+def _embedded(stack: "TransformerStack[Any]", ids: Tensor, at: Tensor, table: Tensor | None) -> Tensor:
     """√width · E[id] with its position; `at` are the positions of the columns."""
     weight, positions = stack.embedding.weight, stack.positions
     x = F.embedding(ids, weight) * math.sqrt(weight.shape[1])

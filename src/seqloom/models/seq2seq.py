@@ -24,8 +24,8 @@ from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
-from seqloom.nn.attention import AdditiveScore, Attention, BilinearScore, DotScore, Score
-from seqloom.nn.decoder import Decoder, Decoding, Query
+from seqloom.nn.attention import AdditiveScore, Attention, AttentionScore, BilinearScore, DotScore
+from seqloom.nn.decoder import Decoder, DecoderState, Query
 from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.shortlist import Offered, Shortlister
@@ -225,7 +225,7 @@ class Seq2SeqConfig(CellOptions):
         )
 
     def _attention(self) -> Attention | None:
-        score: Score
+        score: AttentionScore
         match self.attention:
             case "none":
                 return None
@@ -304,7 +304,7 @@ class Seq2Seq(nn.Module):
         features: Tensor = self.decoder(previous, lengths, start=self.start(source))
         return features
 
-    def start(self, source: Source) -> Decoding:
+    def start(self, source: Source) -> DecoderState:
         """The decoder before its first symbol, one row per sentence."""
         values, lengths = self.encoder(source), source.lengths
         context = summarise(values, lengths, summary=self.summary, directions=self.encoder.directions)
@@ -341,7 +341,7 @@ class Seq2SeqStepper:
         self.gives_attention = gives_attention
         self.shortlist = shortlist
 
-    def start(self, source: Source) -> Decoding:
+    def start(self, source: Source) -> DecoderState:
         with evaluating(self.model):
             state = self.model.start(source)
         if self.shortlist is None:
@@ -349,7 +349,7 @@ class Seq2SeqStepper:
         return replace(state, offered=Offered.of(self.model.output, self.shortlist(source)))
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
-        assert isinstance(state, Decoding)
+        assert isinstance(state, DecoderState)
         with evaluating(self.model):
             decoded = self.model.decoder.step(self.model.decoder.embed(last), state)
             offered, owners = state.offered, state.owners

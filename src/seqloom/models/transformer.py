@@ -24,14 +24,14 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
-from seqloom.models.transformer_plan import Places, Plan
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.fast.beam_attention import Looks, Memory, has_loops
+from seqloom.nn.fast.beam_attention import EncoderMemory, StepAttention, uses_loops
 from seqloom.nn.fast.beam_cache import BeamCache, Lineage
+from seqloom.nn.fast.decoder_plan import BufferPool, DecoderPlan, Sublayers
+from seqloom.nn.fast.norms import Table
 from seqloom.nn.fast.shortlist import Offered, Shortlister
-from seqloom.nn.fast.tables import Table
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
@@ -150,7 +150,7 @@ class TransformerConfig(ModelSettings):
         reseed(model, seed)
         return model
 
-    def _stack(self, embedding: Embedding, layers: Sequence[Layer], *, is_causal: bool) -> "Stack[Layer]":
+    def _stack(self, embedding: Embedding, layers: Sequence[Layer], *, is_causal: bool) -> "TransformerStack[Layer]":
         positions: AbsolutePositions = NoPositions()
         if self.positions in ("sinusoidal", "concatenated"):
             combine: Literal["add", "concat"] = "add" if self.positions == "sinusoidal" else "concat"
@@ -158,7 +158,7 @@ class TransformerConfig(ModelSettings):
         elif self.positions == "learned":
             positions = LearnedPositions(self.width, positions=self.longest)
         has_norm = self.norm == "before" if self.final_norm is None else self.final_norm
-        return Stack(
+        return TransformerStack(
             embedding,
             positions,
             layers,
@@ -234,7 +234,15 @@ class DecoderLayer(nn.Module):
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
-    def step(self, x: Float[Tensor, "rows width"], state: "Decoding", layer: int) -> Float[Tensor, "rows width"]:
+    @property
+    def sublayers(self) -> Sublayers:
+        """The modules from which a faster step is made."""
+        bypasses = (self.around_self, self.around_cross, self.around_feed_forward)
+        return Sublayers(self.self, self.cross, self.feed_forward, bypasses)
+
+    def step(
+        self, x: Float[Tensor, "rows width"], state: "TransformerState", layer: int
+    ) -> Float[Tensor, "rows width"]:
         """One position for every row; its key and value go into the cache."""
         x = self.around_self(x, lambda x: state.attend_to_self(self.self, x, layer))
         x = self.around_cross(x, lambda x: state.attend_to_memory(self.cross, x, layer))
@@ -242,7 +250,7 @@ class DecoderLayer(nn.Module):
         return x
 
 
-class Stack(nn.Module, Generic[Layer]):
+class TransformerStack(nn.Module, Generic[Layer]):
     """What stands around the layers of an encoder or decoder: embeddings and positions before, a norm after."""
 
     def __init__(
@@ -277,7 +285,9 @@ class Transformer(nn.Module):
 
     stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"heads", "shortlist"})
 
-    def __init__(self, encoder: "Stack[EncoderLayer]", decoder: "Stack[DecoderLayer]", output: Output) -> None:
+    def __init__(
+        self, encoder: "TransformerStack[EncoderLayer]", decoder: "TransformerStack[DecoderLayer]", output: Output
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
@@ -332,17 +342,17 @@ class Transformer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Decoding:
+class TransformerState:
     """Where each row of a Transformer stands: its place in the shared memory, and its way through what was written.
 
     The rows of one sentence are queries side by side, so that neither the memory nor the cache is copied per row.
     """
 
-    memory: Memory
+    memory: EncoderMemory
     cache: BeamCache
     lineage: Lineage
     offered: Offered | None = None
-    places: Places = field(default_factory=Places)
+    pool: BufferPool = field(default_factory=BufferPool)
     bias: Float[Tensor, "one heads one positions"] | None = None
     """What distances add to the scores of self-attention in a step."""
 
@@ -356,15 +366,15 @@ class Decoding:
         return by_slot if mask is None else mask + by_slot
 
     @cached_property
-    def looks(self) -> Looks:
-        """The same for compiled loops."""
-        return Looks(self.cache, self.lineage, self.memory)
+    def attention(self) -> StepAttention:
+        """The attention of this step by compiled loops."""
+        return StepAttention(self.cache, self.lineage, self.memory)
 
     @property
     def position(self) -> int:
         return self.lineage.ancestors.shape[1]
 
-    def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
+    def select(self, rows: Int[Tensor, " picked"]) -> "TransformerState":
         lineage, memory, cache, offered = self.lineage, self.memory, self.cache, self.offered
         if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
@@ -375,24 +385,24 @@ class Decoding:
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
         queries = side_by_side(owners, len(memory.mask))
-        return Decoding(memory, cache, Lineage(owners, queries, ancestors), offered, self.places)
+        return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.pool)
 
-    def begin_step(self, bias: RelativeBias | None) -> "Decoding":
+    def begin_step(self, bias: RelativeBias | None) -> "TransformerState":
         """The state as its next position needs it: room to write, and each row in its slot."""
         lineage, position = self.lineage, self.position
         ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
         added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
-        return Decoding(self.memory, cache, now, self.offered, self.places, added)
+        return TransformerState(self.memory, cache, now, self.offered, self.pool, added)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence look at their own ways, as so many queries of one attention, or each by itself."""
         is_plain = self.bias is None and attention.relative is None and not attention.weights.is_heard
-        if is_plain and has_loops(x):
-            mixed = self.looks.back(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
+        if is_plain and uses_loops(x):
+            mixed = self.attention.to_self(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
             attended: Tensor = attention.output(mixed.tensor)
             return attended
         return attention.step(
@@ -403,8 +413,8 @@ class Decoding:
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence look at its memory, as so many queries of one attention, or each by itself."""
-        if not cross.weights.is_heard and has_loops(x):
-            mixed = self.looks.at(Table(cross.query(x)), layer, Table(torch.empty_like(x)))
+        if not cross.weights.is_heard and uses_loops(x):
+            mixed = self.attention.to_memory(Table(cross.query(x)), layer, Table(torch.empty_like(x)))
             output: Tensor = cross.output(mixed.tensor)
             return output
         attended: Tensor = cross(x, self.lineage.queries, self.memory.layers[layer], mask=self.memory.mask)
@@ -423,29 +433,31 @@ class TransformerStepper:
         self.model = model
         self.policy = None if heads is None else HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
         self.shortlist = shortlist
-        self.plan = None if model.decoder.bias is not None else Plan.of(layers, model.decoder.norm)
+        self.plan = None
+        if model.decoder.bias is None:
+            self.plan = DecoderPlan.of([layer.sublayers for layer in layers], model.decoder.norm)
 
-    def start(self, source: Source) -> Decoding:
+    def start(self, source: Source) -> TransformerState:
         decoder = self.model.decoder
         sentences = len(source.lengths)
         memory, packing, mask = self.model.encode(source)
         layers = tuple(layer.cross.key_values(memory, packing) for layer in decoder.layers)
         _, heads, _, size = layers[0].keys.shape
         rows = torch.arange(sentences, device=source.ids.device)
-        return Decoding(
-            memory=Memory(layers, mask, source.lengths.clamp(min=1)),
+        return TransformerState(
+            memory=EncoderMemory(layers, mask, source.lengths.clamp(min=1)),
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
         )
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
-        assert isinstance(state, Decoding)
+        assert isinstance(state, TransformerState)
         decoder, position = self.model.decoder, state.position
         state = state.begin_step(decoder.bias)
         x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)
-        if self.policy is None and self.plan is not None and has_loops(x):
-            features, attention = self.plan(x, state.looks, state.places), None
+        if self.policy is None and self.plan is not None and uses_loops(x):
+            features, attention = self.plan(x, state.attention, state.pool), None
         else:
             features, attention = self._by_layers(x, state)
         if state.offered is None:
@@ -454,7 +466,7 @@ class TransformerStepper:
         log_probs = state.offered.log_probs(features, owners=owners, slots=slots)
         return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])
 
-    def _by_layers(self, x: Float[Tensor, "rows width"], state: Decoding) -> tuple[Tensor, Tensor | None]:
+    def _by_layers(self, x: Float[Tensor, "rows width"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
         """What the output reads, and where the rows looked if that is asked for."""
         attention = None
         for number, layer in enumerate(self.model.decoder.layers):

@@ -22,7 +22,7 @@ from seqloom.nn.packing import additive, length_mask, slots_of
 from seqloom.nn.probe import Probe
 
 
-class Score(nn.Module, ABC):
+class AttentionScore(nn.Module, ABC):
     """How well queries and memory go together."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Score(nn.Module, ABC):
         """The score of each query with each position."""
 
 
-class DotScore(Score):
+class DotScore(AttentionScore):
     """s · h, which needs both to be of one width."""
 
     def __init__(self, query_width: int, memory_width: int) -> None:
@@ -56,7 +56,7 @@ class DotScore(Score):
         return queries @ keys.transpose(1, 2)
 
 
-class BilinearScore(Score):
+class BilinearScore(AttentionScore):
     """s · W h"""
 
     def __init__(self, query_width: int, memory_width: int) -> None:
@@ -74,7 +74,7 @@ class BilinearScore(Score):
         return queries @ keys.transpose(1, 2)
 
 
-class AdditiveScore(Score):
+class AdditiveScore(AttentionScore):
     """v · tanh(W s + U h), a network of one hidden layer as wide as the query.
 
     Every pair of query and position has a hidden layer of its own, so this takes `width` times the memory of the
@@ -102,34 +102,34 @@ class AdditiveScore(Score):
 
 
 @dataclass(frozen=True)
-class Memory:
+class AttentionMemory:
     """What an encoder left of each sentence: its values, the keys made of them, and a mask of 0 and −∞."""
 
     values: Float[Tensor, "sentences source width"]
     keys: Float[Tensor, "sentences source key"]
     mask: Float[Tensor, "sentences one source"]
 
-    def select(self, sentences: Int[Tensor, " picked"]) -> "Memory":
+    def select(self, sentences: Int[Tensor, " picked"]) -> "AttentionMemory":
         """The memory of these sentences."""
-        return Memory(self.values[sentences], self.keys[sentences], self.mask[sentences])
+        return AttentionMemory(self.values[sentences], self.keys[sentences], self.mask[sentences])
 
 
 class Attention(nn.Module):
     """A score, the softmax over its real positions, and the weighted sum."""
 
-    def __init__(self, score: Score) -> None:
+    def __init__(self, score: AttentionScore) -> None:
         super().__init__()
         self.score = score
         self.weights = Probe()
 
-    def remember(self, values: Float[Tensor, "batch source width"], lengths: Int[Tensor, " batch"]) -> Memory:
+    def remember(self, values: Float[Tensor, "batch source width"], lengths: Int[Tensor, " batch"]) -> AttentionMemory:
         """The memory of a batch of sentences, with all that can be computed before the first query."""
         # A sentence of no tokens looks at its first padding: all −∞ would give NaN.
         mask = length_mask(lengths.clamp(min=1), values.shape[1])
-        return Memory(values, self.score.keys(values), additive(mask, values.dtype)[:, None])
+        return AttentionMemory(values, self.score.keys(values), additive(mask, values.dtype)[:, None])
 
     def forward(
-        self, queries: Float[Tensor, "batch queries width"], memory: Memory
+        self, queries: Float[Tensor, "batch queries width"], memory: AttentionMemory
     ) -> tuple[Float[Tensor, "batch queries memory"], Float[Tensor, "batch queries source"]]:
         """The context of each query and its weights, which sum to one and are zero on padding."""
         scores = self.score(queries, memory.keys) + memory.mask

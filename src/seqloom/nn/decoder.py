@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqloom.core.errors import check_known
-from seqloom.nn.attention import Attention, Memory, Owners, owners_of
+from seqloom.nn.attention import Attention, AttentionMemory, Owners, owners_of
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.fast.shortlist import Offered
 from seqloom.nn.init import xavier_uniform
@@ -29,12 +29,12 @@ Query = Literal["current", "previous"]
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecoderState:
     """Where each row stands: the state of every layer, and its sentence's place in the memory they share."""
 
     owners: Owners
     layers: StackState
-    memory: Memory | None
+    memory: AttentionMemory | None
     """What is looked at; none without attention."""
     context: Float[Tensor, "sentences context"] | None
     """What is read beside every symbol."""
@@ -46,7 +46,7 @@ class Decoding:
     offered: Offered | None = None
     """The symbols offered to each sentence, where only some are."""
 
-    def select(self, rows: Int[Tensor, " picked"]) -> "Decoding":
+    def select(self, rows: Int[Tensor, " picked"]) -> "DecoderState":
         count = len(self.owners.sentence)
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
@@ -58,7 +58,7 @@ class Decoding:
         )
         return chosen._owned_by(self.owners.sentence[rows])
 
-    def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "Decoding":
+    def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "DecoderState":
         """With these owners; sentences without rows leave the memory once they are half of it."""
         memory, context, offered, sentences = self.memory, self.context, self.offered, self.owners.sentences
         is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
@@ -79,7 +79,7 @@ class Decoded:
 
     features: Float[Tensor, "rows features"]
     weights: Float[Tensor, "sentences slots source"] | None
-    state: Decoding
+    state: DecoderState
 
 
 class Decoder(nn.Module):
@@ -126,7 +126,7 @@ class Decoder(nn.Module):
         *,
         context: Float[Tensor, "batch context"],
         hints: Float[Tensor, "batch layers width"] | None,
-    ) -> Decoding:
+    ) -> DecoderState:
         """One row per sentence, before the first symbol; without hints, as if nothing had been read."""
         rows, cells = len(lengths), self.stack.cells
         masks = self._draw(rows, like=values)
@@ -139,7 +139,7 @@ class Decoder(nn.Module):
             carried = output
         elif self.reads_looks:
             carried = values.new_zeros(rows, self.join.out_features)
-        return Decoding(
+        return DecoderState(
             owners=owners_of(torch.arange(rows, device=lengths.device), rows),
             layers=layers,
             memory=None if self.attention is None else self.attention.remember(values, lengths),
@@ -149,7 +149,7 @@ class Decoder(nn.Module):
         )
 
     def forward(
-        self, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"], *, start: Decoding
+        self, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"], *, start: DecoderState
     ) -> Float[Tensor, "tokens features"]:
         """Features at all real positions, sentence after sentence."""
         packing = packing_of(lengths, previous.shape[1])
@@ -167,7 +167,7 @@ class Decoder(nn.Module):
         previous: Int[Tensor, "batch target"],
         lengths: Int[Tensor, " batch"],
         *,
-        start: Decoding,
+        start: DecoderState,
         packing: Packing,
     ) -> Float[Tensor, "tokens features"]:
         inputs = self.embed(previous, start.masks)
@@ -186,8 +186,8 @@ class Decoder(nn.Module):
         return features
 
     def follow(
-        self, previous: Int[Tensor, "batch target"], state: Decoding
-    ) -> tuple[Float[Tensor, "batch target features"], Decoding]:
+        self, previous: Int[Tensor, "batch target"], state: DecoderState
+    ) -> tuple[Float[Tensor, "batch target features"], DecoderState]:
         """Step by step: the only way where something is fed back, and the plain twin of `forward` elsewhere."""
         features = []
         for embedded in self.embed(previous, state.masks).unbind(1):
@@ -201,7 +201,7 @@ class Decoder(nn.Module):
         embedded: Tensor = self.dropout(self.embedding(ids), masks[0] if masks else None)
         return embedded
 
-    def step(self, embedded: Float[Tensor, "rows width"], state: Decoding) -> Decoded:
+    def step(self, embedded: Float[Tensor, "rows width"], state: DecoderState) -> Decoded:
         """One position for every row."""
         inputs, looked, weights = [embedded], None, None
         if state.context is not None:
@@ -222,7 +222,7 @@ class Decoder(nn.Module):
         return Decoded(features, weights, replace(state, layers=layers, carried=carried))
 
     def _look(
-        self, query: Float[Tensor, "rows width"], state: Decoding
+        self, query: Float[Tensor, "rows width"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows memory"] | None, Float[Tensor, "sentences slots source"] | None]:
         """The context each row looks at and the weights of the look; neither without attention."""
         if self.attention is None or state.memory is None:

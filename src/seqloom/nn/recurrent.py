@@ -7,6 +7,7 @@ output may be anything finite. Lengths are handed down all the same: cells whose
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import torch
@@ -175,6 +176,17 @@ def _bypass(skip: Skip, input_width: int, width: int) -> Bypass:
 
 StackState = tuple[CellState, ...]
 """The state of each layer, lowest first."""
+
+
+@dataclass(frozen=True)
+class RecurrentState:
+    """The state of each row of a search: the states of all layers."""
+
+    layers: StackState
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "RecurrentState":
+        return RecurrentState(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
+
 
 MakeCell = Callable[[int, int], Cell]
 """From the width of the input and of the state to a cell."""

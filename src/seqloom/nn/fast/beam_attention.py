@@ -1,4 +1,4 @@
-"""Attention of a decoding step by compiled loops, where they are faster than products: see `nn.beam_kernels`."""
+"""Attention of a decoding step by compiled loops (`nn.fast.kernels`), where they are faster than products."""
 
 import sys
 from dataclasses import dataclass
@@ -10,25 +10,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.nn.fast.beam_cache import BeamCache, Lineage
-from seqloom.nn.fast.tables import FlatKeys, Table, flat, scale_of
+from seqloom.nn.fast.beam_cache import BeamCache, FlatKeys, Lineage, flat, scale_of
+from seqloom.nn.fast.norms import Table
 from seqloom.nn.multihead import KeyValues
-
-# The memory of a decoder: what the encoder left, once per sentence.
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Keys and values for each decoder layer, and what hides the padding."""
+class EncoderMemory:
+    """The encoder's output for a decoder: keys and values of each layer, once per sentence, and the padding mask."""
 
     layers: tuple[KeyValues, ...]
     mask: Float[Tensor, "sentences one one source"]
     lengths: Int[Tensor, " sentences"]
     """Positions that may be looked at, one at least."""
 
-    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Memory":
+    def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "EncoderMemory":
         layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
-        return Memory(layers, self.mask[sentences], self.lengths[sentences])
+        return EncoderMemory(layers, self.mask[sentences], self.lengths[sentences])
 
     @cached_property
     def flat(self) -> FlatKeys:
@@ -42,16 +40,16 @@ class Memory:
         return [(each.keys, each.values) for each in self.layers]
 
 
-FEWEST = 32
-"""Rows that are worth importing the compiler, which takes longer than a short translation."""
-FEWEST_THEN = 1
-"""Rows from which on the loops are used once it has been imported."""
+MIN_ROWS_TO_IMPORT = 32
+"""Rows from which on it pays to import the compiler, which takes longer than a short translation."""
+MIN_ROWS = 1
+"""Rows from which on the loops are used once the compiler is imported."""
 
 
-def has_loops(x: Float[Tensor, "rows width"]) -> bool:
-    """Whether rows like these are looked after by compiled loops."""
+def uses_loops(x: Float[Tensor, "rows width"]) -> bool:
+    """Whether compiled loops compute the attention of these rows."""
     return (
-        len(x) >= (FEWEST_THEN if "numba" in sys.modules else FEWEST)
+        len(x) >= (MIN_ROWS if "numba" in sys.modules else MIN_ROWS_TO_IMPORT)
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and not torch.is_grad_enabled()
@@ -59,23 +57,23 @@ def has_loops(x: Float[Tensor, "rows width"]) -> bool:
     )
 
 
-class Looks:
-    """What the rows of one step may look at, as the loops read it: laid out once for all layers."""
+class StepAttention:
+    """The attention of one step by compiled loops; its arrays are laid out once for all layers."""
 
-    def __init__(self, kept: BeamCache, lineage: Lineage, memory: Memory) -> None:
+    def __init__(self, kept: BeamCache, lineage: Lineage, memory: EncoderMemory) -> None:
         self.kept, self.memory = kept, memory
         self.owners, self.ancestors = lineage.owners.numpy(), lineage.ancestors.contiguous().numpy()
 
-    def back(self, joined: Table, layer: int, out: Table) -> Table:
-        """Write the keys and values of the rows, then let each look at its own way so far."""
+    def to_self(self, joined: Table, layer: int, out: Table) -> Table:
+        """Write the keys and values of the rows into the cache, then attend to each row's own history."""
         kept = self.kept.flat
         tables = (joined.flat, kept.keys[layer], kept.values[layer], self.owners, self.ancestors)
         _kernels().look_back(*tables, kept.shape, kept.scale, out.flat)
         self.kept.written = self.ancestors.shape[1]
         return out
 
-    def at(self, query: Table, layer: int, out: Table) -> Table:
-        """Each row looks at the memory of its sentence, up to its length."""
+    def to_memory(self, query: Table, layer: int, out: Table) -> Table:
+        """Each row attends to the memory of its sentence, up to its length."""
         memory = self.memory.flat
         tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
         _kernels().look_at(*tables, memory.shape, memory.scale, out.flat)

@@ -13,14 +13,16 @@ All rows of a sentence then look at all slots at once, as queries side by side, 
 That is k times the products of one row, on numbers that are read once for all of them; and reordering is free.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.nn.fast.tables import FlatKeys, flat, scale_of
 from seqloom.nn.packing import Packing
 
 FIRST_ROOM = 32
@@ -28,6 +30,30 @@ FIRST_ROOM = 32
 
 Kept = Float[Tensor, "sentences room slots heads size"]
 """What a row reads at a position lies together, and so does what a sentence has written."""
+
+
+Flat = Float[np.ndarray, " numbers"]
+
+
+def flat(tensor: Float[Tensor, "..."]) -> Flat:
+    """All numbers of a contiguous tensor, as compiled loops read them."""
+    return tensor.view(-1).numpy()
+
+
+@dataclass(frozen=True)
+class FlatKeys:
+    """Keys and values of all layers, their layout, and the factor of the scores."""
+
+    keys: Sequence[Flat]
+    values: Sequence[Flat]
+    shape: tuple[int, ...]
+    scale: np.float32
+    lengths: Int[np.ndarray, " sentences"] | None = None
+
+
+def scale_of(size: int) -> np.float32:
+    """The scores' 1/√size times log₂ e, because the loops compute powers of 2."""
+    return np.float32(math.log2(math.e) / math.sqrt(size))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.nn.fast.beam_attention import has_loops
+from seqloom.nn.fast.beam_attention import uses_loops
 from seqloom.nn.outputs import Output
 
 LEAST_WEIGHTS = 100_000
@@ -80,7 +80,7 @@ class Int8Weight:
 
 def round_rows(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
     """Each row in eight bits from 1 to 255, where 128 stands for 0, and its scale. A row of zeros stays one."""
-    return _by_loops(x) if has_loops(x) else _by_torch(x)
+    return _by_loops(x) if uses_loops(x) else _by_torch(x)
 
 
 def _by_loops(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:

@@ -6,22 +6,31 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from seqloom.nn.fast.tables import Table
+from seqloom.nn.fast.beam_cache import flat
+
+
+class Table:
+    """A table in single precision as products see it (a tensor) and as compiled loops see it (flat)."""
+
+    def __init__(self, tensor: Float[Tensor, "rows columns"]) -> None:
+        self.tensor = tensor
+        self.flat = flat(tensor)
 
 
 @dataclass(frozen=True)
-class Norm:
-    """A layer norm, (x − mean) / √(variance + ε) · weight + bias of each row, as loops read it."""
+class FusedNorm:
+    """A layer norm, (x − mean) / √(variance + ε) · weight + bias of each row, as compiled loops read it."""
 
     weight: Any
     bias: Any
     epsilon: np.float32
 
     @staticmethod
-    def of(norm: nn.LayerNorm) -> "Norm":
-        return Norm(norm.weight.detach().numpy(), norm.bias.detach().numpy(), np.float32(norm.eps))
+    def of(norm: nn.LayerNorm) -> "FusedNorm":
+        return FusedNorm(norm.weight.detach().numpy(), norm.bias.detach().numpy(), np.float32(norm.eps))
 
     def __call__(self, x: Table, out: Table) -> Table:
         """The norm of x."""
@@ -29,7 +38,7 @@ class Norm:
         return out
 
     def add(self, x: Table, branch: Table, out: Table) -> Table:
-        """x becomes x + branch, and its norm is what comes out; `out` may be x itself, which then is the norm."""
+        """x becomes x + branch; returns its norm. `out` may be x itself, which then holds the norm."""
         _kernels().add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
         return out
 

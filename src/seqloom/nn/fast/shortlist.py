@@ -16,7 +16,7 @@ from torch import Tensor
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
-from seqloom.nn.fast.beam_attention import has_loops
+from seqloom.nn.fast.beam_attention import uses_loops
 from seqloom.nn.outputs import Output, log_softmax_
 
 Shortlister = Callable[[Source], Int[Tensor, "sentences offered"]]
@@ -49,7 +49,7 @@ class Offered:
         self, features: Float[Tensor, "rows width"], *, owners: Int[Tensor, " rows"], slots: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows offered"]:
         """Of the rows of each sentence, which stand side by side in slots."""
-        if has_loops(features):
+        if uses_loops(features):
             return log_softmax_(self._scores_by_loops(features, owners))
         width = int(slots.max()) + 1 if len(slots) else 0
         table = features.new_zeros(len(self.symbols), width, features.shape[1])
