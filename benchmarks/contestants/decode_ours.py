@@ -142,7 +142,7 @@ def recurrent_steppers(
     lists = shortlist_of(Lexicon.load(lexicon), MODES["fastest"]["shortlist"])
 
     def listed(source: Source) -> Int[Tensor, "sentences offered"]:
-        return offered_symbols(lists, source, needed=[()] * len(source.lengths))
+        return offered_symbols(lists, source, required=[()] * len(source.lengths))
 
     return {
         "forced": model.stepper(),

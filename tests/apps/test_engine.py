@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seqloom.apps.engine import EngineTranslator
-from seqloom.apps.request import Wish
+from seqloom.apps.request import ConstraintSet, Request
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import Found
@@ -44,19 +44,19 @@ def translator() -> EngineTranslator:
 
 def test_lines_come_back_in_order_blank_ones_blank_and_long_ones_whole(translator: EngineTranslator) -> None:
     lines = ["a b", "", "a b c d e f", "c"]
-    found = translator.search(lines)
+    found = translator.run(lines, Request())
     assert [some[0].text for some in found] == lines
     assert [len(some) for some in found] == [2, 1, 1, 2]
     assert found[2][0].score == -2.0
     assert found[1][0].score is None
 
 
-def test_prefixes_are_handed_on_and_other_wishes_are_refused(translator: EngineTranslator) -> None:
-    assert translator.search(["a b"], wishes=[Wish(prefix="x y")])[0][0].text == "x y a b"
-    with pytest.raises(UsageError, match="neither forced nor forbidden words"):
-        translator.search(["a"], wishes=[Wish(forbidden=("b",))])
-    with pytest.raises(UsageError, match="neither glossaries nor alignments"):
-        translator.search(["a"], glossary=Glossary((("a", "b"),)))
+def test_prefixes_are_passed_on_and_other_constraints_are_refused(translator: EngineTranslator) -> None:
+    assert translator.run(["a b"], Request(constraints=[ConstraintSet(prefix="x y")]))[0][0].text == "x y a b"
+    with pytest.raises(UsageError, match="forced and forbidden words and stops are not supported"):
+        translator.run(["a"], Request(constraints=ConstraintSet(forbidden=("b",))))
+    with pytest.raises(UsageError, match="glossaries, dictionaries, tags and alignments are not supported"):
+        translator.run(["a"], Request(glossary=Glossary((("a", "b"),))))
 
 
 def test_unknown_words_are_counted(translator: EngineTranslator) -> None:

@@ -4,12 +4,12 @@ import multiprocessing
 import os
 import signal
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from seqloom.apps import processes as jobs
-from seqloom.apps.processes import Workers, shares
+from seqloom.apps.processes import ProcessTranslator, shares
+from seqloom.apps.request import Request
 from seqloom.apps.translator import open_translator
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.runs.train import Trained
@@ -21,8 +21,8 @@ def test_two_processes_give_what_one_gives_also_by_chance(tiny: Trained) -> None
     overrides = ["search.method=sample", "search.nbest=2", "search.beam=2"]
     alone = open_translator(tiny.run, overrides).search(LINES * 30)
     told: list[int] = []
-    with Workers(tiny.run, overrides, jobs=2) as workers:
-        together = workers.search(LINES * 30, progress=told.append)
+    with ProcessTranslator(open_translator(tiny.run, overrides), overrides, jobs=2) as several:
+        together = several.run(LINES * 30, Request(), progress=told.append)
     assert [[each.text for each in found] for found in together] == [[each.text for each in found] for found in alone]
     assert sum(told) == 180
     assert len({found[0].text for found in alone}) > 3  # or their order would not be tested
@@ -39,34 +39,34 @@ def test_lines_are_dealt_by_length_and_none_is_lost() -> None:
 
 
 @pytest.mark.slow
-def test_errors_come_through_and_no_process_stays(tiny: Trained, tmp_path: Path) -> None:
-    for folder, overrides, message in (
-        (tiny.run, ["search.shortlist=5"], r"search\.shortlist needs a lexicon"),
-        (tmp_path / "none", [], "there is no such model directory"),
+def test_errors_are_passed_on_and_no_process_stays(tiny: Trained) -> None:
+    translator = open_translator(tiny.run)
+    with (
+        pytest.raises(UsageError, match=r"search\.shortlist needs a lexicon"),
+        ProcessTranslator(translator, ["search.shortlist=5"], jobs=1) as several,
     ):
-        with pytest.raises(UsageError, match=message), Workers(folder, overrides, jobs=1) as workers:
-            workers.search(LINES)
-    with pytest.raises(UsageError, match="0 processes translate nothing"):
-        Workers(tiny.run, jobs=0)
+        several.run(LINES, Request())
+    with pytest.raises(UsageError, match="0 processes cannot translate"):
+        ProcessTranslator(translator, jobs=0)
     assert not multiprocessing.active_children()
 
 
 def test_a_process_that_hangs_or_is_killed_is_missed(tiny: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Workers(tiny.run, jobs=1) as workers:
-        assert len(workers.search(LINES)) == 6
+    with ProcessTranslator(open_translator(tiny.run), jobs=1) as several:
+        assert len(several.run(LINES, Request())) == 6
         (process,) = multiprocessing.active_children()
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
         with monkeypatch.context() as patch:
-            patch.setattr(jobs, "PATIENCE", 0.5)
+            patch.setattr(jobs, "MAX_IDLE_SECONDS", 0.5)
             with pytest.raises(
                 SeqloomError, match=r"none of 1 processes has done any work for 0\.5 seconds; something"
             ):
-                workers.search(LINES)
+                several.run(LINES, Request())
         process.kill()
         process.join()
-        with pytest.raises(SeqloomError, match="one of 1 processes was ended from outside"):
-            workers.search(LINES)
+        with pytest.raises(SeqloomError, match="one of 1 processes was killed"):
+            several.run(LINES, Request())
 
 
 def interrupt(_lines: int) -> None:
@@ -76,6 +76,6 @@ def interrupt(_lines: int) -> None:
 @pytest.mark.slow
 def test_an_interrupt_ends_them_at_once(tiny: Trained) -> None:
     before = set(multiprocessing.active_children())
-    with pytest.raises(KeyboardInterrupt), Workers(tiny.run, jobs=1) as workers:
-        workers.search(LINES, progress=interrupt)
+    with pytest.raises(KeyboardInterrupt), ProcessTranslator(open_translator(tiny.run), jobs=1) as several:
+        several.run(LINES, Request(), progress=interrupt)
     assert not set(multiprocessing.active_children()) - before

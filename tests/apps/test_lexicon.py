@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
 import nasty
-from seqloom.apps.lexicon import FILE, fit_lexicon, load_lexicon, offered_symbols, shortlist_of, wished_symbols
-from seqloom.apps.request import Wish
+from seqloom.apps.lexicon import FILE, fit_lexicon, load_lexicon, offered_symbols, shortlist_of
+from seqloom.apps.request import ConstraintSet, required_symbols
 from seqloom.apps.translator import Translator
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.errors import ModelError, UsageError
@@ -110,26 +110,26 @@ def test_lists_are_padded_and_hold_what_is_needed() -> None:
     source = Source(torch.tensor([[4, END], [5, END]]), torch.tensor([2, 2]))
     needed: Sequence[set[int]] = [set(), {12}]
     reserved = list(range(len(RESERVED)))
-    assert offered_symbols(shortlist, source, needed=needed).tolist() == [
+    assert offered_symbols(shortlist, source, required=needed).tolist() == [
         [*reserved, 6, 7, 9],
         [*reserved, 6, 12, -1],
     ]
 
 
-def test_what_is_wished_for_is_written_although_the_lexicon_does_not_know_it(
+def test_forced_words_are_written_although_the_lexicon_does_not_know_it(
     model: Path, corpus: tuple[list[str], list[str]]
 ) -> None:
     fit_lexicon(model, [Path(name) for name in corpus[0]])
     translator = Translator.load(model)
     target = translator.loaded.tokenizers.target
     word = Path(corpus[0][1]).read_text(encoding="utf-8").split()[-1]
-    wish = Wish(phrases=(word,))
-    assert wished_symbols(wish, target) >= set(target.encode(word))
-    assert wished_symbols(None, target) == set()
+    given = ConstraintSet(phrases=(word,))
+    assert required_symbols(given, target) >= set(target.encode(word))
+    assert required_symbols(None, target) == set()
     search = settings(translator, shortlist=1, length_constant=20)
-    (found,) = translator.search([lines_of(corpus, 1)[0]], search=search, wishes=[wish])
+    (found,) = translator.search([lines_of(corpus, 1)[0]], search=search, constraints=[given])
     assert word in found[0].text
-    assert wished_symbols(Wish(prefix=word), target) == set(target.encode(word))
+    assert required_symbols(ConstraintSet(prefix=word), target) == set(target.encode(word))
 
 
 def test_eight_bits_translate_every_line(tiny: Trained, corpus: tuple[list[str], list[str]]) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.steppers import History
-from seqloom.apps.lexicon import wished_symbols
-from seqloom.apps.request import Wish, constraint_of
+from seqloom.apps.request import ConstraintSet, constraint_of, required_symbols
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.search.constraints import All, Constraint, ForbiddenText, Phrases
@@ -63,7 +62,7 @@ def test_no_translation_holds_a_forbidden_phrase(
     kind: str, alphabet: str, seed: int, phrase: str, chosen: dict[str, object]
 ) -> None:
     ours = tokenizer(kind, alphabet, seed % 2)
-    constraint = constraint_of(Wish(forbidden=(phrase, "go")), ours)
+    constraint = constraint_of(ConstraintSet(forbidden=(phrase, "go")), ours)
     assert constraint is not None
     for text in texts(constraint, ours, seed=seed, **chosen):
         assert count(text, phrase) == count(text, "go") == 0
@@ -79,9 +78,9 @@ def test_forced_phrases_stand_between_borders_of_words(
     times = 1 + seed % 2
     if not ways_to_write(phrase, ours):
         with pytest.raises(UsageError, match="cannot be written"):
-            constraint_of(Wish(phrases=(phrase,)), ours)
+            constraint_of(ConstraintSet(phrases=(phrase,)), ours)
         return
-    constraint = constraint_of(Wish(phrases=(phrase,) * times), ours)
+    constraint = constraint_of(ConstraintSet(phrases=(phrase,) * times), ours)
     assert constraint is not None
     for text in texts(constraint, ours, seed=seed, beam=beam, length_constant=12):
         assert count(text, phrase) >= times
@@ -89,7 +88,7 @@ def test_forced_phrases_stand_between_borders_of_words(
 
 def test_two_occurrences_fit_with_the_border_between_them() -> None:
     ours = tokenizer("char+bytes", "dogs,. ", 1)
-    constraint = constraint_of(Wish(phrases=("do", "do")), ours)
+    constraint = constraint_of(ConstraintSet(phrases=("do", "do")), ours)
     assert constraint is not None
     for seed in range(3):
         assert all(count(text, "do") == 2 for text in texts(constraint, ours, seed=seed, beam=1, length_constant=4))
@@ -104,29 +103,29 @@ def test_the_comparison_tells_runs_of_symbols_from_words() -> None:
 
 def test_a_prefix_that_ends_in_a_forbidden_word_is_refused() -> None:
     ours = tokenizer("char", "dog ", 0)
-    constraint = constraint_of(Wish(prefix="go dog", forbidden=("dog",)), ours)
+    constraint = constraint_of(ConstraintSet(prefix="go dog", forbidden=("dog",)), ours)
     assert constraint is not None
     with pytest.raises(UsageError, match=r"the prefix .* cannot come: something in it is forbidden \('dog'"):
         texts(constraint, ours, seed=0)
-    other = constraint_of(Wish(prefix="go do", forbidden=("dog",)), ours)
+    other = constraint_of(ConstraintSet(prefix="go do", forbidden=("dog",)), ours)
     assert other is not None
     assert all(text.startswith("go do") and not count(text, "dog") for text in texts(other, ours, seed=0))
 
 
 def test_a_forced_phrase_that_is_forbidden_is_refused() -> None:
     ours = tokenizer("bpe", "dog ", 0)
-    constraint = constraint_of(Wish(phrases=("dog",), forbidden=("dog",)), ours)
+    constraint = constraint_of(ConstraintSet(phrases=("dog",), forbidden=("dog",)), ours)
     assert constraint is not None
     with pytest.raises(UsageError, match=r"the forced phrase .* cannot come: something in it is forbidden \('dog'"):
         texts(constraint, ours, seed=0)
-    other = constraint_of(Wish(phrases=("dog",), forbidden=("do",)), ours)
+    other = constraint_of(ConstraintSet(phrases=("dog",), forbidden=("do",)), ours)
     assert other is not None
     assert all(count(text, "dog") and not count(text, "do") for text in texts(other, ours, seed=0))
 
 
 def test_a_stop_does_not_leave_a_forbidden_word_behind() -> None:
     ours = tokenizer("char", "dog ", 0)
-    constraint = constraint_of(Wish(forbidden=("do", "o"), stops=("o",)), ours)
+    constraint = constraint_of(ConstraintSet(forbidden=("do", "o"), stops=("o",)), ours)
     assert constraint is not None
     for seed in range(6):
         assert all(not count(text, "do") and not count(text, "o") for text in texts(constraint, ours, seed=seed))
@@ -145,7 +144,7 @@ def test_a_stop_does_not_leave_a_forbidden_word_behind() -> None:
 )
 def test_a_stop_is_found_as_the_model_writes_it(stop: str, text: str, *, is_over: bool) -> None:
     ours = train_tokenizer(["a dog is at the café, x"], TextConfig(kind="char", lowercase=True))
-    constraint = constraint_of(Wish(stops=(stop,)), ours)
+    constraint = constraint_of(ConstraintSet(stops=(stop,)), ours)
     assert constraint is not None
     place = constraint.begin()
     for symbol in ours.encode(text):
@@ -155,7 +154,7 @@ def test_a_stop_is_found_as_the_model_writes_it(stop: str, text: str, *, is_over
 
 def test_a_stop_in_a_model_of_all_letters_is_found_as_it_is() -> None:
     ours = train_tokenizer(["a dog, a Dog"], TextConfig(kind="char"))
-    constraint = constraint_of(Wish(stops=("Dog",)), ours)
+    constraint = constraint_of(ConstraintSet(stops=("Dog",)), ours)
     assert constraint is not None
     for text, is_over in (("a dog", False), ("a Dog", True)):
         place = constraint.begin()
@@ -167,14 +166,14 @@ def test_a_stop_in_a_model_of_all_letters_is_found_as_it_is() -> None:
 def test_a_shortlist_holds_the_letters_that_go_on_with_a_forbidden_word() -> None:
     ours = tokenizer("bpe", "dog ", 0)
     letters = {number for number in range(ours.size) if ours.piece(number) in ("d", "o", "g")}
-    assert wished_symbols(Wish(forbidden=("dog",)), ours) == letters != set()
-    assert wished_symbols(Wish(forbidden=("dog",)), tokenizer("word", "dog ", 0)) == set()
-    assert wished_symbols(Wish(stops=("dog",)), ours) == set()
+    assert required_symbols(ConstraintSet(forbidden=("dog",)), ours) == letters != set()
+    assert required_symbols(ConstraintSet(forbidden=("dog",)), tokenizer("word", "dog ", 0)) == set()
+    assert required_symbols(ConstraintSet(stops=("dog",)), ours) == set()
 
 
 def test_words_of_a_word_vocabulary_are_refused_at_once() -> None:
     ours = tokenizer("word", "dog ", 0)
-    never = constraint_of(Wish(forbidden=("dog",)), ours)
+    never = constraint_of(ConstraintSet(forbidden=("dog",)), ours)
     assert isinstance(never, All)
     assert ours.encode("dog")[0] in never.forbidden(never.begin())
     (part,) = never.parts

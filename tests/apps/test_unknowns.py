@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from seqloom.apps.attention_alignment import look_of
-from seqloom.apps.translator import replace_unknown
+from seqloom.apps.alignments import look_of, replace_unknown
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.runs.long_lines import Part
 from seqloom.search.hypothesis import Hypothesis

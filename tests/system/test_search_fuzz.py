@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqloom.apps.request import Wish
+from seqloom.apps.request import ConstraintSet
 from seqloom.apps.translator import Translator
 from seqloom.core.errors import ConfigError, SeqloomError
 from seqloom.data.phrasebook import sample_pairs
@@ -94,11 +94,11 @@ def some_words(draw: random.Random) -> tuple[str, ...]:
     return tuple(draw.choice(WORDS) for _ in range(draw.choice((0, 0, 0, 1, 2))))
 
 
-def some_wish(draw: random.Random) -> Wish | None:
+def some_constraints(draw: random.Random) -> ConstraintSet | None:
     if draw.random() < 0.6:
         return None
     prefix = draw.choice(("", "", "der", "der Hund", "\0"))
-    return Wish(prefix, some_words(draw), some_words(draw), some_words(draw))
+    return ConstraintSet(prefix, some_words(draw), some_words(draw), some_words(draw))
 
 
 def ask(translator: Translator, number: int) -> str:
@@ -107,8 +107,8 @@ def ask(translator: Translator, number: int) -> str:
     names = draw.sample(sorted(SETTINGS), draw.choice((0, 1, 2, 3, 6)))
     given = {name: draw.choice(SETTINGS[name]) for name in names}
     lines = [some_line(draw) for _ in range(draw.choice((0, 1, 2, 4)))]
-    wishes = [some_wish(draw) for _ in lines] if draw.random() < 0.5 else None
-    about = f"request {number}: {given}, {lines!r}, {wishes}"
+    constraints = [some_constraints(draw) for _ in lines] if draw.random() < 0.5 else None
+    about = f"request {number}: {given}, {lines!r}, {constraints}"
     try:
         # As a user's settings come: on top of small limits, so that no request may take long.
         settings = SearchConfig(**{"length_factor": 1.0, "length_constant": 4, "beam": 3, **given})
@@ -117,7 +117,7 @@ def ask(translator: Translator, number: int) -> str:
     if settings.beam * settings.nbest > 100 or settings.nbest > 50:
         return "too large to try"
     try:
-        found = translator.search(lines, search=settings, wishes=wishes)
+        found = translator.search(lines, search=settings, constraints=constraints)
     except SeqloomError as error:
         return "refused" if str(error).strip() else f"refused without a word: {about}"
     assert len(found) == len(lines), about

@@ -13,7 +13,7 @@ import numpy as np
 
 import seqloom
 from seqloom import LanguageModel, SearchConfig, SeqloomError, Translator, WordVectors
-from seqloom.apps.request import Wish
+from seqloom.apps.request import ConstraintSet
 from seqloom.text.glossary import Glossary
 from system.small_models import write_small_model, write_small_ngram
 
@@ -46,14 +46,17 @@ def calls(folder: Path) -> dict[str, tuple[Callable[[Any], object], tuple[Any, .
         "translate beam": (lambda value: translator.translate(["a"], beam=value), (0, "8", 2.5, None, object())),
         "translate beem": (lambda value: translator.translate(["a"], beem=value), (8,)),
         "translate temperature": (lambda value: translator.translate(["a"], temperature=value), (0.5,)),
-        "search wishes": (lambda value: translator.search(["a"], wishes=value), (3, b"x", "x", [3], ["x"], [])),
+        "search constraints": (
+            lambda value: translator.search(["a"], constraints=value),
+            (3, b"x", "x", [3], ["x"], []),
+        ),
         "search glossary": (lambda value: translator.search(["a"], glossary=value), (3, "x", {"a": "b"})),
         "search dictionary": (lambda value: translator.search(["a"], dictionary=value), (3, "x", ["a"])),
         "search first": (lambda value: translator.search(["a"], first=value), (None, "x", -1)),
         "search progress": (lambda value: translator.search(["a"], progress=value), (None, 3)),
-        "Wish prefix": (lambda value: Wish(prefix=value), (None, 3, b"x", ("a",))),
-        "Wish phrases": (lambda value: Wish(phrases=value), (None, 3, "dog", b"x", (3,))),
-        "Wish stops": (lambda value: Wish(stops=value), (None, 3, ".", (None,))),
+        "ConstraintSet prefix": (lambda value: ConstraintSet(prefix=value), (None, 3, b"x", ("a",))),
+        "ConstraintSet phrases": (lambda value: ConstraintSet(phrases=value), (None, 3, "dog", b"x", (3,))),
+        "ConstraintSet stops": (lambda value: ConstraintSet(stops=value), (None, 3, ".", (None,))),
         "Glossary": (Glossary, (None, 3, "dog", {"dog": "Hund"}, ("ab",), (("dog",),), (("dog", 3),), (("dog", ""),))),
         "watch": (translator.watch, (None, 3, b"x", ["a"], "")),
         "score": (lambda value: translator.score(value, ["a"]), (None, 3, b"x", "a", [None], [])),

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seqloom.apps.engine import Translates
-from seqloom.apps.request import Wish
-from seqloom.apps.translator import Translation, Watch
+from seqloom.apps.request import Request
+from seqloom.apps.translator import PartListener, Translation
 from seqloom.core.errors import UsageError
 from seqloom.text.formats.carry import CannotCarry, Carrier, Rendering
 from seqloom.text.formats.mo import MoCatalogue
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 from seqloom.text.formats.tmx import TmxCatalogue, is_language
-from seqloom.text.glossary import Glossary
 
 
 @dataclass(frozen=True)
@@ -111,32 +110,19 @@ def has_text(segment: Segment) -> bool:
 def fill_catalogue(
     work: Work,
     translator: Translates,
+    request: Request,
     *,
     target: str | None = None,
-    align: bool = True,
     review: bool = False,
-    wishes: Sequence[Wish | None] | None = None,
-    glossary: Glossary | None = None,
-    dictionary: Mapping[str, str] | None = None,
     progress: Callable[[int], None] = lambda _lines: None,
-    watch: Watch | None = None,
+    watch: PartListener | None = None,
 ) -> Filled:
-    """Translate the segments of a catalogue. `target` is the language that is written down where the file needs one.
+    """Translate the segments of a catalogue. `target` is the language that is written where the file needs one.
 
-    Without `align`, for engines and models that tell of no alignment, the places of placeholders are guessed, and
-    translations that have some are fuzzy. With `review`, all translations are marked as such that somebody should
-    look at.
+    Without alignments, for engines and models that have none, the places of placeholders are guessed, and translations
+    that have some are fuzzy. With `review`, all translations are marked for review.
     """
-    found = translator.search(
-        work.lines,
-        align=align,
-        wishes=wishes,
-        glossary=glossary,
-        dictionary=dictionary,
-        progress=progress,
-        watch=watch,
-    )
-    best = [each[0] for each in found]
+    best = [each[0] for each in translator.run(work.lines, request, progress=progress, watch=watch)]
     given = iter(best)
     fillings: dict[int, Filling] = {}
     for number, carrier in work.carriers.items():

@@ -1,17 +1,16 @@
-"""Translating with an engine from outside: CTranslate2 searches, everything around the search is ours."""
+"""Translating with CTranslate2: it does the search, everything around the search is ours."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from seqloom.apps.export import export_ctranslate2
-from seqloom.apps.request import Wish, wishes_of_parts
+from seqloom.apps.request import ConstraintSet, Request, part_constraints
 from seqloom.apps.search_settings import require_effect, settings_for
-from seqloom.apps.translator import Translation, Watch, unknown_share
-from seqloom.core.arguments import as_lines
+from seqloom.apps.translator import PartListener, Translation, unknown_share
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
@@ -21,12 +20,11 @@ from seqloom.runs.long_lines import Part, join, make_parts
 from seqloom.runs.model_dir import load
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
-from seqloom.text.glossary import Glossary
 from seqloom.text.tokenizer import Tokenizers
 
 
 class Translates(Protocol):
-    """What turns lines into translations, by our search or by an engine."""
+    """Translates lines: with our search, in one process or several, or with an engine."""
 
     @property
     def tokenizers(self) -> Tokenizers: ...
@@ -39,18 +37,14 @@ class Translates(Protocol):
 
     def unknown_rate(self, lines: Sequence[str]) -> float: ...
 
-    def search(
+    def run(
         self,
-        lines: Iterable[str],
+        lines: Sequence[str],
+        request: Request,
         *,
-        align: bool = False,
-        tags: bool = False,
-        wishes: Sequence[Wish | None] | None = None,
-        glossary: Glossary | None = None,
-        dictionary: Mapping[str, str] | None = None,
         first: int = 0,
         progress: Callable[[int], None] = ...,
-        watch: Watch | None = None,
+        watch: PartListener | None = None,
     ) -> list[list[Translation]]: ...
 
 
@@ -90,49 +84,44 @@ class EngineTranslator:
         """Share of source tokens that the model's vocabulary does not have."""
         return unknown_share(self.tokenizers.source, lines)
 
-    def search(
+    def run(
         self,
-        lines: Iterable[str],
+        lines: Sequence[str],
+        request: Request,
         *,
-        align: bool = False,
-        tags: bool = False,
-        wishes: Sequence[Wish | None] | None = None,
-        glossary: Glossary | None = None,
-        dictionary: Mapping[str, str] | None = None,
         first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
-        watch: Watch | None = None,
+        watch: PartListener | None = None,
     ) -> list[list[Translation]]:
-        """The best translations of each line, best first. Of wishes, the engine knows prefixes alone.
+        """The best translations of each line, best first. Of all constraints, only prefixes are supported.
 
-        In messages, lines are numbered on from `first`.
+        In messages, lines are numbered from `first`.
         """
-        if align or tags or glossary is not None or dictionary is not None:
+        if request.align or request.tags or request.glossary is not None or request.dictionary is not None:
             raise UsageError(
-                "CTranslate2 knows neither glossaries nor alignments, which tags and dictionaries need; use no engine"
+                "glossaries, dictionaries, tags and alignments are not supported with CTranslate2; use no engine"
             )
-        given = as_lines(lines, "search")
-        source, split = self.tokenizers.source, self.settings.split
-        parts = make_parts(given, source, limit=self.longest, split=split, first=first)
-        if watch is not None and self.settings.split == "long":
+        settings = request.search or self.settings
+        parts = make_parts(lines, self.tokenizers.source, limit=self.longest, split=settings.split, first=first)
+        if watch is not None and settings.split == "long":
             for line, count in Counter(part.line for part in parts).items():
                 if count > 1:
                     watch.cut(line, count)
-        # It takes a sentence of no tokens for a mistake; such a one is left as it is.
-        by_part = zip(parts, wishes_of_parts(parts, wishes), strict=True)
-        asked = [(part, wish) for part, wish in by_part if len(part.ids) > 1]
-        prefixes = [self._prefix(wish) for _, wish in asked]
-        found = self.engine.translate_ids([part.ids for part, _ in asked], self.settings, prefixes=prefixes)
+        # CTranslate2 refuses a sentence of no tokens; it is left out here.
+        by_part = zip(parts, part_constraints(parts, request.line_constraints(len(lines))), strict=True)
+        asked = [(part, given) for part, given in by_part if len(part.ids) > 1]
+        prefixes = [self._prefix(given) for _, given in asked]
+        found = self.engine.translate_ids([part.ids for part, _ in asked], settings, prefixes=prefixes)
         by_line: dict[int, list[tuple[Part, list[Found]]]] = {}
         for (part, _), some in zip(asked, found, strict=True):
             by_line.setdefault(part.line, []).append((part, some))
-        progress(len(given))
-        return [self._translations(by_line.get(number, [])) for number in range(len(given))]
+        progress(len(lines))
+        return [self._translations(by_line.get(number, [])) for number in range(len(lines))]
 
-    def _prefix(self, wish: Wish | None) -> list[int]:
-        if wish and replace(wish, prefix=""):
-            raise UsageError("CTranslate2 knows neither forced nor forbidden words nor stops; use no engine")
-        return self.tokenizers.target.encode(wish.prefix) if wish else []
+    def _prefix(self, given: ConstraintSet | None) -> list[int]:
+        if given and replace(given, prefix=""):
+            raise UsageError("forced and forbidden words and stops are not supported with CTranslate2; use no engine")
+        return self.tokenizers.target.encode(given.prefix) if given else []
 
     def _translations(self, searched: Sequence[tuple[Part, Sequence[Found]]]) -> list[Translation]:
         if not searched:

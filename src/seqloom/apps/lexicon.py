@@ -7,7 +7,6 @@ frequent symbols, not the whole vocabulary.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import torch
 from jaxtyping import Int, Integer
 from torch import Tensor
 
-from seqloom.apps.request import Wish
 from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.archive import is_archive
@@ -36,9 +34,7 @@ from seqloom.runs.model_dir import (
     require_finished,
     require_translator,
 )
-from seqloom.text.glossary import ways_to_write
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
-from seqloom.text.words import sort_of
 
 FILE = "lexicon.safetensors"
 """Its name in a model directory."""
@@ -136,35 +132,17 @@ def shortlist_of(lexicon: Lexicon, translations: int) -> Shortlist:
 
 
 def offered_symbols(
-    shortlist: Shortlist, source: Source, *, needed: Sequence[Collection[int]]
+    shortlist: Shortlist, source: Source, *, required: Sequence[Collection[int]]
 ) -> Int[Tensor, "sentences offered"]:
-    """The list of each sentence in rising order, −1 after its end; `needed` come besides, whatever the lexicon says."""
+    """The list of each sentence in rising order, −1 after its end; `required` symbols are always in it."""
     lists = []
-    for ids, length, more in zip(source.ids.tolist(), source.lengths.tolist(), needed, strict=True):
+    for ids, length, more in zip(source.ids.tolist(), source.lengths.tolist(), required, strict=True):
         symbols = shortlist.symbols(ids[:length])
         lists.append(np.union1d(symbols, np.array(sorted(more), np.int64)) if more else symbols)
     table = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, symbols in enumerate(lists):
         table[row, : len(symbols)] = symbols
     return torch.from_numpy(table).to(source.ids.device)
-
-
-def wished_symbols(wish: Wish | None, tokenizer: Tokenizer) -> set[int]:
-    """The symbols without which what is wished for cannot be written, or a word that is forbidden not gone on with."""
-    if not wish:
-        return set()
-    ways = [way for phrase in wish.phrases for way in ways_to_write(phrase, tokenizer)]
-    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(wish.prefix) if wish.prefix else ())
-    return found | _letters(tokenizer) if wish.forbidden else found
-
-
-@lru_cache(maxsize=8)
-def _letters(tokenizer: Tokenizer) -> frozenset[int]:
-    """The pieces of one character that go on with a word, so that one which has begun can become another."""
-    if tokenizer.kind == "word":
-        return frozenset()
-    sorts = {number: sort_of(piece) for number in range(tokenizer.size) if len(piece := tokenizer.piece(number)) == 1}
-    return frozenset(number for number, sort in sorts.items() if sort.is_in_word and not sort.is_unspaced)
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

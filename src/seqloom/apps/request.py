@@ -1,34 +1,37 @@
-"""What somebody wants of a translation, in words: how it begins, what it must and must not hold, where it stops."""
+"""A request: what the translations of some lines must contain, and what is returned with them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
-from seqloom.core.arguments import as_text, require_instance
+from seqloom.core.arguments import as_text, require_instance, shown
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.runs.long_lines import Part
 from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
+from seqloom.search.settings import SearchConfig
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.normalise import is_blank
 from seqloom.text.spelling import unwritten, word_borders
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.words import sort_of
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The wishes for one line. A phrase that is named twice must come twice."""
+class ConstraintSet:
+    """The constraints on the translation of one line. A phrase that is given twice must occur twice."""
 
     prefix: str = ""
     """How the translation begins."""
     phrases: tuple[str, ...] = ()
-    """Words and phrases that it must hold, between borders of words."""
+    """Words and phrases that it must contain, between word borders."""
     forbidden: tuple[str, ...] = ()
-    """Words and phrases that must not stand in it between borders of words, whatever pieces it is made of."""
+    """Words and phrases that it must not contain between word borders, whatever pieces they are made of."""
     stops: tuple[str, ...] = ()
-    """Strings after which it stops, as they are or as the model writes them (in small letters, say); what was found is
-    part of the translation."""
+    """Strings after which it stops, as given or as the model writes them (in lower case, say); the string that was
+    found is part of the translation."""
 
     def __post_init__(self) -> None:
         as_text(self.prefix, "prefix")
@@ -41,59 +44,127 @@ class Wish:
     def __bool__(self) -> bool:
         return bool(self.prefix or self.phrases or self.forbidden or self.stops)
 
-
-def by_glossary(line: str, glossary: Glossary, wish: Wish | None = None) -> Wish:
-    """A wish that holds, besides, the translations of all terms in a line."""
-    wish = wish or Wish()
-    terms = tuple(target for _, target in glossary.matches(line))
-    return Wish(wish.prefix, (*wish.phrases, *terms), wish.forbidden, wish.stops)
+    def with_terms(self, line: str, glossary: Glossary) -> "ConstraintSet":
+        """The same with the translations of all glossary terms in a line as phrases."""
+        terms = tuple(target for _, target in glossary.matches(line))
+        return replace(self, phrases=(*self.phrases, *terms))
 
 
-def wishes_of_parts(
-    parts: Sequence[Part], wishes: Sequence[Wish | None] | None, glossary: Glossary | None = None
-) -> list[Wish | None]:
-    """The wish of each part, from those of the lines; terms of the glossary are looked for in each part.
+@dataclass(frozen=True)
+class Request:
+    """What is requested for some lines."""
 
-    A prefix is how the first part of a line begins; what is forbidden is forbidden everywhere.
+    search: SearchConfig | None = None
+    """Settings of the search in place of the model's own."""
+    constraints: ConstraintSet | Sequence[ConstraintSet | None] | None = None
+    """One set for all lines, or one for each line."""
+    glossary: Glossary | None = None
+    """Terms that must be translated so wherever they occur in a line."""
+    dictionary: Mapping[str, str] | None = None
+    """Translations of source words that the model cannot write, for `search.unknown=copy`."""
+    align: bool = False
+    """Return which words of the translation come from which of the source, by attention."""
+    tags: bool = False
+    """Take tags and placeholders out of the lines, and put them back into the translations by that alignment."""
+    pieces: bool = False
+    """Return the attention and the pieces of both sides."""
+
+    def __post_init__(self) -> None:
+        given: Any = self.constraints
+        if given is not None and not isinstance(given, ConstraintSet):
+            if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+                raise UsageError(
+                    f"constraints must be a ConstraintSet, or a list with one or None for each line; got {shown(given)}"
+                )
+            for each in given:
+                if each is not None:
+                    what = "a ConstraintSet, such as ConstraintSet(prefix='Guten'), or None"
+                    require_instance(each, "each of constraints", ConstraintSet, what=what)
+        if self.glossary is not None:
+            what = "a Glossary, such as Glossary((('dog', 'Hund'),))"
+            require_instance(self.glossary, "glossary", Glossary, what=what)
+        if self.dictionary is not None:
+            require_instance(self.dictionary, "dictionary", Mapping, what="a mapping from source words to target words")
+
+    def line_constraints(self, lines: int) -> Sequence[ConstraintSet | None]:
+        """The constraints on each of so many lines."""
+        if self.constraints is None or isinstance(self.constraints, ConstraintSet):
+            return [self.constraints] * lines
+        if len(self.constraints) != lines:
+            raise UsageError(
+                f"got {len(self.constraints)} constraint sets for {lines} lines; give one for each line, or None"
+            )
+        return self.constraints
+
+
+def part_constraints(
+    parts: Sequence[Part], constraints: Sequence[ConstraintSet | None], glossary: Glossary | None = None
+) -> list[ConstraintSet | None]:
+    """The constraints on each part, from those on the lines; terms of the glossary are looked up in each part.
+
+    A prefix applies to the first part of a line; what is forbidden is forbidden everywhere.
     """
     counts = Counter(part.line for part in parts)
-    found: list[Wish | None] = []
+    found: list[ConstraintSet | None] = []
     for part in parts:
-        wish = None if wishes is None else wishes[part.line]
-        if wish and counts[part.line] > 1 and (wish.phrases or wish.stops):
+        given = constraints[part.line]
+        if given and counts[part.line] > 1 and (given.phrases or given.stops):
             raise UsageError(
                 f"line {part.number} is translated in {counts[part.line]} parts, and it is not known which of them "
                 "should contain a phrase or stop; split the line, or use a glossary"
             )
-        if wish and not part.is_first:
-            wish = replace(wish, prefix="")
-        found.append(wish if glossary is None else by_glossary(part.text, glossary, wish))
+        if given and not part.is_first:
+            given = replace(given, prefix="")
+        found.append(given if glossary is None else (given or ConstraintSet()).with_terms(part.text, glossary))
     return found
 
 
-def constraint_of(wish: Wish | None, tokenizer: Tokenizer) -> Constraint | None:
-    """A wish in the symbols of a model; None where nothing is wished."""
-    if not wish:
+def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constraint | None:
+    """A constraint set in the symbols of a model; None if it is empty."""
+    if not given:
         return None
     parts: list[Constraint] = []
-    if wish.prefix:
-        parts.append(Prefix(tuple(_known(tokenizer.encode(wish.prefix), wish.prefix, what="prefix"))))
-    if wish.phrases:
-        phrases = tuple(OneOf(_ways(phrase, tokenizer)) for phrase in wish.phrases)
+    if given.prefix:
+        ids = tokenizer.encode(given.prefix)
+        if UNKNOWN in ids or not ids:
+            raise UsageError(
+                f"the prefix {given.prefix!r} cannot be written in the vocabulary of this model; choose another"
+            )
+        parts.append(Prefix(tuple(ids)))
+    if given.phrases:
+        phrases = tuple(OneOf(_ways(phrase, tokenizer)) for phrase in given.phrases)
         parts.append(Phrases(phrases, END, word_borders(tokenizer)))
-    if wish.forbidden:
-        parts.append(_never(wish.forbidden, tokenizer))
-    if wish.stops:
-        written = [form for stop in wish.stops for form in (stop, _as_written(stop, tokenizer))]
+    if given.forbidden:
+        parts.append(_forbidden_text(given.forbidden, tokenizer))
+    if given.stops:
+        written = [form for stop in given.stops for form in (stop, _as_written(stop, tokenizer))]
         parts.append(StopText(tokenizer.decode, tuple(dict.fromkeys(written))))
     return All(tuple(parts))
 
 
+def required_symbols(given: ConstraintSet | None, tokenizer: Tokenizer) -> set[int]:
+    """The symbols that a shortlist must contain: those of forced text, and letters to continue a forbidden word."""
+    if not given:
+        return set()
+    ways = [way for phrase in given.phrases for way in ways_to_write(phrase, tokenizer)]
+    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(given.prefix) if given.prefix else ())
+    return found | _letters(tokenizer) if given.forbidden else found
+
+
 @lru_cache(maxsize=8)
-def _never(phrases: tuple[str, ...], tokenizer: Tokenizer) -> ForbiddenText:
+def _letters(tokenizer: Tokenizer) -> frozenset[int]:
+    """The pieces of one character that continue a word, so that one which has begun can become another."""
+    if tokenizer.kind == "word":
+        return frozenset()
+    sorts = {number: sort_of(piece) for number in range(tokenizer.size) if len(piece := tokenizer.piece(number)) == 1}
+    return frozenset(number for number, sort in sorts.items() if sort.is_in_word and not sort.is_unspaced)
+
+
+@lru_cache(maxsize=8)
+def _forbidden_text(phrases: tuple[str, ...], tokenizer: Tokenizer) -> ForbiddenText:
     """One object for all sentences, since it remembers what it has found out."""
     if any(is_blank(phrase) for phrase in phrases):
-        raise UsageError(f"a forbidden phrase has nothing that can be seen: {phrases}; leave it out")
+        raise UsageError(f"a forbidden phrase is blank: {phrases}; leave it out")
     return ForbiddenText(unwritten(tokenizer, phrases), phrases, tokenizer.size, END)
 
 
@@ -108,13 +179,7 @@ def _ways(phrase: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
 
 
 def _as_written(text: str, tokenizer: Tokenizer) -> str:
-    """A text in the letters that the model knows; spaces at its ends, which mean that a word ends there, stay."""
+    """A text as the model writes it; spaces at its ends, which mean that a word ends there, stay."""
     normal = tokenizer.normaliser(text)
     left, right = text[:1].isspace(), text[-1:].isspace()
     return f"{' ' * left}{normal}{' ' * right}" if normal else text
-
-
-def _known(ids: list[int], text: str, *, what: str) -> list[int]:
-    if UNKNOWN in ids or not ids:
-        raise UsageError(f"the {what} {text!r} cannot be written in the vocabulary of this model; choose another")
-    return ids

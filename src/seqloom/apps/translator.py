@@ -1,6 +1,5 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,10 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.apps.attention_alignment import Alignment, Look, align_parts, look_of
+from seqloom.apps.alignments import Alignment, Look, align_parts, look_of, replace_unknown
 from seqloom.apps.language_model import load_language_model
-from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of, wished_symbols
-from seqloom.apps.request import Wish, constraint_of, wishes_of_parts
+from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of
+from seqloom.apps.request import ConstraintSet, Request, constraint_of, part_constraints, required_symbols
 from seqloom.apps.search_settings import resolved, search_with, settings_for
 from seqloom.classical.lexicon import Lexicon
 from seqloom.core.arguments import (
@@ -22,8 +21,6 @@ from seqloom.core.arguments import (
     as_text,
     as_whole_number,
     require_callable,
-    require_instance,
-    shown,
 )
 from seqloom.core.errors import DataError, Problem, UsageError, warn
 from seqloom.core.stepping import Stepper
@@ -58,77 +55,13 @@ from seqloom.search.driver import constraints_for, decode
 from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.settings import SearchConfig, Unknown
+from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
-from seqloom.text.words import Span, decoded_spans, word_spans
-
-# Words that a model cannot write: a dictionary's translation of the source word looked at most, or that word itself.
-#
-# A word of the output that holds an unknown symbol is replaced as a whole: what a model of characters spells around
-# one that it does not know is not worth keeping.
-
-
-def replace_unknown(
-    symbols: Sequence[int], look: Look, tokenizer: Tokenizer, *, dictionary: Mapping[str, str] | None = None
-) -> Look:
-    """The look with the text and the words that result; a word that looked at no source word stays as it is.
-
-    `symbols` are those of the translation, `dictionary` has source words with their translations.
-    """
-    unknown = [span for span, id in zip(decoded_spans(tokenizer, symbols), symbols, strict=True) if id == UNKNOWN]
-    text, done = "", 0
-    spans: list[Span] = []
-    rows: list[np.ndarray] = []
-    groups = {span: _inside(look, span) for span in _words_with(unknown, look.target)}
-    taken = {j for inside in groups.values() for j in inside}
-    plain = {look.target_spans[j]: [j] for j in range(len(look.target_spans)) if j not in taken}
-    for (begin, end), inside in sorted({**groups, **plain}.items()):
-        weights = look.weights[inside].sum(axis=0)
-        word = _translation(look, weights, dictionary or {}) if (begin, end) in groups else None
-        text += look.target[done:begin]
-        spans.append((len(text), len(text) + len(word or look.target[begin:end])))
-        text += word or look.target[begin:end]
-        rows.append(weights)
-        done = end
-    weights = np.stack(rows) if rows else look.weights
-    return replace(look, target=text + look.target[done:], target_spans=tuple(spans), weights=weights)
-
-
-def _words_with(unknown: Sequence[Span], text: str) -> list[Span]:
-    """The words of a text that hold one of these spans."""
-    # The sign of the unknown counts as a mark, which would part the word around it.
-    letters = list(text)
-    for begin, end in unknown:
-        for at in range(begin, end):
-            letters[at] = "x" if text[at] != " " else " "
-    return [
-        (start, stop)
-        for start, stop in word_spans("".join(letters))
-        if any(max(start, begin) < min(stop, end) for begin, end in unknown)
-    ]
-
-
-def _inside(look: Look, span: Span) -> list[int]:
-    """The target words that lie in a span."""
-    return [j for j, (begin, end) in enumerate(look.target_spans) if span[0] <= begin and end <= span[1]]
-
-
-def _translation(look: Look, weights: np.ndarray, dictionary: Mapping[str, str]) -> str | None:
-    """What stands for a word that looked so at the source words; None if it looked at none."""
-    best = int(weights.argmax()) if weights.size else 0
-    if not weights.size or weights[best] <= 0:
-        return None
-    begin, end = look.source_spans[best]
-    word = look.source[begin:end]
-    return dictionary.get(word, dictionary.get(word.lower(), word))
-
-
-# The models of a translator as a search sees them: in which precision, with which shortlists, so many at a time.
 
 
 @dataclass(frozen=True)
@@ -140,9 +73,9 @@ class FusedLanguageModel:
 
 
 class Steppers:
-    """Makes what a search steps through, of one model or of several that decide together.
+    """Makes the stepper of a search, of one model or of several that decide together, in the precision requested.
 
-    All take the lexicon of the first: they share its vocabulary.
+    All use the lexicon of the first: they share its vocabulary.
     """
 
     def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
@@ -152,13 +85,13 @@ class Steppers:
         self._fused = fused
         self.is_several = len(loaded) > 1 or fused is not None
 
-    def stepper(self, settings: SearchConfig, *, attention: bool, needed: Sequence[Collection[int]]) -> Stepper:
-        """For the next batch; `needed` are symbols that must be in the shortlists of its sentences."""
+    def stepper(self, settings: SearchConfig, *, attention: bool, required: Sequence[Collection[int]]) -> Stepper:
+        """For the next batch; `required` are symbols that must be in the shortlists of its sentences."""
         models = self._int8_models if settings.precision == "int8" else [each.model for each in self._loaded]
         shortlist = None
         if settings.shortlist:
             lists = shortlist_of(self._lexicon, settings.shortlist)
-            shortlist = partial(offered_symbols, lists, needed=needed)
+            shortlist = partial(offered_symbols, lists, required=required)
         heads = settings.heads
         steppers = [model_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
         stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
@@ -173,19 +106,19 @@ class Steppers:
         return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
 
 
-LONGEST_SCORED = 5_000
-"""Tokens on a side, the end mark counted, beyond which a pair is not scored."""
+MAX_SCORED_TOKENS = 5_000
+"""Tokens on a side, END included, above which a pair is not scored."""
 
 
-class Watch(Protocol):
-    """Who wants to know of lines that are longer than the model takes, and are translated in parts."""
+class PartListener(Protocol):
+    """Is called for lines that exceed the model's limit and are translated in parts."""
 
     def cut(self, line: int, parts: int) -> None:
-        """Told before the search: the line of this number, counted from 0, was too long and has so many parts."""
+        """Before the search: the line of this number, counted from 0, has so many parts."""
         ...
 
     def parts_done(self, done: int, everything: int) -> None:
-        """Told as the search goes on: so many parts of those that are searched together; a short line is one part."""
+        """During the search: so many parts of those that are searched together; a short line is one part."""
         ...
 
 
@@ -198,10 +131,10 @@ class Translation:
     hypotheses: tuple[Hypothesis, ...] = ()
     """What was found for each part of the line; a line has several parts only where it is longer than the limit."""
     source_pieces: tuple[str, ...] = ()
-    """The source as the model saw it, END included, where attention was asked for."""
+    """The source as the model saw it, END included, where pieces were requested."""
     target_pieces: tuple[str, ...] = ()
     alignment: Alignment | None = None
-    """Which words go together, where that was asked for."""
+    """Which words translate which, where that was requested."""
 
     @property
     def hit_limit(self) -> bool:
@@ -211,7 +144,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Watched:
-    """A translation that was watched: what was found, every candidate of the search, and how symbols are written."""
+    """A recorded search: its translations, every candidate, and how symbols are written."""
 
     translations: tuple[Translation, ...]
     trace: Trace
@@ -261,22 +194,22 @@ class Translator:
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """How its text is cut into symbols."""
+        """The tokenisers of both sides."""
         return self.loaded.tokenizers
 
     @property
     def longest(self) -> int:
-        """Tokens of a source sentence, the end counted, up to which it is not cut."""
+        """Tokens of a source sentence, END included, up to which it is not split."""
         return self.config.data.longest
 
     @property
     def card(self) -> Card:
-        """What the model says of itself."""
+        """The metadata of the model."""
         return self.loaded.card
 
     @property
     def source_language(self) -> str | None:
-        """The language that it reads, where the model says so."""
+        """The source language, if the model knows it."""
         return self.loaded.card.source
 
     def translate(
@@ -288,7 +221,7 @@ class Translator:
         `search` does the same. A SearchConfig replaces all settings of the model.
         """
         settings = search_with(self.loaded.config.search, search, changes, method=self.translate)
-        best = [found[0] for found in self.search(as_lines(lines, "translate"), search=settings)]
+        best = [found[0] for found in self.run(as_lines(lines, "translate"), Request(settings))]
         if ended := sum(each.hit_limit for each in best):
             warn(limit_message(ended, len(best)))
         return [each.text for each in best]
@@ -301,66 +234,79 @@ class Translator:
         attention: bool = False,
         align: bool = False,
         tags: bool = False,
-        wishes: Sequence[Wish | None] | None = None,
+        constraints: ConstraintSet | Sequence[ConstraintSet | None] | None = None,
         glossary: Glossary | None = None,
         dictionary: Mapping[str, str] | None = None,
         first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
-        watch: "Watch | None" = None,
+        watch: PartListener | None = None,
         **changes: Any,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first: `nbest` of them where the search finds as many.
 
-        Of a beam's translations that read the same, the best is kept; samples come as they were drawn, repeats and all,
-        so that they come as often as they are probable. `wishes` say for each line what its translation must
-        hold, and terms of the `glossary` must come where they are in a line. With `align`, each translation tells which
-        of its words come from which, by attention. With `tags`, tags and placeholders are taken out of the lines and
-        put back by that alignment, which is of the text without them. The `dictionary` is for source words whose
-        translation the model cannot write, with `search.unknown=copy`. Lines of a longer text are numbered on from
-        `first`, so that its random draws and messages do not depend on how it is cut into calls. `progress` is told how
-        many more lines are done, `watch` of lines that are cut into parts. `changes` are settings of `SearchConfig`.
+        Of a beam's translations with the same text, the best is kept; samples are returned as they were drawn. See
+        `Request` for the arguments up to `dictionary` (`attention` returns attention and pieces), and `run` for the
+        others. `changes` are settings of `SearchConfig`.
         """
-        settings = self._settings(search, changes, method=self.search)
+        request = Request(
+            search_with(self.loaded.config.search, search, changes, method=self.search),
+            constraints=constraints,
+            glossary=glossary,
+            dictionary=dictionary,
+            align=align,
+            tags=tags,
+            pieces=attention,
+        )
         given = as_lines(lines, "search")
         first = as_whole_number(first, "first", least=0)
         require_callable(progress, "progress")
-        _require_requests(wishes, len(given))
-        if glossary is not None:
-            require_instance(glossary, "glossary", Glossary, what="a Glossary, such as Glossary((('dog', 'Hund'),))")
-        if dictionary is not None:
-            require_instance(dictionary, "dictionary", Mapping, what="a mapping from source words to target words")
-        bare = [take_out(line) for line in given] if tags else []
-        given = [each.plain for each in bare] if tags else given
+        return self.run(given, request, first=first, progress=progress, watch=watch)
+
+    def run(
+        self,
+        lines: Sequence[str],
+        request: Request,
+        *,
+        first: int = 0,
+        progress: Callable[[int], None] = lambda _lines: None,
+        watch: PartListener | None = None,
+    ) -> list[list[Translation]]:
+        """Fulfil a request: the best translations of each line, best first.
+
+        Lines of a longer text are numbered from `first`, so that random draws and messages do not depend on how it is
+        divided into calls. `progress` gets the number of lines that were finished, `watch` those that are split.
+        """
+        settings = self.loaded.search_settings(request.search)
+        glossary = None if request.glossary is None else request.glossary.read_by(self._source)
+        constraints = request.line_constraints(len(lines))
+        bare = [take_out(line) for line in lines] if request.tags else []
+        plain = [each.plain for each in bare] if request.tags else lines
+        render = _Render(self.tokenizers, settings, request)
         results: list[list[Translation]] = []
-        for begin in range(0, len(given), LINES_AT_ONCE):
-            some = given[begin : begin + LINES_AT_ONCE]
-            asked = None if wishes is None else wishes[begin : begin + LINES_AT_ONCE]
+        for begin in range(0, len(plain), LINES_AT_ONCE):
+            some = plain[begin : begin + LINES_AT_ONCE]
             parts = self._parts(some, settings, first=first + begin)
-            by_part = wishes_of_parts(parts, asked, None if glossary is None else glossary.read_by(self._source))
+            by_line: list[list[int]] = [[] for _ in some]
+            for at, part in enumerate(parts):
+                by_line[part.line].append(at)
             if watch is not None and settings.split == "long":
-                counts = Counter(part.line for part in parts)
-                for line, count in counts.items():
-                    if count > 1:
-                        watch.cut(begin + line, count)
-            render = _Render(
-                self.tokenizers,
-                settings.unknown,
-                dictionary,
-                pieces=attention,
-                align=align or tags,
-                is_sampled=settings.method == "sample",
-            )
-            results += self._search_some(
-                parts, by_part, len(some), settings, render=render, progress=progress, watch=watch
-            )
-        return self._with_tags(results, bare) if tags else results
+                for line, places in enumerate(by_line):
+                    if len(places) > 1:
+                        watch.cut(begin + line, len(places))
+            on_batch = _reporter(parts, len(some), progress, watch)
+            by_part = part_constraints(parts, constraints[begin : begin + LINES_AT_ONCE], glossary)
+            search = self._part_search(settings, by_part, attention=render.needs_attention)
+            bound = [self._constraint(*each, search) for each in zip(parts, by_part, strict=True)]
+            found = search(parts, constraints=bound, on_batch=on_batch)
+            results += [render.line([parts[at] for at in places], [found[at] for at in places]) for places in by_line]
+        return self._with_tags(results, bare) if request.tags else results
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
 
         Models that decide together score together. Pairs are numbered from `first` in messages. One with more than
-        `LONGEST_SCORED` tokens on a side is refused: memory grows with the square of its length, and a sum over parts
-        would be another number.
+        `MAX_SCORED_TOKENS` tokens on a side is refused: memory grows with the square of its length, and a sum over
+        parts would be another number.
         """
         sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
         if len(sources) != len(targets):
@@ -391,52 +337,22 @@ class Translator:
     def _target(self) -> Tokenizer:
         return self.loaded.tokenizers.target
 
-    def _search_some(
-        self,
-        parts: Sequence[Part],
-        wishes: Sequence[Wish | None],
-        lines: int,
-        settings: SearchConfig,
-        *,
-        render: "_Render",
-        progress: Callable[[int], None],
-        watch: "Watch | None",
-    ) -> list[list[Translation]]:
-        """The translations of so many lines, of which `parts` are those that are not blank."""
-        by_line: list[list[int]] = [[] for _ in range(lines)]
-        for at, part in enumerate(parts):
-            by_line[part.line].append(at)
-        count_lines = line_counter(parts, lines, progress)
-        done = 0
-
-        def on_batch(places: Sequence[int]) -> None:
-            nonlocal done
-            count_lines(places)
-            done += len(places)
-            if watch is not None:
-                watch.parts_done(done, len(parts))
-
-        search = self._part_search(settings, wishes, attention=render.needs_attention)
-        constraints = [self._constraint(*each, search) for each in zip(parts, wishes, strict=True)]
-        found = search(parts, constraints=constraints, on_batch=on_batch)
-        return [render.line([parts[at] for at in numbers], [found[at] for at in numbers]) for numbers in by_line]
-
     def _part_search(
-        self, settings: SearchConfig, wishes: Sequence[Wish | None], *, attention: bool = False
+        self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None], *, attention: bool = False
     ) -> PartSearch:
         def stepper(places: Sequence[int]) -> Stepper:
-            needed = [wished_symbols(wishes[at], self._target) for at in places]
-            return self._steppers.stepper(settings, attention=attention or settings.coverage > 0, needed=needed)
+            required = [required_symbols(constraints[at], self._target) for at in places]
+            return self._steppers.stepper(settings, attention=attention or settings.coverage > 0, required=required)
 
         at_once = sentences_at_once(self.loaded, settings)
         return PartSearch(self._target, self.loaded.device, settings, at_once, stepper)
 
-    def _constraint(self, part: Part, wish: Wish | None, search: PartSearch) -> Constraint | None:
-        """What a part must obey. A wish that cannot come true is told with its line, before anything is searched."""
-        if not wish:
+    def _constraint(self, part: Part, given: ConstraintSet | None, search: PartSearch) -> Constraint | None:
+        """The constraint on a part. One that cannot be met is reported with its line, before anything is searched."""
+        if not given:
             return None
         try:
-            constraint = constraint_of(wish, self._target)
+            constraint = constraint_of(given, self._target)
             source = source_batch([part.ids], self.loaded.device)
             constraints_for(source, search.settings, [constraint], end=END, show=search.show)
         except UsageError as error:
@@ -448,35 +364,32 @@ class Translator:
         line: str,
         *,
         search: SearchConfig | Mapping[str, Any] | None = None,
-        wish: Wish | None = None,
+        constraints: ConstraintSet | None = None,
         **changes: Any,
     ) -> Watched:
-        """Translate a line by beam search and record every candidate. It must not be longer than the model takes."""
-        settings = self._settings(search, changes, method=self.watch)
-        line = as_text(line, "line")
-        _require_requests([wish], 1)
-        parts = self._parts([line], settings)
+        """Translate a line by beam search and record every candidate. It must not exceed the model's limit."""
+        settings = search_with(self.loaded.config.search, search, changes, method=self.watch)
+        settings = self.loaded.search_settings(settings)
+        given = Request(constraints=constraints).line_constraints(1)
+        parts = self._parts([as_text(line, "line")], settings)
         if len(parts) != 1:
             raise UsageError(
                 f"a search can be watched for one sentence, but this line has {len(parts)} parts of at most "
-                f"{self.config.data.longest} tokens; give a line that is neither blank nor longer"
+                f"{self.longest} tokens; give a line that is neither blank nor longer"
             )
         recorder = Recorder()
+        core = self._part_search(settings, given)
         with torch.inference_mode():
-            constraint = constraint_of(wish, self._target)
-            source = source_batch([parts[0].ids], self.loaded.device)
-            core = self._part_search(settings, [wish])
             (found,) = decode(
-                core.stepper([0]), source, settings, constraints=[constraint], recorder=recorder, show=core.show
+                core.stepper([0]),
+                source_batch([parts[0].ids], self.loaded.device),
+                settings,
+                constraints=[constraint_of(given[0], self._target)],
+                recorder=recorder,
+                show=core.show,
             )
-        translations = _Render(self.tokenizers).line(parts, [found])
+        translations = _Render(self.tokenizers, settings, Request()).line(parts, [found])
         return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
-
-    def _settings(
-        self, search: SearchConfig | Mapping[str, Any] | None, changes: Mapping[str, Any], *, method: Callable[..., Any]
-    ) -> SearchConfig:
-        """The settings of a call, with a maximum output length."""
-        return self.loaded.search_settings(search_with(self.loaded.config.search, search, changes, method=method))
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
         return make_parts(lines, self._source, limit=self.longest, split=settings.split, first=first)
@@ -510,7 +423,7 @@ class Translator:
         if not self._steppers.is_several:
             return self._log_probs_of_one(self._pair_batch(sources, targets))
         settings = SearchConfig()
-        stepper = self._steppers.stepper(settings, attention=False, needed=[])
+        stepper = self._steppers.stepper(settings, attention=False, required=[])
         given = [ids[:-1] for ids in targets]  # it adds the end itself
         found = forced_search(stepper, source_batch(sources, self.loaded.device), given, settings=settings)
         return [hypothesis.log_prob for hypothesis in found]
@@ -529,24 +442,24 @@ class _Render:
     """How hypotheses become translations."""
 
     tokenizers: Tokenizers
-    unknown: Unknown = "keep"
-    dictionary: Mapping[str, str] | None = None
-    pieces: bool = False
-    """Whether the pieces of both sides are shown."""
-    align: bool = False
-    is_sampled: bool = False
-    """Whether hypotheses were drawn: of several parts, the first of each then make the first sample, and so on."""
+    settings: SearchConfig
+    request: Request
+
+    @property
+    def align(self) -> bool:
+        return self.request.align or self.request.tags
 
     @property
     def needs_attention(self) -> bool:
-        return self.pieces or self.align or self.unknown == "copy"
+        return self.request.pieces or self.align or self.settings.unknown == "copy"
 
     def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]]) -> list[Translation]:
         """The translations of a line out of those of its parts: of several parts of a beam, the best of each."""
         if not parts:
             return [Translation("", None, alignment=Alignment.empty() if self.align else None)]
-        # Samples of the parts are independent, so together they are a sample of the line; ranks do not add up so.
-        ways = list(zip(*found, strict=True)) if len(parts) == 1 or self.is_sampled else [tuple(s[0] for s in found)]
+        # Samples of the parts are independent, so together they are a sample of the line; ranks cannot be combined so.
+        is_sampled = self.settings.method == "sample"
+        ways = list(zip(*found, strict=True)) if len(parts) == 1 or is_sampled else [tuple(s[0] for s in found)]
         return [self._translation(parts, way) for way in ways]
 
     def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
@@ -556,7 +469,7 @@ class _Render:
             for each, look in zip(hypotheses, looks, strict=True)
         ]
         joined = join(texts, inside_word=[part.is_inside_word for part in parts])
-        is_shown = self.pieces and len(parts) == 1
+        is_shown = self.request.pieces and len(parts) == 1
         source, target = self.tokenizers.source, self.tokenizers.target
         return Translation(
             text=joined.text,
@@ -568,14 +481,14 @@ class _Render:
         )
 
     def _look(self, part: Part, hypothesis: Hypothesis) -> Look | None:
-        """Where the words looked, if anybody wants to know."""
-        has_unknown = self.unknown == "copy" and UNKNOWN in hypothesis.symbols
+        """The attention of the words, if it is needed."""
+        has_unknown = self.settings.unknown == "copy" and UNKNOWN in hypothesis.symbols
         if not (self.align or has_unknown):
             return None
         look = look_of(part, hypothesis, self.tokenizers)
         if not has_unknown:
             return look
-        return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.dictionary)
+        return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.request.dictionary)
 
 
 def open_translator(
@@ -620,24 +533,29 @@ def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
     return ids.count(UNKNOWN) / max(1, len(ids))
 
 
-def _require_requests(wishes: Any, lines: int) -> None:
-    """Refuse anything but a Wish or None for each line."""
-    if wishes is None:
-        return
-    if isinstance(wishes, str | bytes) or not isinstance(wishes, Sequence):
-        raise UsageError(f"wishes must be a list with a Wish or None for each line; got {shown(wishes)}")
-    for wish in wishes:
-        if wish is not None:
-            require_instance(wish, "each of wishes", Wish, what="a Wish, such as Wish(prefix='Guten'), or None")
-    if len(wishes) != lines:
-        raise UsageError(f"got {len(wishes)} wishes for {lines} lines; give each line one, or None")
+def _reporter(
+    parts: Sequence[Part], lines: int, progress: Callable[[int], None], watch: PartListener | None
+) -> Callable[[Sequence[int]], None]:
+    """What is called with the places of the parts of each batch."""
+    count_lines, done = line_counter(parts, lines, progress), 0
+
+    def on_batch(places: Sequence[int]) -> None:
+        nonlocal done
+        count_lines(places)
+        done += len(places)
+        if watch is not None:
+            watch.parts_done(done, len(parts))
+
+    return on_batch
 
 
 def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
     problems = [
-        Problem(f"line {number} has {length:,} tokens on a side; at most {LONGEST_SCORED:,} can be scored, so split it")
+        Problem(
+            f"line {number} has {length:,} tokens on a side; at most {MAX_SCORED_TOKENS:,} can be scored, so split it"
+        )
         for number, length in zip(numbers, lengths, strict=True)
-        if length > LONGEST_SCORED
+        if length > MAX_SCORED_TOKENS
     ]
     if problems:
         raise DataError(problems=problems)

@@ -405,7 +405,7 @@ def heads(
     The model reads given translations. Each head links a target word to the source word it looks at most; F1 says how
     well its links agree with those of IBM model 1, or with given ones.
     """
-    from seqloom.apps.attention_alignment import best_head
+    from seqloom.apps.alignments import best_head
     from seqloom.cli.inputs import languages_for, read_pairs
     from seqloom.runs.model_dir import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold

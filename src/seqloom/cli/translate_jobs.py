@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,7 +20,7 @@ from seqloom.text.formats.tsv import column_problem
 if TYPE_CHECKING:
     from seqloom.apps.catalogues import Filled
     from seqloom.apps.engine import Translates
-    from seqloom.apps.request import Wish
+    from seqloom.apps.request import Request
     from seqloom.apps.translator import Translation
     from seqloom.runs.language_check import Sample
     from seqloom.text.glossary import Glossary
@@ -44,16 +44,20 @@ class Constraints:
     forbidden: tuple[str, ...]
     stops: tuple[str, ...]
 
-    def of_lines(self, first: int, count: int) -> "list[Wish] | None":
-        """The constraints of `count` lines from line `first` (from 0) on; None if there are none."""
-        from seqloom.apps.request import Wish
+    def request(self, first: int, count: int, *, align: bool, tags: bool = False) -> "Request":
+        """The request for `count` lines from line `first` (from 0) on."""
+        from seqloom.apps.request import ConstraintSet, Request
 
-        if not (self.prefixes is not None or self.forbidden or self.stops):
-            return None
-        if self.prefixes is not None and len(self.prefixes) < first + count:
+        same = ConstraintSet(forbidden=self.forbidden, stops=self.stops)
+        request = Request(
+            constraints=same or None, glossary=self.glossary, dictionary=self.dictionary, align=align, tags=tags
+        )
+        if self.prefixes is None:
+            return request
+        if len(self.prefixes) < first + count:
             self._refuse_prefixes(", but the text has more lines")
-        prefixes = [""] * count if self.prefixes is None else self.prefixes[first : first + count]
-        return [Wish(prefix, forbidden=self.forbidden, stops=self.stops) for prefix in prefixes]
+        prefixes = self.prefixes[first : first + count]
+        return replace(request, constraints=[replace(same, prefix=prefix) for prefix in prefixes])
 
     def require_lines(self, total: int | None) -> None:
         """Refuse a number of prefixes that differs from the number of lines, if that is known."""
@@ -326,13 +330,9 @@ def translate_text(
             if doubt := language.doubt(block):
                 notice(listener, doubt)
             progress = TranslationProgress(listener, job.name, numbers, total, translator.longest, done=done)
-            results = translator.search(
+            results = translator.run(
                 block,
-                align=links is not None,
-                tags=job.tags,
-                wishes=job.constraints.of_lines(done, len(block)),
-                glossary=job.constraints.glossary,
-                dictionary=job.constraints.dictionary,
+                job.constraints.request(done, len(block), align=links is not None, tags=job.tags),
                 first=done,
                 progress=progress.lines_done,
                 watch=progress,
@@ -434,15 +434,13 @@ def translate_catalogue(
         if anomalies.check_source(zip(work.places, work.lines, strict=True), translator.tokenizers.source):
             notice(listener, ALL_UNKNOWN)
         progress = TranslationProgress(listener, str(job.path), work.places, len(work.places), translator.longest)
+        align = config is not None and getattr(config.model, "attention", None) != "none"
         filled = fill_catalogue(
             work,
             translator,
+            job.constraints.request(0, len(work.lines), align=align),
             target=wanted[1],
-            align=config is not None and getattr(config.model, "attention", None) != "none",
             review=job.for_review,
-            wishes=job.constraints.of_lines(0, len(work.lines)),
-            glossary=job.constraints.glossary,
-            dictionary=job.constraints.dictionary,
             progress=progress.lines_done,
             watch=progress,
         )

@@ -64,7 +64,7 @@ class Bench:
 
     def stepper(self, settings: SearchConfig) -> Stepper:
         """The model, which tells its attention only where the score needs it."""
-        return self._steppers.stepper(settings, attention=settings.coverage > 0, needed=[])
+        return self._steppers.stepper(settings, attention=settings.coverage > 0, required=[])
 
     def case(self, places: Sequence[int], *, padding: int = 0) -> Case:
         """Some sentences in a batch, with so many columns of padding that hold any symbols."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.apps.attention_alignment import align_parts, best_head, look_of, model1_links
+from seqloom.apps.alignments import align_parts, best_head, look_of, model1_links
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.runs.long_lines import Part
