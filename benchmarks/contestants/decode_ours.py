@@ -27,7 +27,7 @@ from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import with_int8
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.version import __version__
 

@@ -12,7 +12,7 @@ from seqloom.apps.request import ConstraintSet, constraint_of, required_symbols
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.search.constraints import All, Constraint, ForbiddenText, Phrases
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.text.glossary import ways_to_write
 from seqloom.text.tokenizer import TextConfig, Tokenizer

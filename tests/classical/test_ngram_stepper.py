@@ -11,7 +11,7 @@ from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.classical.steppers import NGramStepper
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.settings import SearchConfig
 

@@ -16,7 +16,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import CTranslate2Engine, Found
 from seqloom.runs.model_dir import LoadedModel
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.greedy import forced_search, greedy_search
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words

@@ -13,7 +13,7 @@ from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.probe import listen
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 
 SYMBOLS = Symbols(source=20, target=20, is_shared=True)

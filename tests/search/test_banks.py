@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.search.beam import Banked, choose
+from seqloom.search.beam import Banked, share_beam
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([-math.inf, -4.0, -3.0, -2.5, -1.0, 0.0])), max_size=14)
 
@@ -50,25 +50,25 @@ def one_by_one(candidates: list[Banked], beam: int) -> list[int]:
 @given(pairs, st.integers(1, 8))
 def test_places_are_those_handed_out_one_by_one(found: list[tuple[int, float]], beam: int) -> None:
     candidates = banked(found)
-    assert choose(candidates, beam) == one_by_one(candidates, beam)
+    assert share_beam(candidates, beam) == one_by_one(candidates, beam)
 
 
 @given(pairs, st.integers(1, 8))
 def test_no_place_is_left_empty_and_none_is_given_twice(found: list[tuple[int, float]], beam: int) -> None:
-    chosen = choose(banked(found), beam)
+    chosen = share_beam(banked(found), beam)
     assert len(chosen) == len(set(chosen)) == min(beam, sum(log_prob > -math.inf for _, log_prob in found))
 
 
 @given(pairs, st.integers(1, 8))
 def test_where_nothing_is_forced_the_best_are_taken(found: list[tuple[int, float]], beam: int) -> None:
     candidates = banked([(3, log_prob) for _, log_prob in found])
-    assert choose(candidates, beam) == by_log_prob(candidates, beam)
+    assert share_beam(candidates, beam) == by_log_prob(candidates, beam)
 
 
 @given(pairs, st.integers(1, 8))
 def test_what_is_in_a_bank_is_its_best(found: list[tuple[int, float]], beam: int) -> None:
     candidates = banked(found)
-    chosen = set(choose(candidates, beam))
+    chosen = set(share_beam(candidates, beam))
     for missing in range(6):
         bank = [index for index in by_log_prob(candidates, len(found)) if candidates[index].missing == missing]
         taken = [index for index in bank if index in chosen]
@@ -77,18 +77,18 @@ def test_what_is_in_a_bank_is_its_best(found: list[tuple[int, float]], beam: int
 
 def test_an_improbable_candidate_with_a_forced_symbol_lives_on() -> None:
     candidates = banked([(2, -0.1), (2, -0.2), (2, -0.3), (1, -9.0)])
-    assert choose(candidates, 2) == [0, 3]
+    assert share_beam(candidates, 2) == [0, 3]
     assert by_log_prob(candidates, 2) == [0, 1]
 
 
 def test_a_beam_smaller_than_the_number_of_banks_keeps_both_ends() -> None:
     candidates = banked([(missing, -10.0 + missing) for missing in range(6)])
-    assert choose(candidates, 2) == [5, 0]
-    assert choose(candidates, 3) == [5, 2, 0]
-    assert choose(candidates, 1) == [0]
+    assert share_beam(candidates, 2) == [5, 0]
+    assert share_beam(candidates, 3) == [5, 2, 0]
+    assert share_beam(candidates, 1) == [0]
 
 
 def test_spare_places_go_to_the_nearest_bank_and_to_the_one_that_misses_less() -> None:
     fuller = [(0, -5.0), (0, -5.0), (0, -5.0), (2, -1.0), (2, -1.0), (2, -1.0)]
-    assert choose(banked([*fuller, (1, -9.0)]), 6) == [3, 4, 0, 1, 2, 6]
-    assert choose(banked([*fuller, (5, -9.0)]), 6) == [3, 4, 5, 0, 1, 6]
+    assert share_beam(banked([*fuller, (1, -9.0)]), 6) == [3, 4, 0, 1, 2, 6]
+    assert share_beam(banked([*fuller, (5, -9.0)]), 6) == [3, 4, 5, 0, 1, 6]

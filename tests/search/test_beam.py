@@ -14,12 +14,14 @@ from laws.stepping import check_stepper_laws
 from search.steppers import Bigram, Grammar, History, Masked, Shortlisted, sentences
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.reference.beam import beam_search as reference_beam
 from seqloom.search import exhaustive
 from seqloom.search.beam import beam_search
+from seqloom.search.constraints import NoRepeat
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import LengthNormalisation, length_penalty
+from seqloom.search.scores import LengthNormalisation, Outcome, length_penalty, score_of
 from seqloom.search.settings import SearchConfig
 
 KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "gnmt")
@@ -39,32 +41,6 @@ def settings(
         length_factor=0.0,
         length_constant=limit,
     )
-
-
-def plain_beam(stepper: Stepper, source: Source, chosen: SearchConfig) -> list[tuple[tuple[int, ...], bool]]:
-    """Beam search of one sentence to its maximum length, without any shortcut: the twin of the fast one."""
-    live: list[tuple[float, tuple[int, ...], State]] = [(0.0, (), stepper.start(source))]
-    finished: list[tuple[float, tuple[int, ...]]] = []
-    for _ in range(chosen.limits(source)[0]):
-        candidates: list[tuple[float, tuple[int, ...], State]] = []
-        for log_prob, symbols, state in live:
-            last = symbols[-1] if symbols else stepper.begin
-            step = stepper.step(state, torch.tensor([last]))
-            candidates += [
-                (log_prob + float(value), (*symbols, symbol), step.state)
-                for symbol, value in enumerate(step.log_probs[0].tolist())
-            ]
-        candidates.sort(key=lambda candidate: -candidate[0])
-        live = []
-        for log_prob, symbols, state in candidates[: chosen.beam]:
-            if symbols[-1] == stepper.end:
-                penalty = length_penalty(chosen.length_normalisation, len(symbols), chosen.alpha)
-                finished.append((log_prob / penalty, symbols[:-1]))
-            else:
-                live.append((log_prob, symbols, state))
-    finished.sort(key=lambda pair: -pair[0])
-    ranked = [(symbols, True) for _, symbols in finished] + [(symbols, False) for _, symbols, _ in live]
-    return ranked[: chosen.nbest]
 
 
 def outline(hypotheses: Sequence[Hypothesis]) -> list[tuple[tuple[int, ...], bool]]:
@@ -128,25 +104,31 @@ def test_beam_one_is_greedy_token_for_token(seed: int, kind: LengthNormalisation
     assert [beam for [beam] in beams] == greedy  # symbols, scores, terms and log-probabilities, to the last bit
 
 
-@effort(max_examples=40)
-@given(seeds, kinds, st.integers(1, 5))
-def test_beam_search_equals_its_plain_twin(seed: int, kind: LengthNormalisation, beam: int) -> None:
-    check_twin(History(6, seed=seed), seed, settings(beam, nbest=beam, kind=kind, limit=6))
-
-
-@effort(max_examples=40)
-@given(seeds, st.integers(1, 5))
-def test_beam_search_equals_its_plain_twin_where_candidates_tie(seed: int, beam: int) -> None:
-    """Without a normalisation, whose rounding would decide ties between hypotheses of different lengths."""
-    check_twin(Bigram(6, seed=seed, levels=2), seed, settings(beam, nbest=beam, kind="none", limit=6))
-
-
-def check_twin(stepper: Stepper, seed: int, chosen: SearchConfig) -> None:
-    source = sentences([2, 1, 5, 3], seed=seed)
+@effort(max_examples=60)
+@given(seeds, st.sampled_from(["bigram", "ties", "history", "listed"]), kinds, st.integers(1, 5))
+def test_beam_search_equals_the_reference(seed: int, name: str, kind: LengthNormalisation, beam: int) -> None:
+    stepper: Stepper = {
+        "bigram": Bigram(6, seed=seed),
+        "ties": Bigram(6, seed=seed, levels=2),
+        "history": History(6, seed=seed),
+        "listed": Shortlisted(History(9, seed=seed), [5, 2, 8]),
+    }[name]
+    source = sentences([2, 1, 5, 3, 3, 4, 1, 6], seed=seed)
+    chosen = settings(beam, nbest=1 + seed % beam, kind=kind, limit=6)
+    score = chosen.score()
+    expected = reference_beam(
+        stepper,
+        source,
+        beam=chosen.beam,
+        nbest=chosen.nbest,
+        limits=chosen.limits(source),
+        score=lambda log_prob, length: score_of(score.terms(Outcome(log_prob, length))),
+        bound=lambda log_prob, length, limit: score.bound(log_prob, length, limit=limit),
+    )
     found = beam_search(stepper, source, chosen)
-    for row, hypotheses in enumerate(found):
-        alone = Source(source.ids[row : row + 1], source.lengths[row : row + 1])
-        assert outline(hypotheses) == plain_beam(stepper, alone, chosen)
+    assert [[(h.symbols, h.is_finished, h.score) for h in part] for part in found] == expected
+    never = [NoRepeat(99)] * len(found)
+    assert beam_search(stepper, source, chosen, constraints=never) == found  # what forbids nothing changes nothing
 
 
 @effort(max_examples=40)

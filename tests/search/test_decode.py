@@ -12,8 +12,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.search.beam import beam_search
 from seqloom.search.constraints import All, Forbidden, Phrases, Prefix, StopAt
+from seqloom.search.decode import constraints_for, decode
 from seqloom.search.diverse import diverse_search
-from seqloom.search.driver import constraints_for, decode
 from seqloom.search.greedy import greedy_search
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig
@@ -83,7 +83,7 @@ def test_contradictions_and_groups_are_refused_with_a_sentence() -> None:
         decode(stepper, source, SearchConfig(), constraints=[All((Phrases(((4, 5),), END), Forbidden(((5,),))))])
     with pytest.raises(UsageError, match=r"search.groups=2 deals the beam out"):
         decode(stepper, source, SearchConfig(groups=2, no_repeat=2))
-    with pytest.raises(UsageError, match="2 constraints were given for 1 sentences"):
+    with pytest.raises(UsageError, match="got 2 constraints for 1 sentences"):
         decode(stepper, source, SearchConfig(), constraints=[None, None])
 
 

@@ -254,7 +254,7 @@ def test_attention_belongs_to_the_symbols() -> None:
 def test_requests_that_cannot_be_met_are_refused() -> None:
     stepper, source = Bigram(5, seed=0), sentences([2])
     for groups in (0, 4, 7):
-        with pytest.raises(ConfigError, match=rf"beam 6 cannot be dealt out to {groups} groups; .* \[1, 2, 3, 6\]"):
+        with pytest.raises(ConfigError, match=rf"beam 6 is not divisible by {groups} groups; .* \[1, 2, 3, 6\]"):
             diverse_search(stepper, source, settings(6), groups=groups, diversity=0.5)
     for diversity in (-1.0, float("inf"), float("nan")):
         with pytest.raises(ConfigError, match=f"diversity {diversity} is out of range"):

@@ -334,7 +334,7 @@ def test_weights_that_cannot_be_are_refused() -> None:
     member = Bigram(5, seed=0)
     with pytest.raises(ConfigError, match="an ensemble of 0 models has nothing to say"):
         Ensemble([])
-    with pytest.raises(ConfigError, match="1 weights were given for 2 models"):
+    with pytest.raises(ConfigError, match="got 1 weights for 2 models"):
         Ensemble([member, member], [1.0])
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ConfigError, match=f"weight {wrong} of model 1 of the ensemble is out of range"):

@@ -49,5 +49,5 @@ def test_what_is_not_offered_is_impossible() -> None:
 
 def test_each_sentence_needs_a_target() -> None:
     assert forced_search(Bigram(5, seed=0), sentences([]), [], settings=SHORT) == []
-    with pytest.raises(DataError, match="1 targets were given for 2 sentences"):
+    with pytest.raises(DataError, match="got 1 targets for 2 sentences"):
         forced_search(Bigram(5, seed=0), sentences([1, 2]), [[3]], settings=SHORT)

@@ -341,5 +341,5 @@ def test_numbers_are_checked() -> None:
         search(stepper, mode="marian", limit=0)
     with pytest.raises(ConfigError, match="min_length -1 is out of range"):
         search(stepper, mode="marian", limit=3, min_length=-1)
-    with pytest.raises(ConfigError, match="2 limits were given for 1 sentences"):
+    with pytest.raises(ConfigError, match="got 2 limits for 1 sentences"):
         peer_search(stepper, sentences([1]), mode="marian", limits=[3, 3], beam=2)

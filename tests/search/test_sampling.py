@@ -317,7 +317,7 @@ def test_settings_that_cannot_be_are_refused(wrong: Mapping[str, float], message
 
 
 def test_a_key_for_each_sentence() -> None:
-    with pytest.raises(UsageError, match="1 keys were given for 2 sentences"):
+    with pytest.raises(UsageError, match="got 1 keys for 2 sentences"):
         sample_search(Bigram(5, seed=0), sentences([2, 3]), settings(), sampling=Sampling(), keys=[4])
 
 
@@ -337,7 +337,7 @@ def test_constraints_hold_and_leave_the_other_sentences_as_they_are() -> None:
     for sample in bound[0]:
         assert sum(sample.token_log_probs) == pytest.approx(sample.log_prob, abs=1e-9)
         assert sample.token_log_probs[0] == pytest.approx(_first_log_prob(stepper, source, symbol=5), abs=1e-12)
-    with pytest.raises(UsageError, match="1 constraints were given for 3 sentences"):
+    with pytest.raises(UsageError, match="got 1 constraints for 3 sentences"):
         sample_search(stepper, source, settings(), sampling=Sampling(), constraints=[None])
 
 

@@ -18,7 +18,6 @@ from seqloom.search.diverse import diverse_search
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.plain_beam import plain_beam_search
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
 
@@ -99,7 +98,7 @@ GOOD = Grammar(
 """The probable output has four symbols, the improbable one three."""
 
 
-@pytest.mark.parametrize("search", [beam_search, plain_beam_search, diverse])
+@pytest.mark.parametrize("search", [beam_search, diverse])
 def test_a_search_continues_where_its_best_hypothesis_has_not_ended(search: Any) -> None:
     long, short = (2, 3, 4), (2, 5)
     (found,) = search(GOOD, sentences([2]), settings(2, limit=3, length_overrun=2.0))

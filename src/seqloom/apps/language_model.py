@@ -35,7 +35,7 @@ from seqloom.metrics.perplexity import Perplexities
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import Card, Loaded, LoadedFitted, in_words, load_any, require_loaded
 from seqloom.runs.readers import encode_lines, perplexities_of, require_numbers, require_reader
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import OutputLimit, SearchConfig

@@ -51,7 +51,7 @@ from seqloom.runs.translator import (
     source_batch,
 )
 from seqloom.search.constraints import Constraint
-from seqloom.search.driver import constraints_for, decode
+from seqloom.search.decode import constraints_for, decode
 from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis

@@ -23,7 +23,7 @@ from seqloom.runs.long_lines import Part, join, make_parts
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig

@@ -1,6 +1,7 @@
 """The best candidates of each sentence, from the best symbols of its rows."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,14 @@ def of_columns(
 ) -> Tensor:
     """These columns of each row, the same ones for all rows or each row's own."""
     return table.index_select(1, columns) if columns.dim() == 1 else table.gather(1, columns)
+
+
+def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: Collection[int]) -> list[int]:
+    """The columns in which a row offers these symbols, as far as it does."""
+    if symbols is None or not wanted:
+        return sorted(wanted)
+    offered = symbols if symbols.dim() == 1 else symbols[row]
+    return torch.isin(offered, offered.new_tensor(sorted(wanted))).nonzero().flatten().tolist()
 
 
 def is_worth_compiling(values: Float[Tensor, "rows columns"]) -> bool:

@@ -76,6 +76,25 @@ class Constraint(Protocol):
         ...
 
 
+Constraints = Sequence[Constraint | None]
+"""What each sentence's output must obey, None where it is free."""
+
+
+@dataclass(frozen=True)
+class ConstraintState:
+    """How far a hypothesis has come with the constraint of its sentence."""
+
+    constraint: Constraint
+    place: Hashable
+
+    def after(self, symbol: int) -> "ConstraintState":
+        return ConstraintState(self.constraint, self.constraint.after(self.place, symbol))
+
+    def is_missing_something(self) -> bool:
+        """Whether forced symbols are still to come."""
+        return self.constraint.missing(self.place) > 0
+
+
 @dataclass(frozen=True)
 class Free:
     """No constraint at all. The others are written as what differs from it."""

@@ -1,106 +1,509 @@
-"""One door to all searches: the settings say which one it is, and what every output must obey."""
+"""The decode loop, the same for every search: a strategy says which candidates continue, the driver does the rest.
 
-from collections.abc import Sequence
+    state = start(source)                              one row per sentence
+    while rows are left:
+        step     = step(state, last symbol of each row)
+        values   = log P(y ∣ x, y_<t)                  −∞ where a constraint forbids y; end as the score changes it
+        choice   = strategy.choose(rows and values)    candidates: a row with one symbol more
+        finished = chosen candidates that end          scored, the n best are remembered
+        rows     = the others                          until a sentence is decided or reaches its maximum length
+
+A search with a beam of five over a hundred sentences decides over five hundred hypotheses at each step. A step is
+therefore a column of numbers for all of them, and a hypothesis is its path back through the columns:
+
+    rows_t[r]         the row of the step before that row r of step t continues
+    symbols_t[r]      its symbol
+    totals_t[r]       log P(y_1 … y_t ∣ x)
+
+Python looks at a sentence only when something of it ends.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol, assert_never
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from seqloom.core.errors import UsageError
-from seqloom.core.stepping import Source, Stepper
-from seqloom.search.beam import Constraints, beam_search
-from seqloom.search.constraints import All, Constraint, ForbiddenText, Lengths, NoRepeat, Phrases, Show, check
-from seqloom.search.diverse import diverse_search
-from seqloom.search.greedy import greedy_search
-from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.peers.search import peer_search
-from seqloom.search.plain_beam import plain_beam_search
-from seqloom.search.sampling import Sampling, sample_search
+from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.search.candidates import IMPOSSIBLE, columns_of, dead_end
+from seqloom.search.constraints import Constraints, ConstraintState
+from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
+from seqloom.search.scores import EndNormalisation, Score
 from seqloom.search.settings import SearchConfig
-from seqloom.search.trace import Recorder
+from seqloom.search.trace import Fate, Recorder
+
+Array = np.ndarray
 
 
-def decode(
+@torch.inference_mode()
+def run(stepper: Stepper, source: Source, advance: Callable[[Step], tuple[Array, Array]]) -> None:
+    """Step until no row is left. `advance` returns the row that each new row continues, and its symbol."""
+    if not len(source.lengths):
+        return
+    state = stepper.start(source)
+    last = source.lengths.new_full((len(source.lengths),), stepper.begin)  # [rows]
+    while True:
+        step = stepper.step(state, last)
+        rows, symbols = advance(step)
+        if not len(rows):
+            return
+        is_same = len(rows) == len(last) and bool((rows == np.arange(len(last))).all())
+        state = step.state if is_same else step.state.select(torch.from_numpy(rows).to(last.device))
+        last = torch.from_numpy(symbols).to(last.device)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The live hypotheses of a batch, a row each, and the values by which their next symbols are ranked.
+
+    Hypotheses that compete for the same places are a beam; its rows are side by side. A sentence has one beam or
+    several (the groups of a diverse search, or samples), which share its only row at the first step.
+    """
+
+    step: Step
+    values: Float[Tensor, "rows symbols"]
+    totals: Array
+    """log P of each row so far."""
+    carried: Array
+    """The number that the strategy gave each row at the step before; 0 at the first."""
+    beams: Array
+    """The live beams. The k-th beam of sentence s has the number s · beams + k."""
+    starts: Array
+    """The first row of each live beam."""
+    sizes: Array
+    """How many rows each live beam has."""
+    length: int
+    """Symbols that hypotheses have after this step."""
+    states: Sequence[ConstraintState | None]
+    """How far each row has come with its constraint; empty if no sentence has one."""
+
+
+class Candidate(NamedTuple):
+    """A row with one symbol more."""
+
+    value: float
+    """What it is ranked by."""
+    row: int
+    symbol: int
+    log_prob: float
+    """log P of the symbol by the model."""
+    is_kept: bool = True
+    """Whether it continues or ends. The others are dropped."""
+    carried: float = 0.0
+    """A number that it takes along, for the strategy's own use."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates of each live beam, in the order in which they continue. Those with a value of −∞ only fill the table.
+
+    All arrays are [beams, candidates] and have what `Candidate` has.
+    """
+
+    values: Array
+    rows: Array
+    symbols: Array
+    log_probs: Array
+    is_kept: Array | bool = True
+    carried: Array | None = None
+
+    @staticmethod
+    def of(beams: Sequence[Sequence[Candidate]]) -> "Choice":
+        """The candidates of each live beam as arrays."""
+        most = max(map(len, beams))
+        filled = [[*beam, *[Candidate(IMPOSSIBLE, 0, 0, 0.0)] * (most - len(beam))] for beam in beams]
+        table = np.array(filled, np.float64).reshape(len(beams), most, len(Candidate._fields))  # ids are exact
+        values, rows, symbols, log_probs, is_kept, carried = np.moveaxis(table, 2, 0)
+        return Choice(values, rows.astype(np.int64), symbols.astype(np.int64), log_probs, is_kept > 0, carried)
+
+    def candidates(self) -> list[list[Candidate]]:
+        """The candidates of each live beam by themselves."""
+        is_kept = np.broadcast_to(self.is_kept, self.values.shape)
+        tables = (self.values, self.rows, self.symbols, self.log_probs, is_kept)
+        beams = zip(*(table.tolist() for table in tables), strict=True)
+        return [
+            [Candidate(*numbers) for numbers in zip(*beam, strict=True) if numbers[0] > IMPOSSIBLE] for beam in beams
+        ]
+
+
+class Strategy(Protocol):
+    """Which candidates continue."""
+
+    @property
+    def beams(self) -> int:
+        """Beams per sentence."""
+        ...
+
+    @property
+    def proves_completeness(self) -> bool:
+        """Whether everything that a choice leaves out is at most as good as the best candidate that it drops."""
+        ...
+
+    def choose(self, frontier: Frontier) -> Choice:
+        """The candidates of each live beam."""
+        ...
+
+
+def search(
     stepper: Stepper,
     source: Source,
+    strategy: Strategy,
     settings: SearchConfig,
     *,
+    score: Score | None = None,
+    limits: Sequence[int] | None = None,
     constraints: Constraints | None = None,
-    keys: Sequence[int] | None = None,
     recorder: Recorder | None = None,
-    show: Show | None = None,
-) -> list[list[Hypothesis]]:
-    """The hypotheses of each sentence by the search that the settings name.
+) -> list[list[list[Hypothesis]]]:
+    """The hypotheses of each beam of each sentence, best first, finished ones before cut ones.
 
-    `constraints` come on top of those that the settings make for every sentence; `keys` tell sentences apart where
-    outputs are drawn at random; `recorder` is told of the candidates of a beam search; `show` is how symbols are
-    written in messages.
+    A beam returns at most `settings.nbest` of them. `score` and `limits` (the maximum |Y| of each sentence) are those
+    of the settings if not given. Hypotheses leave the batch as they finish, sentences as they are decided. `recorder`
+    gets every candidate.
     """
-    bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
-    if settings.method == "sample":
-        sampling = Sampling(
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            min_p=settings.min_p,
-            seed=settings.seed,
-        )
-        return sample_search(stepper, source, settings, sampling=sampling, keys=keys, constraints=bound)
-    if settings.mode != "seqloom":
-        if bound is not None or recorder is not None:
-            raise UsageError(
-                f"search.mode={settings.mode} knows neither constraints nor traces; set search.mode=seqloom for them"
-            )
-        return peer_search(
-            stepper,
-            source,
-            mode=settings.mode,
-            limits=settings.limits(source),
-            beam=settings.beam,
-            nbest=settings.nbest,
-            length_penalty=settings.peer_length_penalty,
-        )
-    if settings.groups > 1:
-        if bound is not None:
-            raise UsageError(
-                f"search.groups={settings.groups} deals the beam out to groups, which know no constraints; "
-                "set search.groups=1 or leave the constraints out"
-            )
-        return diverse_search(stepper, source, settings, groups=settings.groups, diversity=settings.diversity)
-    if settings.beam == 1 and bound is None and recorder is None:
-        return [[hypothesis] for hypothesis in greedy_search(stepper, source, settings)]
-    if bound is None and recorder is None:
-        return plain_beam_search(stepper, source, settings)
-    return beam_search(stepper, source, settings, constraints=bound, recorder=recorder)
+    decoding = _Decoding(
+        source,
+        strategy,
+        settings,
+        end=stepper.end,
+        score=settings.score() if score is None else score,
+        limits=limits,
+        constraints=constraints,
+        recorder=recorder,
+    )
+    run(stepper, source, decoding.advance)
+    found = [decoding.hypotheses(beam) for beam in decoding.beams]
+    return [found[first : first + strategy.beams] for first in range(0, len(found), strategy.beams)]
 
 
-def constraints_for(
-    source: Source, settings: SearchConfig, given: Constraints | None, *, end: int, show: Show | None = None
-) -> Constraints | None:
-    """What each sentence must obey: what is given and what the settings ask of all; None if nothing is asked.
+@dataclass
+class Finished:
+    """The best finished hypotheses of a beam, by score, at most `settings.nbest` of them.
 
-    Those that exclude each other are refused before any work is done.
+    `limit` is the maximum length. It grows, up to `hard_limit`, as long as the best hypothesis has not ended.
     """
-    lengths, limits = source.lengths.tolist(), settings.hard_limits(source)
-    if given is not None and len(given) != len(limits):
-        raise UsageError(f"{len(given)} constraints were given for {len(limits)} sentences; each sentence needs one")
-    found = [
-        _of_one(settings, None if given is None else given[number], length=length, limit=limit, end=end, show=show)
-        for number, (length, limit) in enumerate(zip(lengths, limits, strict=True))
-    ]
-    return found if any(constraint is not None for constraint in found) else None
+
+    limit: int
+    hard_limit: int
+    settings: SearchConfig
+    ledger: Ledger
+    best: list[tuple[float, BackPointer]] = field(default_factory=list)
+    ended: int = 0
+    """How many have ended, those that were not good enough included."""
+    has_overrun: bool = False
+    """Whether the search continued past the maximum length."""
+    hit_limit: bool = False
+    """Whether the search was cut while its best hypothesis had not ended."""
+
+    def add(self, pointer: BackPointer) -> None:
+        """One more has ended."""
+        self.ended += 1
+        self.best.append((self.ledger.value(pointer), pointer))
+        self.best.sort(key=lambda pair: -pair[0])  # stable: of equal ones the earlier stays first
+        del self.best[self.settings.nbest :]
+
+    def bound(self, log_prob: float, length: int) -> float:
+        """The highest score that a hypothesis of this log-probability and length can reach."""
+        return self.ledger.score.bound(log_prob, length, limit=self.limit)
+
+    def is_cut(self, best: BackPointer) -> bool:
+        """Whether the beam stops at the maximum length, given the best of its live hypotheses.
+
+        If that one scores higher than all finished ones, the maximum length was too short for this sentence, so the
+        search continues with a longer one.
+        """
+        if best.length < self.limit:
+            return False
+        self.hit_limit = not self.best or self.ledger.value(best) > self.best[0][0]
+        if not self.hit_limit or best.length >= self.hard_limit:
+            return True
+        self.limit, self.has_overrun, self.hit_limit = best.length + 1, True, False
+        return False
+
+    def is_decided(self, live: Sequence[float], *, length: int) -> bool:
+        """Whether the beam stops by the rule of the settings. `live` are log-probabilities, all of one length."""
+        if len(self.best) < self.settings.nbest:
+            return False
+        match self.settings.stop:
+            case "first":
+                return True
+            case "k_finished":
+                return self.ended >= self.settings.beam
+            case "exact":
+                worst, _ = self.best[-1]
+                return all(self.bound(log_prob, length) <= worst for log_prob in live)
+            case _:
+                assert_never(self.settings.stop)
 
 
-def _of_one(
-    settings: SearchConfig, given: Constraint | None, *, length: int, limit: int, end: int, show: Show | None
-) -> Constraint | None:
-    parts: list[Constraint] = [] if given is None else list(All((given,)).parts)
-    if settings.no_repeat:
-        parts.append(NoRepeat(settings.no_repeat))
-    least = min(settings.least(length), limit) - 1  # symbols before end
-    needs_end = any(isinstance(part, Phrases | ForbiddenText) for part in parts)
-    if least > 0 or needs_end:
-        # A hypothesis that is told its maximum length brings its forced words in before it is cut there, and is not cut
-        # where what it says would become a forbidden word.
-        parts.append(Lengths(max(0, least), limit - 1 if needs_end else None, end))
-    if not parts:
-        return None
-    together = All(tuple(parts))
-    check(together, most=limit - 1, show=show)
-    return together
+@dataclass(frozen=True)
+class _Column:
+    """Rows with one symbol more: the candidates of each beam [beams, candidates], or the live rows [rows]."""
+
+    rows: Array
+    symbols: Array
+    log_probs: Array
+    """Those of the symbols alone."""
+    totals: Array
+
+    def of(self, place: int, chosen: Array) -> "_Column":
+        """The chosen candidates of a beam."""
+        return _Column(*(table[place][chosen] for table in (self.rows, self.symbols, self.log_probs, self.totals)))
+
+    def pointers(self, length: int) -> list[BackPointer]:
+        """Each row by itself, without those before it."""
+        return [BackPointer(None, *numbers, length) for numbers in self.numbers]
+
+    @cached_property
+    def numbers(self) -> list[tuple[int, float, float, int]]:
+        """Symbol, log P, total and row before of each row."""
+        tables = (self.symbols, self.log_probs, self.totals, self.rows)
+        return list(zip(*(table.tolist() for table in tables), strict=True))
+
+
+@dataclass
+class _Beam:
+    """Hypotheses of one sentence that compete: what has come of them."""
+
+    sentence: int
+    finished: Finished
+    is_constrained: bool
+    cut: list[BackPointer] = field(default_factory=list)
+    dropped: list[tuple[float, int]] = field(default_factory=list)
+    """Log-probability and length of the best dropped candidate of each step."""
+
+    def is_unbeaten(self, value: float) -> bool:
+        """Whether no dropped candidate could have reached a higher score within the maximum length."""
+        if self.finished.has_overrun:
+            return False
+        return all(self.finished.bound(log_prob, length) <= value for log_prob, length in self.dropped)
+
+
+class _Decoding:
+    """All beams of a batch, step by step."""
+
+    def __init__(
+        self,
+        source: Source,
+        strategy: Strategy,
+        settings: SearchConfig,
+        *,
+        end: int,
+        score: Score,
+        limits: Sequence[int] | None,
+        constraints: Constraints | None,
+        recorder: Recorder | None,
+    ) -> None:
+        self.strategy, self.settings, self.recorder = strategy, settings, recorder
+        self.end, self.end_normalisation = end, score.end
+        self.attention: list[Tensor | None] = []
+        lengths: list[int] = source.lengths.tolist()
+        bound = [None] * len(lengths) if constraints is None else constraints
+        if len(bound) != len(lengths):
+            raise UsageError(f"got {len(bound)} constraints for {len(lengths)} sentences; each sentence needs one")
+        soft, hard = (settings.limits(source), settings.hard_limits(source)) if limits is None else (limits, limits)
+        self.beams = [
+            _Beam(number, Finished(limit, hard_limit, settings, ledger), constraint is not None)
+            for number, (limit, hard_limit, length, constraint) in enumerate(
+                zip(soft, hard, lengths, bound, strict=True)
+            )
+            for ledger in [Ledger(score, end, length, self.attention)]
+            for _ in range(strategy.beams)
+        ]
+        self.columns: list[_Column] = []
+        self.live = np.arange(len(self.beams))  # the beams that are not decided
+        self.starts = self.live // strategy.beams  # beams of a sentence share its first step
+        self.sizes = np.ones(len(self.live), np.int64)
+        self.carried = np.zeros(len(lengths))
+        self.states: list[ConstraintState | None] = []
+        if any(constraint is not None for constraint in bound):
+            self.states = [None if each is None else ConstraintState(each, each.begin()) for each in bound]
+        self.source_lengths = np.array(lengths, np.int64)
+        self.limits = np.array([beam.finished.limit for beam in self.beams], np.int64)
+        self.may_stop = np.zeros(len(self.beams), bool)  # whether enough hypotheses have ended for the stop rule
+
+    def advance(self, step: Step) -> tuple[Array, Array]:
+        """Let the strategy choose, retire what ends; the rows that continue."""
+        self.attention.append(step.attention)
+        length = len(self.attention)
+        totals = self.columns[-1].totals if self.columns else np.zeros(len(self.source_lengths))
+        values = self._values(step, length)
+        frontier = Frontier(step, values, totals, self.carried, self.live, self.starts, self.sizes, length, self.states)
+        choice = self.strategy.choose(frontier)
+        candidates = _Column(choice.rows, choice.symbols, choice.log_probs, totals[choice.rows] + choice.log_probs)
+        is_there = choice.values > IMPOSSIBLE  # [beams, candidates]
+        kept = choice.is_kept & is_there
+        ends = kept & (choice.symbols == self.end)
+        lives = kept & ~ends
+        states, cuts = self._follow_constraints(candidates, ends, lives) if self.states else (None, None)
+        if self.strategy.proves_completeness:
+            dropped = np.where(is_there & ~kept, choice.values, IMPOSSIBLE).max(1, initial=IMPOSSIBLE)
+            for place in (dropped > IMPOSSIBLE).nonzero()[0].tolist():
+                self.beams[self.live[place]].dropped.append((float(dropped[place]), length))
+        if self.recorder is not None:
+            self._record_candidates(candidates, is_there & ~lives, ends=ends, cuts=cuts)
+        # Of most sentences nothing ends at a step, and nothing has to be decided.
+        sizes = lives.sum(1)
+        is_asked = ends.any(1) | (sizes == 0) | self.may_stop[self.live] | (self.limits[self.live] <= length)
+        fates: dict[int, Fate] = {}
+        for place in is_asked.nonzero()[0].tolist():
+            fates[place] = self._decide(place, candidates.of(place, ends[place]), candidates.of(place, lives[place]))
+        if self.recorder is not None:
+            for place, number in enumerate(self.live.tolist()):
+                pointers = candidates.of(place, lives[place]).pointers(length)
+                self._record(self.beams[number], pointers, fates.get(place, "kept"))
+        over = [place for place, fate in fates.items() if fate != "kept"]
+        lives[over], sizes[over] = False, 0
+        self.live, self.sizes = self.live[sizes > 0], sizes[sizes > 0]
+        self.starts = self.sizes.cumsum() - self.sizes
+        column = _Column(
+            *(table[lives] for table in (choice.rows, choice.symbols, choice.log_probs, candidates.totals))
+        )
+        self.columns.append(column)
+        self.carried = np.zeros(len(column.rows)) if choice.carried is None else choice.carried[lives]
+        self.states = [] if states is None else states[lives].tolist()
+        self.source_lengths = self.source_lengths[column.rows]
+        return column.rows, column.symbols
+
+    def _values(self, step: Step, length: int) -> Float[Tensor, "rows symbols"]:
+        """What the symbols of each row are ranked by; they become the `length`-th of their outputs."""
+        values = step.log_probs
+        if self.end_normalisation is not None:
+            values = _end_changed(step, self.end_normalisation, self.end, self.source_lengths, length=length)
+        if not any(self.states):
+            return values
+        values = values.clone()
+        rows: list[int] = []
+        columns: list[int] = []
+        for row, state in enumerate(self.states):
+            if state is None:
+                continue
+            only = state.constraint.only(state.place)
+            if only is not None:
+                left = columns_of(step.symbols, row, only)
+                kept = values[row, left]
+                values[row] = IMPOSSIBLE
+                values[row, left] = kept
+            banned = columns_of(step.symbols, row, state.constraint.forbidden(state.place))
+            rows += [row] * len(banned)
+            columns += banned
+        if rows:  # at these places alone, for they are few in a large table
+            values[rows, columns] = IMPOSSIBLE
+        return values
+
+    def _follow_constraints(self, candidates: _Column, ends: Array, lives: Array) -> tuple[Array, Array]:
+        """The constraint state of each live candidate, and which of them are cut.
+
+        Where a constraint stops the output, it ends, or is cut if forced symbols are missing; `ends` and `lives` change
+        accordingly.
+        """
+        states, cuts = np.full(lives.shape, None, object), np.zeros_like(lives)
+        for place, at in zip(*(each.tolist() for each in lives.nonzero()), strict=True):
+            before = self.states[candidates.rows[place, at]]
+            if before is None:
+                continue
+            state = states[place, at] = before.after(int(candidates.symbols[place, at]))
+            if state.constraint.is_over(state.place):
+                lives[place, at] = False
+                (cuts if state.is_missing_something() else ends)[place, at] = True
+        for place in np.flatnonzero(cuts.any(1)).tolist():
+            self.beams[self.live[place]].cut += candidates.of(place, cuts[place]).pointers(len(self.attention))
+        return states, cuts
+
+    def _decide(self, place: int, ended: _Column, lives: _Column) -> Fate:
+        """Take what has ended. Whether the others of this beam are kept, cut at the maximum length or left behind."""
+        number, length = int(self.live[place]), len(self.attention)
+        beam = self.beams[number]
+        finished = beam.finished
+        needs_path = finished.ledger.score.needs_attention  # summed up along it; others only need the last symbol
+        for pointer in ended.pointers(length):
+            finished.add(self._path(pointer) if needs_path else pointer)
+        self.may_stop[number] = len(finished.best) >= self.settings.nbest
+        if not len(lives.rows):
+            if not finished.best and not beam.cut:
+                self._give_up(place)
+            return "left"
+        if length >= self.limits[number]:
+            best = max(lives.pointers(length), key=lambda pointer: pointer.log_prob)
+            if finished.is_cut(self._path(best) if needs_path else best):
+                beam.cut += lives.pointers(length)
+                return "cut"
+        if finished.is_decided(lives.totals.tolist(), length=length):
+            beam.dropped += [(total, length) for total in lives.totals.tolist()]
+            return "left"
+        return "kept"
+
+    def _give_up(self, place: int) -> None:
+        """Cut the hypotheses of a beam whose forced phrases no symbol can continue; an error if there are none."""
+        beam, length = self.beams[self.live[place]], len(self.attention)
+        rows = range(self.starts[place], self.starts[place] + self.sizes[place])
+        stuck = [row for row in rows if self.states and (state := self.states[row]) and state.is_missing_something()]
+        if not stuck or not self.columns:
+            raise dead_end(beam.sentence, length)
+        before = self.columns[-1].pointers(length - 1)
+        pointers = [before[row] for row in stuck]
+        beam.cut += pointers
+        self._record(beam, pointers, "cut")
+
+    def _path(self, pointer: BackPointer) -> BackPointer:
+        """The same hypothesis with all symbols before the last."""
+        links, row = [], pointer.row
+        for column in reversed(self.columns[: pointer.length - 1]):
+            links.append(column.numbers[row])
+            row = links[-1][-1]
+        path: BackPointer | None = None
+        for length, numbers in enumerate(reversed(links), start=1):
+            path = BackPointer(path, *numbers, length)
+        return pointer._replace(before=path)
+
+    def hypotheses(self, beam: _Beam) -> list[Hypothesis]:
+        """What was found for a beam, best first: finished ones before cut ones."""
+        finished, proves = beam.finished, self.strategy.proves_completeness
+        found = [
+            finished.ledger.hypothesis(
+                self._path(pointer),
+                is_finished=True,
+                is_complete=proves and beam.is_unbeaten(value),
+                # Constraints that must be met before the end force that end at the last position.
+                hit_limit=finished.hit_limit or (beam.is_constrained and pointer.length == finished.hard_limit),
+            )
+            for value, pointer in finished.best
+        ]
+        return found + [
+            finished.ledger.hypothesis(
+                self._path(pointer), is_finished=False, hit_limit=pointer.length == finished.limit
+            )
+            for pointer in beam.cut[: self.settings.nbest - len(found)]
+        ]
+
+    def _record_candidates(self, candidates: _Column, recorded: Array, *, ends: Array, cuts: Array | None) -> None:
+        """Record what ended, was cut by its constraint or was dropped, in the order of the choice."""
+        for place, at in zip(*(each.tolist() for each in recorded.nonzero()), strict=True):
+            is_cut = cuts is not None and cuts[place, at]
+            fate: Fate = "finished" if ends[place, at] else "cut" if is_cut else "pruned"
+            pointers = candidates.of(place, np.array([at])).pointers(len(self.attention))
+            self._record(self.beams[self.live[place]], pointers, fate)
+
+    def _record(self, beam: _Beam, pointers: Sequence[BackPointer], fate: Fate) -> None:
+        if self.recorder is not None:
+            for path in map(self._path, pointers):
+                self.recorder.add(beam.sentence, path, fate=fate, terms=beam.finished.ledger.terms(path))
+
+
+def _end_changed(
+    step: Step, normalisation: EndNormalisation, end: int, source_lengths: Array, *, length: int
+) -> Float[Tensor, "rows symbols"]:
+    """The log-probabilities with that of the end symbol changed."""
+    values = step.log_probs
+    if step.symbols is None:
+        ends = torch.zeros_like(values, dtype=torch.bool)  # [rows, symbols]
+        ends[:, end] = True
+    else:
+        ends = (step.symbols == end).expand_as(values)
+    lengths = torch.from_numpy(source_lengths).to(values)[:, None]
+    return torch.where(ends, normalisation.changed(values, lengths.expand_as(values), length=length), values)

@@ -188,7 +188,7 @@ def _checked_weights(weights: Sequence[float] | None, members: int) -> tuple[flo
     if weights is None:
         return (1 / members,) * members
     if len(weights) != members:
-        raise ConfigError(f"{len(weights)} weights were given for {members} models; each model needs one")
+        raise ConfigError(f"got {len(weights)} weights for {members} models; each model needs one")
     for number, weight in enumerate(weights):
         if not 0 < weight < math.inf:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A hypothesis: one way to say it, with its score itemised."""
+"""A hypothesis: an output with its score itemised, and the path by which a search reached it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,16 +45,13 @@ class Hypothesis:
         return self.terms["log_prob"]
 
 
-# The way a row came: links from symbol to symbol, shared by all hypotheses that begin alike.
+class BackPointer(NamedTuple):  # a tuple, because one is made for each row at each step
+    """One symbol after those of `before`. `row` is the row whose step gave it; `log_prob` is that of the whole path.
 
-
-class Trail(NamedTuple):  # a tuple, because one is made for each row at each step
-    """One symbol after those of `before`. `row` is the row whose step gave it; `log_prob` is that of the whole way.
-
-    What no live hypothesis links to is freed by itself, so the memory is that of the hypotheses, not of the search.
+    Hypotheses that begin with the same symbols share their first links.
     """
 
-    before: "Trail | None"
+    before: "BackPointer | None"
     symbol: int
     token_log_prob: float
     log_prob: float
@@ -62,21 +59,31 @@ class Trail(NamedTuple):  # a tuple, because one is made for each row at each st
     length: int
 
 
-def extend(before: Trail | None, symbol: int, *, token_log_prob: float, row: int) -> Trail:
-    """The way with one symbol more; log-probabilities are added in float64, one after the other."""
+def extend(before: BackPointer | None, symbol: int, *, token_log_prob: float, row: int) -> BackPointer:
+    """The path with one symbol more; log-probabilities are added in float64, one after the other."""
     log_prob = token_log_prob if before is None else before.log_prob + token_log_prob
-    return Trail(before, symbol, token_log_prob, log_prob, row, 1 if before is None else before.length + 1)
+    return BackPointer(before, symbol, token_log_prob, log_prob, row, 1 if before is None else before.length + 1)
+
+
+def links_of(pointer: BackPointer | None) -> list[BackPointer]:
+    """The links of a path, from its first symbol on."""
+    links: list[BackPointer] = []
+    while pointer is not None:
+        links.append(pointer)
+        pointer = pointer.before
+    links.reverse()
+    return links
 
 
 Attention = Sequence[Float[Tensor, "_ _"] | None]
-"""For each step of a search, how its rows (fewer as sentences finish) looked at the source."""
+"""For each step of a search, the attention of its rows (fewer as sentences finish) to the source."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What is needed to turn the trails of one sentence into hypotheses.
+    """Turns the paths of one sentence into hypotheses with itemised scores.
 
-    `attention` grows as the search goes on; `source_length` counts the end symbol, as `end` is the one of the output.
+    `attention` grows with each step; `source_length` counts the end symbol; `end` is that of the output.
     """
 
     score: Score
@@ -84,48 +91,48 @@ class Ledger:
     source_length: int
     attention: Attention
 
-    def terms(self, trail: Trail) -> dict[str, float]:
-        """The score of a trail, by parts."""
+    def terms(self, pointer: BackPointer) -> dict[str, float]:
+        """The score of a path, by parts."""
         coverage = None
         if self.score.needs_attention:
-            looked = self._looked(_links(trail))
-            if looked is None:
+            attended = self._attention_of(links_of(pointer))
+            if attended is None:
                 raise UsageError(
-                    "search.coverage scores how much of the source was looked at, but this model gives no attention to "
+                    "search.coverage scores the attention to the source, but this model gives no attention to "
                     "the source; set search.coverage=0"
                 )
-            coverage = tuple(looked.double().sum(0).tolist())
+            coverage = tuple(attended.double().sum(0).tolist())
         outcome = Outcome(
-            log_prob=trail.log_prob,
-            length=trail.length,
+            log_prob=pointer.log_prob,
+            length=pointer.length,
             source_length=self.source_length,
-            end_log_prob=trail.token_log_prob if trail.symbol == self.end else None,
+            end_log_prob=pointer.token_log_prob if pointer.symbol == self.end else None,
             coverage=coverage,
         )
         return dict(self.score.terms(outcome))
 
-    def value(self, trail: Trail) -> float:
-        """The score of a trail."""
-        return score_of(self.terms(trail))
+    def value(self, pointer: BackPointer) -> float:
+        """The score of a path."""
+        return score_of(self.terms(pointer))
 
     def hypothesis(
-        self, trail: Trail, *, is_finished: bool, is_complete: bool = False, hit_limit: bool = False
+        self, pointer: BackPointer, *, is_finished: bool, is_complete: bool = False, hit_limit: bool = False
     ) -> Hypothesis:
         """Walk back along the links."""
-        links, terms = _links(trail), self.terms(trail)
+        links, terms = links_of(pointer), self.terms(pointer)
         symbols = tuple(link.symbol for link in links)
         return Hypothesis(
-            symbols=symbols[:-1] if trail.symbol == self.end else symbols,
+            symbols=symbols[:-1] if pointer.symbol == self.end else symbols,
             is_finished=is_finished,
             score=score_of(terms),
             terms=terms,
             token_log_probs=tuple(link.token_log_prob for link in links),
-            attention=self._looked(links),
+            attention=self._attention_of(links),
             is_complete=is_complete,
             hit_limit=hit_limit,
         )
 
-    def _looked(self, links: Sequence[Trail]) -> Float[Tensor, "steps source"] | None:
+    def _attention_of(self, links: Sequence[BackPointer]) -> Float[Tensor, "steps source"] | None:
         """The attention of each link; None for a model that gives none."""
         rows = [
             step[link.row, : self.source_length]
@@ -133,12 +140,3 @@ class Ledger:
             if step is not None
         ]
         return torch.stack(rows) if rows else None
-
-
-def _links(trail: Trail | None) -> list[Trail]:
-    links: list[Trail] = []
-    while trail is not None:
-        links.append(trail)
-        trail = trail.before
-    links.reverse()
-    return links

@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -30,10 +31,10 @@ from torch.nn import functional as F
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Step, Stepper
-from seqloom.search.beam import Constraints
-from seqloom.search.candidates import Top, dead_end, top_symbols
-from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
-from seqloom.search.offers import Rules, Standing
+from seqloom.search.candidates import IMPOSSIBLE, Top, top_symbols
+from seqloom.search.constraints import Constraints
+from seqloom.search.driver import Choice, Frontier, search
+from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 
 
@@ -82,7 +83,6 @@ class Choices:
     symbols: Int[Tensor, "rows choices"]
 
 
-@torch.inference_mode()
 def sample_search(
     stepper: Stepper,
     source: Source,
@@ -95,60 +95,43 @@ def sample_search(
     """`settings.nbest` samples of each sentence, in the order in which they were drawn.
 
     They are not sorted, and may come more than once, as often as they are probable: the first n of more samples are
-    those that would be drawn if n were asked for. `token_log_probs` and `log_prob` are those of the model, whatever
-    was drawn from. `keys` tell sentences apart; without them the number in the batch does. What constraints forbid has
+    those that would be drawn if n were requested. `token_log_probs` and `log_prob` are those of the model, whatever
+    was drawn from. `keys` distinguish sentences; without them the number in the batch does. What constraints forbid has
     p = 0, and an end normalisation acts on P(end) as it does in greedy search, which is what temperature 0 gives.
     """
-    limits, lengths, score = settings.hard_limits(source), source.lengths.tolist(), settings.score()
-    keys, standings = _checked_keys(keys, len(limits)), _first_standings(constraints, len(limits))
-    if not limits:
-        return []
-    attention: list[Tensor | None] = []
-    ledgers = [Ledger(score, stepper.end, length, attention) for length in lengths]
-    rules = Rules(stepper.end, score.end)
-    found: dict[tuple[int, int], Hypothesis] = {}
-    live = [_Sample(sentence, number, None) for sentence in range(len(limits)) for number in range(settings.nbest)]
-    owners = list(range(len(limits)))  # the sentence of each row
-    rows = [one.sentence for one in live]  # samples of a sentence share its first step
-    state = stepper.start(source)
-    last = source.lengths.new_full((len(limits),), stepper.begin)
-    while live:
-        step = stepper.step(state, last)
-        attention.append(step.attention)
-        length = len(attention)
-        source_lengths = [lengths[owner] for owner in owners]
-        values = rules.values(step, length=length, source_lengths=source_lengths, standings=standings)
-        numbers = [uniform(sampling.seed, keys[one.sentence], sample=one.number, step=length) for one in live]
-        going: list[tuple[_Sample, Standing | None]] = []
-        drawn = draw(choices_of(step, sampling, values=values), numbers, rows=rows)
-        for one, row, (symbol, log_prob) in zip(live, rows, drawn, strict=True):
-            before = standings[row]
-            if symbol is None:
-                if one.trail is None or not _is_missing_something(before):
-                    raise dead_end(one.sentence, length)
-                found[one.sentence, one.number] = ledgers[one.sentence].hypothesis(one.trail, is_finished=False)
-                continue
-            trail = extend(one.trail, symbol, token_log_prob=log_prob, row=row)
-            standing = None if before is None or symbol == stepper.end else before.after(symbol)
-            is_over = standing is not None and standing.constraint.is_over(standing.place)
-            if symbol == stepper.end or is_over or length == limits[one.sentence]:
-                is_finished = symbol == stepper.end or (is_over and not _is_missing_something(standing))
-                found[one.sentence, one.number] = ledgers[one.sentence].hypothesis(
-                    trail, is_finished=is_finished, hit_limit=not (is_finished or is_over)
-                )
-            else:
-                going.append((_Sample(one.sentence, one.number, trail), standing))
-        live, standings = [one for one, _ in going], [standing for _, standing in going]
-        owners, rows = [one.sentence for one in live], list(range(len(live)))
-        picked = [one.trail.row for one in live if one.trail is not None]
-        state = step.state if picked == list(range(len(last))) else step.state.select(last.new_tensor(picked))
-        last = last.new_tensor([one.trail.symbol for one in live if one.trail is not None])
-    return [[found[sentence, number] for number in range(settings.nbest)] for sentence in range(len(limits))]
+    sentences = len(source.lengths)
+    if keys is not None and len(keys) != sentences:
+        raise UsageError(f"got {len(keys)} keys for {sentences} sentences; each sentence needs one")
+    strategy = SampleSearch(sampling, range(sentences) if keys is None else keys, settings.nbest)
+    found = search(stepper, source, strategy, settings, constraints=constraints)
+    return [[sample for [sample, *_] in samples] for samples in found]
 
 
-def _is_missing_something(standing: Standing | None) -> bool:
-    """Whether forced phrases are still to come. As in beam search, what stops before they came is cut, not finished."""
-    return standing is not None and standing.is_missing_something()
+@dataclass(frozen=True)
+class SampleSearch:
+    """One symbol drawn for each row; each sample of a sentence is a beam of its own."""
+
+    sampling: Sampling
+    keys: Sequence[int]
+    beams: int
+    proves_completeness: bool = False
+
+    def choose(self, frontier: Frontier) -> Choice:
+        choices = choices_of(frontier.step, self.sampling, values=frontier.values)
+        numbers = []
+        for beam in frontier.beams.tolist():
+            sentence, sample = divmod(beam, self.beams)
+            numbers.append(uniform(self.sampling.seed, self.keys[sentence], sample=sample, step=frontier.length))
+        picked = torch.from_numpy(frontier.starts).to(choices.symbols.device)  # [beams]
+        sums = choices.weights.cumsum(1)[picked]  # [beams, choices]
+        height = torch.tensor(numbers, dtype=torch.float64, device=sums.device)[:, None] * sums[:, -1:]
+        columns = torch.searchsorted(sums, height, right=True)  # the first sum above it, which has a weight of its own
+        columns = columns.clamp(max=sums.shape[1] - 1)  # [beams, 1]
+        parts = [choices.symbols[picked].gather(1, columns), choices.log_probs[picked].gather(1, columns), sums[:, -1:]]
+        # Ids are exact in float64, so that one transfer brings everything.
+        symbols, log_probs, totals = torch.stack([part.double() for part in parts]).cpu().numpy()  # [beams, 1] each
+        values = np.where(totals > 0, 0.0, IMPOSSIBLE)  # a total of 0 where nothing is allowed
+        return Choice(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
 
 
 def uniform(seed: int, key: int, *, sample: int, step: int) -> float:
@@ -187,47 +170,9 @@ def choices_of(step: Step, sampling: Sampling, *, values: Float[Tensor, "rows sy
     )
 
 
-def draw(choices: Choices, numbers: Sequence[float], *, rows: Sequence[int]) -> list[tuple[int | None, float]]:
-    """For each number in [0, 1) the symbol that it falls on in its row, with log P; None where nothing is allowed."""
-    picked = torch.tensor(rows, dtype=torch.long, device=choices.symbols.device)
-    sums = choices.weights.cumsum(1)[picked]
-    height = torch.tensor(numbers, dtype=torch.float64, device=sums.device)[:, None] * sums[:, -1:]
-    columns = torch.searchsorted(sums, height, right=True)  # the first sum above it, which has a weight of its own
-    columns = columns.clamp(max=sums.shape[1] - 1)
-    parts = [choices.symbols[picked].gather(1, columns), choices.log_probs[picked].gather(1, columns), sums[:, -1:]]
-    # Ids are exact in float64, so that one transfer brings everything.
-    table = torch.cat([part.double() for part in parts], 1).tolist()
-    return [(int(symbol) if total > 0 else None, log_prob) for symbol, log_prob, total in table]
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """One of the samples of a sentence, on its way: `number` is its own among them."""
-
-    sentence: int
-    number: int
-    trail: Trail | None
-
-
 def _all_symbols(step: Step, values: Float[Tensor, "rows symbols"]) -> Top:
     if step.symbols is None:
         symbols = torch.arange(values.shape[1], device=values.device)
     else:
         symbols = step.symbols
     return Top(values, step.log_probs, symbols.expand(len(values), -1))
-
-
-def _checked_keys(keys: Sequence[int] | None, sentences: int) -> Sequence[int]:
-    if keys is not None and len(keys) != sentences:
-        raise UsageError(f"{len(keys)} keys were given for {sentences} sentences; each sentence needs one")
-    return range(sentences) if keys is None else keys
-
-
-def _first_standings(constraints: Constraints | None, sentences: int) -> list[Standing | None]:
-    if constraints is None:
-        return [None] * sentences
-    if len(constraints) != sentences:
-        raise UsageError(
-            f"{len(constraints)} constraints were given for {sentences} sentences; each sentence needs one"
-        )
-    return [None if constraint is None else Standing(constraint, constraint.begin()) for constraint in constraints]

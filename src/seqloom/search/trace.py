@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seqloom.search.hypothesis import Trail
+from seqloom.search.hypothesis import BackPointer, links_of
 from seqloom.search.scores import score_of
 
 Fate = Literal["kept", "pruned", "finished", "cut", "left"]
@@ -47,25 +47,23 @@ class Trace:
 
 
 class Recorder:
-    """Takes down what a beam search tells of its candidates."""
+    """Collects the candidates of a search."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, list[Node]] = {}
-        self._numbers: dict[int, int] = {}
-        self._seen: list[Trail] = []  # kept alive, so that no other trail can take over the identity of one of them
+        self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by sentence and symbols
 
-    def add(self, sentence: int, trail: Trail, *, fate: Fate, terms: Mapping[str, float]) -> None:
-        """A candidate of a sentence, after its parent. Of one that is told of again, the last fate counts."""
+    def add(self, sentence: int, path: BackPointer, *, fate: Fate, terms: Mapping[str, float]) -> None:
+        """A candidate of a sentence, after its parent. If it is added again, the last fate counts."""
         nodes = self._nodes.setdefault(sentence, [])
-        parent = None if trail.before is None else self._numbers[id(trail.before)]
-        number = self._numbers.setdefault(id(trail), len(nodes))
-        self._seen.append(trail)
+        symbols = tuple(link.symbol for link in links_of(path))
+        number = self._numbers.setdefault((sentence, symbols), len(nodes))
         node = Node(
             number=number,
-            parent=parent,
-            step=trail.length,
-            symbol=trail.symbol,
-            token_log_prob=trail.token_log_prob,
+            parent=self._numbers.get((sentence, symbols[:-1])),
+            step=path.length,
+            symbol=path.symbol,
+            token_log_prob=path.token_log_prob,
             fate=fate,
             terms=dict(terms),
         )

@@ -11,8 +11,8 @@ from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
 from seqloom.runs.long_lines import Part, make_parts
+from seqloom.search.beam import beam_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.plain_beam import plain_beam_search
 from seqloom.search.settings import SearchConfig
 
 TOGETHER = 16
@@ -42,7 +42,7 @@ class Case:
 
     def search(self, settings: SearchConfig) -> list[list[Hypothesis]]:
         """By beam, as translations are searched for."""
-        return plain_beam_search(self.stepper(settings), self.source, settings)
+        return beam_search(self.stepper(settings), self.source, settings)
 
 
 def bare_settings(search: SearchConfig, *, beam: int | None = None, nbest: int = 1) -> SearchConfig:

@@ -17,7 +17,7 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.models.elmo import GivesContextualVectors
 from seqloom.runs.model_dir import Loaded
 from seqloom.search.candidates import DeadEnd
-from seqloom.search.driver import decode
+from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.selfcheck.cases import Case, bare_settings
 from seqloom.selfcheck.files import check_saved

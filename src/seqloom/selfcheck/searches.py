@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import torch
 
 from seqloom.core.errors import UsageError
+from seqloom.reference import beam as reference
 from seqloom.search.beam import beam_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.plain_beam import plain_beam_search
+from seqloom.search.scores import Outcome, score_of
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
 from seqloom.selfcheck.cases import Case
@@ -173,20 +174,18 @@ WIDER = (2, 4)
 
 @torch.inference_mode()
 def check_greedy(cases: Sequence[Case], settings: SearchConfig) -> Finding:
-    """Beam 1 = greedy, by both ways of searching by beam."""
+    """Beam 1 = greedy."""
     narrow = settings.model_copy(update={"beam": 1, "nbest": 1})
     found = Agreement(TIE)
     for case in cases:
         greedy = greedy_search(case.stepper(narrow), case.source, narrow)
-        for search in (plain_beam_search, beam_search):
-            for name, one, (other, *_) in zip(
-                case.names, greedy, search(case.stepper(narrow), case.source, narrow), strict=True
-            ):
-                if one.symbols == other.symbols and one.is_finished == other.is_finished:
-                    found.same(one, other, name)
-                else:
-                    texts = case.write(one.symbols), case.write(other.symbols)
-                    found.differ(Difference(name, *texts, greedy_gap(one, other)))
+        beams = beam_search(case.stepper(narrow), case.source, narrow)
+        for name, one, (other, *_) in zip(case.names, greedy, beams, strict=True):
+            if one.symbols == other.symbols and one.is_finished == other.is_finished:
+                found.same(one, other, name)
+            else:
+                texts = case.write(one.symbols), case.write(other.symbols)
+                found.differ(Difference(name, *texts, greedy_gap(one, other)))
     is_kept = not found.breaks and found.drift <= TIE
     figures = {"outputs": found.compared, "changed": len(found.breaks), "ties": len(found.ties), "drift": found.drift}
     if found.breaks:
@@ -202,14 +201,27 @@ def check_greedy(cases: Sequence[Case], settings: SearchConfig) -> Finding:
 @torch.inference_mode()
 def check_fast(cases: Sequence[Case], settings: SearchConfig) -> Finding:
     """The fast beam search gives the lists of the readable one."""
-    settings = settings.model_copy(update={"nbest": settings.beam})
+    # The reference knows lengths only: neither attention nor the price of an end, and one stop rule.
+    plain = {"stop": "exact", "coverage": 0.0, "end_normalisation": 0.0, "length_overrun": 1.0}
+    settings = settings.model_copy(update={"nbest": settings.beam, **plain})
+    score = settings.score()
     compared, wrong, drift = 0, [], 0.0
     for case in cases:
-        fast = plain_beam_search(case.stepper(settings), case.source, settings)
-        readable = beam_search(case.stepper(settings), case.source, settings)
+        fast = beam_search(case.stepper(settings), case.source, settings)
+        readable = reference.beam_search(
+            case.stepper(settings),
+            case.source,
+            beam=settings.beam,
+            nbest=settings.nbest,
+            limits=settings.limits(case.source),
+            score=lambda log_prob, length: score_of(score.terms(Outcome(log_prob, length))),
+            bound=lambda log_prob, length, limit: score.bound(log_prob, length, limit=limit),
+        )
         for name, one, other in zip(case.names, fast, readable, strict=True):
             compared += len(other)
-            if [_told(each) for each in one] != [_told(each) for each in other]:
+            if [(each.symbols, each.is_finished) for each in one] != [
+                (each.symbols, each.is_finished) for each in other
+            ]:
                 texts = [shown(case.write(each[0].symbols)) for each in (one, other)]
                 wrong.append(f"{shown(name)} gives {texts[0]} and others by the fast search, {texts[1]} by the other")
             else:
@@ -219,10 +231,6 @@ def check_fast(cases: Sequence[Case], settings: SearchConfig) -> Finding:
     sentence += f"lists of {len(wrong):,} sentences differ" if wrong else f"the same lists, scores {within(drift)}"
     figures: dict[str, Figure] = {"hypotheses": compared, "lists_that_differ": len(wrong), "drift": drift}
     return judged(is_kept, sentence, figures=figures, worst=wrong[0] if wrong else None)
-
-
-def _told(hypothesis: Hypothesis) -> tuple[tuple[int, ...], bool, bool]:
-    return hypothesis.symbols, hypothesis.is_finished, hypothesis.is_complete
 
 
 @torch.inference_mode()

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import PAD, UNKNOWN
-from seqloom.search.hypothesis import Trail
+from seqloom.search.hypothesis import BackPointer
 from seqloom.search.scores import EndNormalisation, Outcome
 
 # How other systems search: what their beam searches do differently, as values of one dataclass.
@@ -285,13 +285,13 @@ class Ended(NamedTuple):
     """A hypothesis that is finished or was cut, with its score."""
 
     score: float
-    trail: Trail
+    trail: BackPointer
 
 
 class Way(NamedTuple):
     """A hypothesis after a step. `is_over` if it ends here or is cut; one that went on after its end is a ghost."""
 
-    trail: Trail
+    trail: BackPointer
     is_over: bool = False
     is_ghost: bool = False
 

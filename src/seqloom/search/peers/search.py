@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, assert_never
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -18,7 +19,8 @@ from torch import Tensor
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import Top, dead_end, top_symbols
-from seqloom.search.hypothesis import Hypothesis, Ledger, Trail, extend
+from seqloom.search.driver import run
+from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
 from seqloom.search.peers.rules import (
     Ended,
     PeerMode,
@@ -119,7 +121,7 @@ class PeerSentence:
         ranked = [*then, *((way.trail.log_prob, way) for way in ways)]
         return [way for _, way in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
 
-    def _finish(self, over: Sequence[Trail]) -> None:
+    def _finish(self, over: Sequence[BackPointer]) -> None:
         """Remember what is finished now, as far as this peer does."""
         ended = [Ended(self.ledger.value(trail), trail) for trail in over]
         if self.rules.place == "kept":  # the beam itself is the memory
@@ -142,7 +144,7 @@ class PeerSentence:
             case _:
                 assert_never(self.rules.place)
 
-    def _hypothesis(self, trail: Trail) -> Hypothesis:
+    def _hypothesis(self, trail: BackPointer) -> Hypothesis:
         has_ended = trail.symbol == self.ledger.end
         hit_limit = not has_ended or (self.rules.at_limit == "end" and trail.length == self.limit)  # a forced end
         found = self.ledger.hypothesis(trail, is_finished=has_ended, hit_limit=hit_limit)
@@ -192,32 +194,31 @@ def peer_search(
     return peer_beam(stepper, source, rules, limits=limits, beam=beam, nbest=nbest)
 
 
-@torch.inference_mode()
 def peer_beam(
     stepper: Stepper, source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int
 ) -> list[list[Hypothesis]]:
-    """Beam search by these rules. Of equal candidates the better row and then the lower symbol comes first."""
-    if not limits:
-        return []
+    """Beam search by these rules. Of equal candidates the better row and then the lower symbol comes first.
+
+    The loop is the driver's; pools of finished hypotheses, stops and limits are those of the peer.
+    """
     attention: list[Tensor | None] = []
     score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
-    live = sentences = [
+    sentences = [
         PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
         for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
     ]
     offers = _Offers(rules, stepper.end)
-    state = stepper.start(source)
-    last = source.lengths.new_full((len(live),), stepper.begin)
-    while live:
-        step = stepper.step(state, last)
+
+    def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
+        live = [sentence for sentence in sentences if sentence.ways]
         attention.append(step.attention)
         offered = offers.after(step, [sentence for sentence in live for _ in sentence.ways], length=len(attention))
         for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
             sentence.advance(candidates, length=len(attention))
-        live = [sentence for sentence in live if sentence.ways]
-        trails = [way.trail for sentence in live for way in sentence.ways if way is not None]
-        state = step.state.select(torch.tensor([trail.row for trail in trails], dtype=torch.long, device=last.device))
-        last = torch.tensor([trail.symbol for trail in trails], dtype=torch.long, device=last.device)
+        last = [way.trail for sentence in live for way in sentence.ways if way is not None]
+        return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
+
+    run(stepper, source, advance)
     return [sentence.hypotheses() for sentence in sentences]
 
 
@@ -296,7 +297,7 @@ def _check(source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int
     if not 1 <= nbest <= most:
         raise ConfigError(f"nbest {nbest} is out of range; a beam of {beam} leaves 1 to {most} hypotheses")
     if len(limits) != len(source.lengths):
-        raise ConfigError(f"{len(limits)} limits were given for {len(source.lengths)} sentences; each needs its own")
+        raise ConfigError(f"got {len(limits)} limits for {len(source.lengths)} sentences; each needs its own")
     if min(limits, default=1) < 1:
         raise ConfigError(f"a limit of {min(limits)} leaves no room for any output; give 1 or more")
     if rules.min_length < 0:
