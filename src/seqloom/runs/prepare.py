@@ -92,6 +92,8 @@ def choose_config(
     given: dict[str, Any] = {"data": named}
     if is_own(model):
         given["model"] = model.model_dump(mode="json")
+    elif (task_kind := getattr(model, "task_kind", "translation")) != "translation":
+        given |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
     first = resolve(RunConfig, defaults=given, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
@@ -126,6 +128,8 @@ def choose_config(
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
         defaults = {**defaults, **inherited}
+    if isinstance(first.model, OutsideConfig):
+        defaults = {**defaults, "model": first.model.model_dump(mode="json")}
     defaults = _patient(first, defaults)
     data = {**defaults.get("data", {}), **named, **choice.data}
     # What the command line names wins over the file, as any override does.
