@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.apps.vectors import as_record, draw_words, evaluate_vectors, open_vectors
+from seqloom.apps.vectors import as_record, evaluate_vectors, open_vectors
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import DataError, UsageError
 from seqloom.interop.word2vec_format import write_vectors
+from seqloom.look.embedding_map import draw_words
 
 WORDS = ("the", "man", "woman", "king", "queen", "Paris", "france", "rome", "italy", ",", "apple", "pear")
 

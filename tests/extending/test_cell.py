@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.apps.gradients import gradient_by_lag, jacobians_along, state_spectra
 from seqloom.apps.translator import Translator
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.nn.bptt.truncation import Truncation, step_jacobian
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.jacobians import gradient_by_lag, jacobians_along, state_spectra
 from seqloom.nn.recurrent import Bidirectional, MakeCell, Stack
 from seqloom.runs.train import train
 from tiny_runs import TINY

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.apps.gradients import ordered_products, relative_errors
 from seqloom.core.errors import UsageError
 from seqloom.lab.gates import gate_terms, memory_jacobians
 from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.jacobians import ordered_products, relative_errors
 
 
 @pytest.fixture

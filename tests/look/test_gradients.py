@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.apps.gradients import jacobians_along
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END
@@ -23,6 +22,7 @@ from seqloom.look.gradients import (
     look_at_gradients,
     text_pairs,
 )
+from seqloom.nn.jacobians import jacobians_along
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import Card, LoadedModel, build_model
 from seqloom.text.tokenizer import TextConfig

@@ -10,10 +10,10 @@ from defusedxml.ElementTree import parse
 
 from look.beams import searched
 from seqloom.apps.contextual import draw_similarities
-from seqloom.apps.embedding_map import EmbeddingMap, draw_map, map_page
 from seqloom.drawing.curves import plot_attention
 from seqloom.look.beam_page import beam_page, draw_beam
 from seqloom.look.beam_tree import lay_out
+from seqloom.look.embedding_map import EmbeddingMap, draw_map, map_page
 
 PAYLOADS = [
     "<script>alert(1)</script>",

@@ -1,24 +1,15 @@
 """Word vectors put to use: opened from a model directory or a file, asked, measured, drawn, written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from seqloom.apps import embedding_map
-from seqloom.apps.embedding_map import EmbeddingMap
 from seqloom.classical.vectors import Method, WordVectors
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.files import require_folders_above, write_atomically
 from seqloom.interop.word2vec_format import read_vectors
 from seqloom.metrics.analogy import VOCABULARY, AnalogyScore, read_questions, score_analogies
 from seqloom.metrics.similarity import SimilarityScore, read_judgements, score_similarity
-
-MAP_ENDINGS = (".html", ".png", ".svg")
-FEWEST = 3
-"""Words that a map needs."""
-NEIGHBOURS = 6
-"""Shown for a word on the page of a map."""
 
 
 @dataclass(frozen=True)
@@ -88,45 +79,6 @@ def _cosine(vectors: WordVectors) -> Callable[[str, str], float | None]:
         return None if first is None or second is None else vectors.similarity(first, second)
 
     return cosine
-
-
-def draw_words(
-    vectors: WordVectors,
-    out: Path,
-    *,
-    words: Sequence[str] = (),
-    count: int = 500,
-    method: embedding_map.Method = "pca",
-    progress: Callable[[int], None] = embedding_map.tell_nobody,
-) -> EmbeddingMap:
-    """A map of these words, or of the most frequent ones, as a page (.html) or a picture (.png, .svg)."""
-    if out.suffix not in MAP_ENDINGS:
-        raise UsageError(f"{out} ends in none of {', '.join(MAP_ENDINGS)}; name it with one of these endings")
-    require_folders_above(out)
-    chosen = tuple(dict.fromkeys(words)) or _ordinary(vectors, count)
-    rows = [vectors.row(word) for word in chosen]
-    near = vectors.nearest(chosen, count=NEIGHBOURS)
-    found = embedding_map.lay_out(
-        chosen,
-        vectors.vectors[rows],
-        neighbours=[[each.word for each in some] for some in near],
-        method=method,
-        progress=progress,
-    )
-    from seqloom.apps.embedding_map import draw_map, map_page
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".html":
-        write_atomically(out, map_page(found))
-    else:
-        draw_map(found).savefig(out, dpi=144)
-    return found
-
-
-def _ordinary(vectors: WordVectors, count: int) -> tuple[str, ...]:
-    """The most frequent words that hold a letter: punctuation and figures tell little on a map, unless they are all."""
-    found = [word for word in vectors.words if any(character.isalpha() for character in word)]
-    return tuple((found if len(found) >= FEWEST else vectors.words)[:count])
 
 
 def as_record(evaluation: Evaluation) -> Mapping[str, object]:

@@ -161,8 +161,7 @@ def draw_map(
     json: Json = False,
 ) -> None:
     """Draw words on a plane, near to each other where their vectors are."""
-    from seqloom.apps.embedding_map import ITERATIONS
-    from seqloom.apps.vectors import draw_words
+    from seqloom.look.embedding_map import ITERATIONS, draw_words
 
     if method not in ("pca", "tsne"):
         raise UsageError(f"--method {method} is neither pca nor tsne")

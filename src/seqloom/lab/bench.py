@@ -12,11 +12,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from seqloom.apps.gradients import directions, gradient_by_lag, states_along
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.style import tidy
 from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.init import seeded
+from seqloom.nn.jacobians import directions, gradient_by_lag, states_along
 
 # Frames that several experiments draw into.
 

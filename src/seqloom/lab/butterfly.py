@@ -13,7 +13,6 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from seqloom.apps.gradients import fit_slope, states_along
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND
@@ -21,6 +20,7 @@ from seqloom.lab.bench import Bench, frames, note_left, rounded, shades
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.jacobians import fit_slope, states_along
 from seqloom.nn.recurrent import MakeCell
 
 # Two sequences of states from starts that hardly differ: do they meet again, or part for good?

@@ -9,12 +9,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from seqloom.apps.gradients import fit_slope
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET
 from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded, shades, signed
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.jacobians import fit_slope
 
 BIASES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
 

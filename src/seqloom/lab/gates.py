@@ -24,7 +24,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from seqloom.apps.gradients import jacobians_along, ordered_products, relative_errors, states_along
 from seqloom.core.errors import UsageError
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, SECOND, SERIES, THIRD
@@ -32,6 +31,7 @@ from seqloom.lab.bench import Bench, frames, rounded, signed
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.cell import CellState
 from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.jacobians import jacobians_along, ordered_products, relative_errors, states_along
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Products of Jacobians: the right order, the shortcut that is not allowed, and what eigenvalues can tell.
 
-See `seqloom.apps.gradients` for the formulas.
+See `seqloom.nn.jacobians` for the formulas.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,14 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from seqloom.apps.gradients import (
+from seqloom.core.seeds import seed_for
+from seqloom.drawing.findings import Finding
+from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND, THIRD
+from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
+from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.nn.cells.rnn import ElmanCell
+from seqloom.nn.init import spectral_radius
+from seqloom.nn.jacobians import (
     closed_form_states,
     fit_slope,
     largest_gain,
@@ -23,13 +30,6 @@ from seqloom.apps.gradients import (
     states_along,
     weight_gradient_by_step,
 )
-from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND, THIRD
-from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
-from seqloom.lab.progress import Countdown, Say, silent
-from seqloom.nn.cells.rnn import ElmanCell
-from seqloom.nn.init import spectral_radius
 
 WIDTHS = (4, 32)
 """Of the networks in which the shortcut is tried: one that fits on a page, and one of a useful size."""

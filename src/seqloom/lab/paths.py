@@ -17,7 +17,6 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from seqloom.apps.gradients import directions
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, FOURTH, INK, SECOND
@@ -27,6 +26,7 @@ from seqloom.nn.attention import AdditiveScore, Attention
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded
+from seqloom.nn.jacobians import directions
 
 Read = Callable[[Tensor], Tensor]
 """From inputs [batch, time, width] to y [batch, width]."""

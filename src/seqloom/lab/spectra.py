@@ -9,13 +9,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from seqloom.apps.gradients import Spectrum, draw_spectra, jacobians_along, spectrum_of
 from seqloom.drawing.findings import Finding
+from seqloom.drawing.spectra import draw_spectra
 from seqloom.lab.bench import Bench
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import Start
+from seqloom.nn.jacobians import Spectrum, jacobians_along, spectrum_of
 from seqloom.nn.recurrent import MakeCell
 
 STARTS: dict[Start, str] = {

@@ -16,12 +16,12 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from seqloom.apps.gradients import largest_gain
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND
 from seqloom.lab.bench import frames, rounded
 from seqloom.lab.progress import Say, silent
+from seqloom.nn.jacobians import largest_gain
 
 RATE, THRESHOLD = 0.1, 1.0
 """η and θ"""

@@ -10,7 +10,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from seqloom.apps.gradients import fit_slope
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SIXTH, THIRD
@@ -20,6 +19,7 @@ from seqloom.lab.horizon import Measured, RecallBudget, horizon_finding, horizon
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.rnn import Activation
+from seqloom.nn.jacobians import fit_slope
 from seqloom.nn.recurrent import MakeCell
 
 RADII = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)

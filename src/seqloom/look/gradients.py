@@ -18,7 +18,6 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from torch import Tensor, nn
 
-from seqloom.apps.gradients import Spectrum, draw_spectra, fit_slope, lag_below, spectrum_of, state_spectra
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
@@ -27,11 +26,13 @@ from seqloom.data import plain_text as stream
 from seqloom.data.batches import PairBatch
 from seqloom.data.store import HEADER, Store
 from seqloom.drawing.findings import Finding
+from seqloom.drawing.spectra import draw_spectra
 from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
 from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
 from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import Cell, CellState, unroll
 from seqloom.nn.embeddings import CharacterInput, Embedding
+from seqloom.nn.jacobians import Spectrum, fit_slope, lag_below, spectrum_of, state_spectra
 from seqloom.runs.model_dir import LoadedModel
 from seqloom.runs.readers import require_reader
 from seqloom.tasks.translation import TranslationModel

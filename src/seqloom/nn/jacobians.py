@@ -1,4 +1,4 @@
-"""How much of a gradient is left after so many steps back, and what that makes of the weights' gradient.
+"""Jacobians and spectra of a recurrent state, and how much of a gradient is left after so many steps back.
 
     n(ℓ) = √ mean ‖∂(g·h_T)/∂s_{T−ℓ}‖²       over sequences, each with its own direction g of length 1; n(0) = 1
 
@@ -7,18 +7,15 @@ network that slope is log ρ(U), U being the matrix from state to state.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Complex, Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from seqloom.core.errors import UsageError
-from seqloom.drawing.style import INK, QUIET, SERIES, tidy
 from seqloom.nn.bptt.truncation import step_jacobian, trace_back
 from seqloom.nn.cells.cell import Cell, CellState
 
@@ -28,8 +25,8 @@ from seqloom.nn.cells.cell import Cell, CellState
 #     P_ℓ = ∂s_T/∂s_{T−ℓ} = J_T J_{T−1} … J_{T−ℓ+1}   in this order, for matrices do not commute
 #     J_t = diag(φ'(z_t)) U                           for a simple network, z the sum that goes into φ
 #
-# A gradient that goes back ℓ steps is multiplied by P_ℓ. For a linear network P_ℓ = U^ℓ, whose size is ruled by the
-# spectral radius ρ(U) = max |λ| in the long run and by the largest singular value σ_max(U) from one step to the next:
+# A gradient is multiplied by P_ℓ on its way back over ℓ steps. For a linear network P_ℓ = U^ℓ, whose size follows
+# the spectral radius ρ(U) = max |λ| in the long run and the largest singular value σ_max(U) from step to step:
 #
 #     ρ(U)^ℓ ≤ ‖U^ℓ‖ ≤ σ_max(U)^ℓ                     equal if U is normal (U Uᵀ = Uᵀ U)
 #
@@ -164,59 +161,6 @@ def state_spectra(model: nn.Module) -> dict[str, list[Spectrum]]:
         for name, cell in cells.items()
         if (matrices := cell.gate_matrices())
     }
-
-
-def draw_spectra(groups: Mapping[str, Sequence[Spectrum]], *, columns: int = 3) -> Figure:
-    """For each group its eigenvalues in the complex plane around the unit circle, and its singular values below."""
-    across = min(columns, len(groups))
-    blocks = -(-len(groups) // across)
-    heights = [1.5, 1.0] * blocks
-    figure = Figure(figsize=(0.3 + 3.4 * across, 5.4 * blocks), layout="constrained")
-    grid = figure.subplots(2 * blocks, across, squeeze=False, height_ratios=heights)
-    for number, (name, spectra) in enumerate(groups.items()):
-        row, column = 2 * (number // across), number % across
-        draw_plane(grid[row, column], spectra)
-        grid[row, column].set_title(name, fontsize=10, color=INK)
-        draw_singular_values(grid[row + 1, column], spectra)
-        grid[row, column].set_ylabel("imaginary part of λ")
-        grid[row + 1, column].set_ylabel("singular value")
-    for unused in range(len(groups), blocks * across):
-        for row in (2 * (unused // across), 2 * (unused // across) + 1):
-            grid[row, unused % across].set_axis_off()
-    return figure
-
-
-def draw_plane(axes: Axes, spectra: Sequence[Spectrum]) -> None:
-    """Eigenvalues in the complex plane, with the circle inside which they fade."""
-    turn = np.linspace(0, 2 * np.pi, 181)
-    axes.plot(np.cos(turn), np.sin(turn), color=QUIET, linewidth=1)
-    for spectrum, colour in zip(spectra, _colours(len(spectra)), strict=True):
-        label = f"{spectrum.name}  ρ = {spectrum.radius:.2f}"
-        axes.scatter(
-            spectrum.eigenvalues.real, spectrum.eigenvalues.imag, s=9, color=colour, alpha=0.75, lw=0, label=label
-        )
-    farthest = 1.15 * max(1.0, *(spectrum.radius for spectrum in spectra))
-    axes.set_xlim(-farthest, farthest)
-    axes.set_ylim(-farthest, farthest)
-    axes.set_aspect("equal")
-    tidy(axes)
-    axes.set_xlabel("real part of λ")
-    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handletextpad=0.2)
-
-
-def draw_singular_values(axes: Axes, spectra: Sequence[Spectrum]) -> None:
-    """Singular values from the largest to the smallest, with the line at 1 above which a step can let a change grow."""
-    axes.axhline(1, color=QUIET, linewidth=1)
-    for spectrum, colour in zip(spectra, _colours(len(spectra)), strict=True):
-        order = np.arange(1, len(spectrum.singular_values) + 1)
-        axes.plot(order, spectrum.singular_values, color=colour, linewidth=1.5)
-    tidy(axes)
-    axes.set_ylim(0, 1.08 * max(1.0, *(spectrum.gain for spectrum in spectra)))  # a rotation's line is not the frame
-    axes.set_xlabel("rank")
-
-
-def _colours(count: int) -> list[str]:
-    return [SERIES[number % len(SERIES)] for number in range(count)]
 
 
 def directions(rows: int, width: int, *, generator: torch.Generator) -> Float[Tensor, "rows width"]:

@@ -10,26 +10,30 @@ import html
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float64
 from matplotlib.figure import Figure
 
+from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import UsageError
-from seqloom.drawing.pages import beside
+from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.drawing.pages import fill_page
 from seqloom.drawing.style import FIRST, INK, QUIET, as_written, fonts
 
 Method = Literal["pca", "tsne"]
 
-MOST_WORDS = 2000
+MAX_TSNE_WORDS = 2000
 """Words that t-SNE can lay out in a minute: its time grows with their square."""
+MIN_WORDS = 3
+"""Words that a map needs."""
+NEIGHBOURS = 6
+"""Shown for a word on the page of a map."""
+MAP_ENDINGS = (".html", ".png", ".svg")
 EXAGGERATION, EXAGGERATED, ITERATIONS = 12.0, 250, 750
 """How much and how long neighbours attract each other more than they should at first, and all steps."""
-
-
-def tell_nobody(done: int) -> None:
-    """The progress of those whom nobody watches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +64,14 @@ def lay_out(
     *,
     neighbours: Sequence[Sequence[str]],
     method: Method = "pca",
-    progress: Callable[[int], None] = tell_nobody,
+    progress: Callable[[int], None] = lambda _steps: None,
 ) -> EmbeddingMap:
-    """Put words on a plane. `progress` is told how many steps of t-SNE are done."""
-    if len(words) < 3:
-        raise UsageError(f"a map needs 3 words or more, and {len(words)} were given")
-    if method == "tsne" and len(words) > MOST_WORDS:
+    """Put words on a plane. `progress` gets the number of steps of t-SNE that are done."""
+    if len(words) < MIN_WORDS:
+        raise UsageError(f"a map needs {MIN_WORDS} words or more, but {len(words)} were given")
+    if method == "tsne" and len(words) > MAX_TSNE_WORDS:
         raise UsageError(
-            f"t-SNE lays out {MOST_WORDS:,} words at most, and {len(words):,} were given; take fewer or pca"
+            f"t-SNE lays out {MAX_TSNE_WORDS:,} words at most, and {len(words):,} were given; take fewer or pca"
         )
     units = _units(np.asarray(vectors, np.float64))
     named, near = tuple(words), tuple(tuple(each) for each in neighbours)
@@ -101,7 +105,7 @@ def tsne(
     start: Float64[np.ndarray, "words 2"],
     perplexity: float = 30.0,
     iterations: int = ITERATIONS,
-    progress: Callable[[int], None] = tell_nobody,
+    progress: Callable[[int], None] = lambda _steps: None,
 ) -> Float64[np.ndarray, "words 2"]:
     """Points whose neighbourhoods are like those of the vectors.
 
@@ -171,13 +175,50 @@ def _units(vectors: Float64[np.ndarray, "words width"]) -> Float64[np.ndarray, "
     return units
 
 
+def draw_words(
+    vectors: WordVectors,
+    out: Path,
+    *,
+    words: Sequence[str] = (),
+    count: int = 500,
+    method: Method = "pca",
+    progress: Callable[[int], None] = lambda _steps: None,
+) -> EmbeddingMap:
+    """A map of these words, or of the most frequent ones, as a page (.html) or a picture (.png, .svg)."""
+    if out.suffix not in MAP_ENDINGS:
+        raise UsageError(f"{out} ends in none of {', '.join(MAP_ENDINGS)}; name it with one of these endings")
+    require_folders_above(out)
+    chosen = tuple(dict.fromkeys(words)) or _ordinary(vectors, count)
+    rows = [vectors.row(word) for word in chosen]
+    near = vectors.nearest(chosen, count=NEIGHBOURS)
+    found = lay_out(
+        chosen,
+        vectors.vectors[rows],
+        neighbours=[[each.word for each in some] for some in near],
+        method=method,
+        progress=progress,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".html":
+        write_atomically(out, map_page(found))
+    else:
+        draw_map(found).savefig(out, dpi=144)
+    return found
+
+
+def _ordinary(vectors: WordVectors, count: int) -> tuple[str, ...]:
+    """The most frequent words that hold a letter: punctuation and figures tell little on a map, unless they are all."""
+    found = [word for word in vectors.words if any(character.isalpha() for character in word)]
+    return tuple((found if len(found) >= MIN_WORDS else vectors.words)[:count])
+
+
 # A map of words as a picture, and as one HTML file to move about in that needs nothing else.
 
 SIZE, DOTS, FONT = 10.0, 72.0, 7.0
 """Of the picture in inches; points in an inch; the height of a letter in points."""
 
-FEW = 30
-"""Words up to which each is named, even if names meet."""
+MAX_ALL_NAMED = 30
+"""Words up to which each is named, even if names overlap."""
 
 
 def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
@@ -192,7 +233,7 @@ def draw_map(found: EmbeddingMap, *, title: str = "") -> Figure:
     families = fonts()
     for word, right, up in zip(found.words, x.tolist(), y.tolist(), strict=True):
         box = (right, up - line / 2, right + letter * (len(word) + 1), up + line / 2)
-        if len(found.words) > FEW and any(
+        if len(found.words) > MAX_ALL_NAMED and any(
             box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
         ):
             continue
@@ -228,9 +269,4 @@ def map_page(found: EmbeddingMap, *, title: str = "A map of words") -> str:
         # Such JSON cannot end the element that it stands in.
         "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     }
-    opening, *rest = beside("embedding_map.html").split("{{")
-    pieces = [opening]
-    for section in rest:
-        name, _, after = section.partition("}}")
-        pieces += [parts[name], after]
-    return "".join(pieces)
+    return fill_page("embedding_map.html", parts)

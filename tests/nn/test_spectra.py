@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.apps.gradients import draw_spectra, spectrum_of, state_spectra
+from seqloom.drawing.spectra import draw_spectra
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.jacobians import spectrum_of, state_spectra
 
 
 def test_a_known_matrix_has_its_known_spectrum() -> None:

@@ -6,17 +6,11 @@ from typing import get_args
 import pytest
 import torch
 
-from seqloom.apps.gradients import (
-    directions,
-    fit_slope,
-    gradient_by_lag,
-    lag_below,
-    weight_gradient_by_step,
-)
 from seqloom.core.errors import UsageError
 from seqloom.nn.cells.cell import unroll
 from seqloom.nn.cells.kinds import CellKind, cell_maker
 from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.jacobians import directions, fit_slope, gradient_by_lag, lag_below, weight_gradient_by_step
 
 
 @pytest.mark.parametrize("kind", get_args(CellKind))

@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from seqloom.apps.embedding_map import (
-    FEW,
+from seqloom.core.errors import UsageError
+from seqloom.look.embedding_map import (
+    MAX_ALL_NAMED,
     EmbeddingMap,
     draw_map,
     joint_affinities,
@@ -16,7 +17,6 @@ from seqloom.apps.embedding_map import (
     principal_plane,
     tsne,
 )
-from seqloom.core.errors import UsageError
 
 
 def groups(count: int = 20, width: int = 6) -> np.ndarray:
@@ -85,7 +85,7 @@ def test_picture_names_words_that_have_room() -> None:
     assert len(written) <= 60
 
 
-@pytest.mark.parametrize("words", [FEW, FEW + 1])
+@pytest.mark.parametrize("words", [MAX_ALL_NAMED, MAX_ALL_NAMED + 1])
 def test_few_words_are_all_named_and_of_more_the_first_where_names_would_meet(words: int) -> None:
     names = [f"word{at}" for at in range(words)]
     # All in one place, but for the last one, which is far away.
@@ -93,12 +93,12 @@ def test_few_words_are_all_named_and_of_more_the_first_where_names_would_meet(wo
     rows[-1] = 9.0
     figure = draw_map(lay_out(names, rows, neighbours=[[]] * words))
     written = [text.get_text() for text in figure.axes[0].texts]
-    assert written == (names if words == FEW else ["word0", names[-1]])
-    assert ("2 have room for their names" in figure.axes[0].get_title()) == (words > FEW)
+    assert written == (names if words == MAX_ALL_NAMED else ["word0", names[-1]])
+    assert ("2 have room for their names" in figure.axes[0].get_title()) == (words > MAX_ALL_NAMED)
 
 
 def test_too_few_and_too_many_words_are_refused() -> None:
-    with pytest.raises(UsageError, match="a map needs 3 words or more, and 2 were given"):
+    with pytest.raises(UsageError, match="a map needs 3 words or more, but 2 were given"):
         lay_out(["a", "b"], np.ones((2, 3)), neighbours=[[], []])
     with pytest.raises(UsageError, match="t-SNE lays out 2,000 words at most, and 2,001 were given"):
         lay_out(["a"] * 2001, np.ones((2001, 3)), neighbours=[[]] * 2001, method="tsne")

@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.apps.gradients import (
+from seqloom.nn.cells.cell import Cell, CellState
+from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.init import spectral_radius
+from seqloom.nn.jacobians import (
     closed_form_states,
     jacobians_along,
     largest_gain,
@@ -15,10 +19,6 @@ from seqloom.apps.gradients import (
     relative_errors,
     states_along,
 )
-from seqloom.nn.cells.cell import Cell, CellState
-from seqloom.nn.cells.kinds import CellKind, cell_maker
-from seqloom.nn.cells.lstm import LSTMCell
-from seqloom.nn.init import spectral_radius
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
