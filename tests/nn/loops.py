@@ -6,6 +6,5 @@ from seqloom.nn.fast import beam_attention
 
 
 def use_loops(monkeypatch: pytest.MonkeyPatch, *, fewest: int) -> None:
-    """From so many rows on, whether or not the compiler is there already."""
-    monkeypatch.setattr(beam_attention, "MIN_ROWS_TO_IMPORT", fewest)
+    """From so many rows on."""
     monkeypatch.setattr(beam_attention, "MIN_ROWS", fewest)

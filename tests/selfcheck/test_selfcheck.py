@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import seqloom.core.jit  # noqa: F401  (the plan is used where its loops are)
 from seqloom.apps import translator as stepping
 from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import DataError, ModelError, UsageError

@@ -1,10 +1,9 @@
-"""Loops as machine code, by numba. Whoever imports this waits a second for the compiler, so it is imported late."""
+"""Loops as machine code, by numba, whose compiler is imported when the first of them is called."""
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
-
-import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -13,22 +12,46 @@ def compiled(*, fast: Iterable[str] = (), is_inlined: bool = False) -> Callable[
     """A decorator that makes machine code of a function when it is first called, kept on disk if there is a place.
 
     `fast` names liberties with floating-point numbers, by LLVM's names: "contract" joins a product and a sum into one
-    instruction, "reassoc" lets a sum be taken eight at a time. Other threads run meanwhile. Arguments are given by
-    place: that is how compiled code is called quickly. A function that is inlined becomes a part of each that calls
-    it, for small ones that would spend their time on being handed many arrays.
+    instruction, "reassoc" lets a sum be taken eight at a time. Other threads run meanwhile. Arguments are positional:
+    that is how compiled code is called quickly. A function that is inlined becomes a part of each that calls it, for
+    small ones that would spend their time on being passed many arrays.
     """
-    options: dict[str, Any] = {
-        "fastmath": set(fast),
-        "error_model": "numpy",
-        "nogil": True,
-        "forceinline": is_inlined,
-    }
+    options = {"fastmath": set(fast), "error_model": "numpy", "nogil": True, "forceinline": is_inlined}
 
-    def compile_it(function: F) -> F:
-        plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks round it
-        try:
-            return cast("F", numba.njit(plain, cache=True, **options))
-        except RuntimeError:  # no folder that can be written to
-            return cast("F", numba.njit(plain, **options))
+    def make_kernel(function: F) -> F:
+        return cast("F", Kernel(function, options))
 
-    return compile_it
+    return make_kernel
+
+
+class Kernel:
+    """A function that numba will compile. Importing numba takes a second, so that waits for the first call.
+
+    Compiled functions find each other in the globals of their modules. Before the first of a module is compiled, all
+    kernels among these globals are replaced by what numba makes of them.
+    """
+
+    _lock = threading.RLock()
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks around it
+        self.options = options
+        self._dispatcher: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._dispatcher or self.load())(*arguments)
+
+    def load(self) -> Callable[..., Any]:
+        """The function as numba calls it."""
+        with self._lock:
+            if self._dispatcher is None:
+                import numba
+
+                try:
+                    self._dispatcher = numba.njit(self.plain, cache=True, **self.options)
+                except RuntimeError:  # no folder that can be written to
+                    self._dispatcher = numba.njit(self.plain, **self.options)
+                names = self.plain.__globals__
+                kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
+                names.update({name: kernel.load() for name, kernel in kernels.items()})
+            return self._dispatcher

@@ -1,6 +1,5 @@
 """The best candidates of each sentence, from the best symbols of its rows."""
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -10,11 +9,10 @@ from torch import Tensor
 
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Step
+from seqloom.search.candidate_kernels import best_columns, merge
 
 # The best symbols of each row, with ties decided, so that neither neighbours nor kernels can change a result.
 
-FEWEST = 32
-"""Rows that are worth importing the compiler, which takes longer than a short search."""
 FEW = 64
 """Symbols up to which a row of the best is kept in order by moving them."""
 BLOCK = 64
@@ -63,18 +61,11 @@ def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: C
     return torch.isin(offered, offered.new_tensor(sorted(wanted))).nonzero().flatten().tolist()
 
 
-def is_worth_compiling(values: Float[Tensor, "rows columns"]) -> bool:
-    """Whether compiled loops, one row after another on the processor, look after numbers like these."""
-    return values.device.type == "cpu" and (len(values) >= FEWEST or "numba" in sys.modules)
-
-
 def _has_loops(values: Float[Tensor, "rows columns"], best: int) -> bool:
-    return is_worth_compiling(values) and 1 <= best <= FEW and values.dtype == torch.float32
+    return values.device.type == "cpu" and 1 <= best <= FEW and values.dtype == torch.float32
 
 
 def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
-    from seqloom.search.candidate_kernels import best_columns
-
     rows, columns = values.shape
     found, places = values.new_empty(rows, best), torch.empty(rows, best, dtype=torch.long)
     row = best_columns(values.contiguous().view(-1).numpy(), columns, found.numpy(), places.numpy())
@@ -175,7 +166,7 @@ def ranked(
     Of equal candidates the one from the earlier row, and then the one that is earlier in its row comes first. Sums are
     in float64.
     """
-    is_compiled = is_worth_compiling(top.values)
+    is_compiled = top.values.device.type == "cpu"
     values, rows, places, columns = (
         _ranked_by_loops(top, so_far, sizes, best)
         if is_compiled
@@ -185,8 +176,6 @@ def ranked(
 
 
 def _ranked_by_loops(top: Top, so_far: Tensor, sizes: Tensor, best: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from seqloom.search.candidate_kernels import merge
-
     values = torch.empty(len(sizes), best, dtype=torch.float64)
     rows, places, columns = (torch.empty(len(sizes), best, dtype=torch.long) for _ in range(3))
     merge(*(each.numpy() for each in (top.values, so_far, sizes, values, rows, places, columns)))

@@ -114,9 +114,6 @@ def selfcheck(
         report = Report(named, "a model with damaged files", "nothing", (files,), _versions())
         decided(report)
         return report
-    # Loops that are compiled are used from the first search on: with them, numbers have other last digits.
-    import seqloom.core.jit  # noqa: F401
-
     with _few_threads():
         loaded = load_any(folder)
         used, checks = _checks(loaded, model, lines, count=count, seed=seed)

@@ -1,6 +1,5 @@
 """Attention of a decoding step by compiled loops (`nn.fast.kernels`), where they are faster than products."""
 
-import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -40,16 +39,14 @@ class EncoderMemory:
         return [(each.keys, each.values) for each in self.layers]
 
 
-MIN_ROWS_TO_IMPORT = 32
-"""Rows from which on it pays to import the compiler, which takes longer than a short translation."""
 MIN_ROWS = 1
-"""Rows from which on the loops are used once the compiler is imported."""
+"""Rows from which on the loops are used."""
 
 
 def uses_loops(x: Float[Tensor, "rows width"]) -> bool:
     """Whether compiled loops compute the attention of these rows."""
     return (
-        len(x) >= (MIN_ROWS if "numba" in sys.modules else MIN_ROWS_TO_IMPORT)
+        len(x) >= MIN_ROWS
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and not torch.is_grad_enabled()
