@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.objectives import FullSoftmax
+from seqloom.nn.outputs import AdaptiveOutput
 
 WIDTH, SYMBOLS, CUTOFFS = 16, 40, [8, 20]
 
@@ -70,7 +70,7 @@ def test_a_frequent_symbol_costs_no_gradient_in_the_tails() -> None:
 
 @pytest.mark.parametrize("cutoffs", [[], [0], [8, 8], [40], [20, 8]])
 def test_bad_cutoffs_are_refused(cutoffs: list[int]) -> None:
-    with pytest.raises(ConfigError, match=r"no rising ranks between 1 and 39, the last of 40 symbols"):
+    with pytest.raises(ConfigError, match=r"must be rising ranks between 1 and 39, the last of 40 symbols"):
         AdaptiveOutput(WIDTH, SYMBOLS, cutoffs=cutoffs)
 
 

@@ -177,9 +177,9 @@ def test_frozen_weights_cost_no_product(monkeypatch: pytest.MonkeyPatch) -> None
     products = []
     plain = Product.gradients
 
-    def counted(self: Product, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
-        products.append(slopes)
-        return plain(self, slopes, states)
+    def counted(self: Product, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        products.append(gate_gradients)
+        return plain(self, gate_gradients, states)
 
     monkeypatch.setattr(Product, "gradients", counted)
     for learns, count in ((True, 1), (False, 0)):

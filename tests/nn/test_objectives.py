@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, ModelError
-from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.objectives import (
     AliasSampler,
     FullSoftmax,
@@ -18,7 +17,7 @@ from seqloom.nn.objectives import (
     SampledSoftmax,
     noise_distribution,
 )
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 
 TOKENS, WIDTH, SYMBOLS = 6, 4, 30
 

@@ -30,12 +30,11 @@ from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper
-from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.cells.cell import check_lengths
 from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import MARKS, CharacterInput, Embedding, Symbols, spell_vocabulary
 from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.packing import length_mask, pack_features, packing_of
 from seqloom.nn.recurrent import (
     DropoutKind,

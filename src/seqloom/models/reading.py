@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from seqloom.core.reading import Context, TextIds, TokensDone
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD
-from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.dropout import evaluating
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.recurrent import StackState
 
 WINDOW_TOKENS = 512

@@ -22,12 +22,11 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper
-from seqloom.nn.adaptive import AdaptiveOutput
 from seqloom.nn.bptt.truncation import FULL, Truncation
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import seeded, xavier_uniform
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.recurrent import (
     Bidirectional,
     DropoutKind,

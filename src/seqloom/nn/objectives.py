@@ -25,8 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, DataError, ModelError, check_known
-from seqloom.nn.adaptive import AdaptiveOutput
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 
 # Drawing symbols from a fixed distribution in constant time: the alias method (Walker, 1977; Vose, 1991).
 #

@@ -200,7 +200,7 @@ class Stack(nn.Module):
 
         h_l[t] = cell_l(x_l[t], h_l[t − 1])        x_1 = the inputs, without dropout
 
-    What a layer reads (x_l) and leaves (y_l) is told in `nn.skips`; the output is y of the top layer.
+    What a layer reads (x_l) and leaves (y_l) depends on `skip` (see above); the output is y of the top layer.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class Bidirectional(nn.Module):
         ←h_l[t] = ←cell_l(x_l[t], ←h_l[t + 1])
         h_l[t] = [→h_l[t]; ←h_l[t]]
 
-    What a layer reads (x_l) and leaves (y_l) is told in `nn.skips`; the output is y of the top layer.
+    What a layer reads (x_l) and leaves (y_l) depends on `skip` (see above); the output is y of the top layer.
     """
 
     def __init__(

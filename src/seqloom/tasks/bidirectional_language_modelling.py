@@ -24,8 +24,7 @@ from seqloom.data.plain_text import Stream
 from seqloom.data.plan import BatchPlan
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.elmo import BothWays, frame
-from seqloom.nn.adaptive import AdaptiveOutput
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.packing import pack, packing_of
 from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
 from seqloom.training.task import Loss

@@ -45,58 +45,58 @@ class ResetAfterPass(Pass):
         sums = torch.zeros_like(gates)
         if self._bias is not None:
             sums += self._bias
-        sum_at, squashed_sum, n_sum = (steps.at(each) for each in (sums, sums[:, : 2 * width], sums[:, 2 * width :]))
-        squashed = steps.at(gates[:, : 2 * width])
+        sum_at, sigmoids_sum, n_sum = (steps.at(each) for each in (sums, sums[:, : 2 * width], sums[:, 2 * width :]))
+        sigmoids = steps.at(gates[:, : 2 * width])
         r, z, n = (steps.at(each) for each in gates.split(width, 1))
         before, after = steps.around(hidden)
         for step in range(len(steps.sizes)):
             self._link.add(step, before[step], sum_at[step])
-            squashed[step].add_(squashed_sum[step]).sigmoid_()
+            sigmoids[step].add_(sigmoids_sum[step]).sigmoid_()
             n[step].addcmul_(r[step], n_sum[step]).tanh_()
             _mix(self._update, n[step], before[step], gate=z[step], out=after[step])
         return gates, sums[:, 2 * width :], *self._link.tape
 
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
         gates, sums, *rest = tape
-        self._link.open(steps, iter(rest))
+        self._link.prepare_backward(steps, iter(rest))
         self._steps, (self._hidden,), (self._gradient,) = steps, states, gradients
         self._old = steps.before_all(self._hidden)
-        self.slopes = torch.empty_like(gates)
-        kept = _open_mix(self._update, gates, self._old, slopes=self.slopes)
+        self.gate_gradients = torch.empty_like(gates)
+        kept = _mix_gradients(self._update, gates, self._old, local=self.gate_gradients)
         r = gates[:, : self._width]
-        of_r, _, of_n = self.slopes.split(self._width, 1)
+        of_r, _, of_n = self.gate_gradients.split(self._width, 1)
         self._candidate = of_n.clone()
         of_n.mul_(r)
         torch.mul(of_n, sums, out=of_r)
         of_r.addcmul_(of_r, r, value=-1)
-        self._kept_at, self._slopes_at = steps.at(kept), steps.at(self.slopes)
-        self._by_hidden = steps.at(self.slopes.unflatten(1, (3, -1)))
+        self._kept_at, self._gradients_at = steps.at(kept), steps.at(self.gate_gradients)
+        self._by_hidden = steps.at(self.gate_gradients.unflatten(1, (3, -1)))
 
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         before, after = self._steps.around(self._gradient)
         for step in reversed(range(first, last)):
             self._by_hidden[step].mul_(after[step][:, None])
             into = None if is_cut and step == first else before[step]
-            self._link.give_back(step, self._slopes_at[step], into)
+            self._link.backward(step, self._gradients_at[step], into)
             if into is not None:
                 into.addcmul_(after[step], self._kept_at[step])
 
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
         (hidden,) = gradients
-        slopes = (self._by_hidden[step] * hidden[:, :, None]).flatten(2)
-        torch.sum(slopes, 0, out=self._slopes_at[step])
-        return [torch.addcmul(self._link.pull(step, slopes), hidden, self._kept_at[step])]
+        gate_gradients = (self._by_hidden[step] * hidden[:, :, None]).flatten(2)
+        torch.sum(gate_gradients, 0, out=self._gradients_at[step])
+        return [torch.addcmul(self._link.vjp(step, gate_gradients), hidden, self._kept_at[step])]
 
-    def learn(self) -> tuple[Tensor | None, ...]:
-        of_weight, of_gain = self._link.gradients(self.slopes, self._old)
-        return of_weight, None if self._bias is None else self.slopes.sum(0), of_gain
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        of_weight, of_gain = self._link.gradients(self.gate_gradients, self._old)
+        return of_weight, None if self._bias is None else self.gate_gradients.sum(0), of_gain
 
-    def close(self) -> Tensor:
+    def input_gradients(self) -> Tensor:
         # Of the sum that the input goes into, the candidate's gradient is not reset.
-        torch.mul(self._steps.after_all(self._gradient), self._candidate, out=self.slopes[:, 2 * self._width :])
-        return self.slopes
+        torch.mul(self._steps.after_all(self._gradient), self._candidate, out=self.gate_gradients[:, 2 * self._width :])
+        return self.gate_gradients
 
 
 class ResetBeforePass(Pass):
@@ -129,7 +129,7 @@ class ResetBeforePass(Pass):
         self._inner.begin(steps, gates)
         before, after = steps.around(hidden)
         r, z, n = (steps.at(each) for each in gates.split(width, 1))
-        total, squashed = steps.at(gates[:, : self._reach]), steps.at(gates[:, : 2 * width])
+        total, sigmoids = steps.at(gates[:, : self._reach]), steps.at(gates[:, : 2 * width])
         reset = gates.new_empty(steps.positions, width)
         reset_at, source = steps.at(reset), before
         if self._has_inner:  # the input stands where the candidate's sum will be
@@ -138,72 +138,75 @@ class ResetBeforePass(Pass):
             gates[:, 2 * width :] = 0 if self._bias is None else self._bias
         for step in range(len(steps.sizes)):
             self._link.add(step, before[step], total[step])
-            squashed[step].sigmoid_()
+            sigmoids[step].sigmoid_()
             torch.mul(source[step], r[step], out=reset_at[step])
             self._inner.add(step, reset_at[step], n[step])
             n[step].tanh_()
             _mix(self._update, n[step], before[step], gate=z[step], out=after[step])
         return gates, reset, *self._link.tape, *self._inner.tape
 
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
         gates, self._reset, *rest = tape
         links = iter(rest)
-        self._link.open(steps, links)
-        self._inner.open(steps, links)
+        self._link.prepare_backward(steps, links)
+        self._inner.prepare_backward(steps, links)
         width, self._steps, (self._hidden,), (self._gradient,) = self._width, steps, states, gradients
         self._old = steps.before_all(self._hidden)
-        self.slopes = torch.empty_like(gates)
-        kept = _open_mix(self._update, gates, self._old, slopes=self.slopes)
+        self.gate_gradients = torch.empty_like(gates)
+        kept = _mix_gradients(self._update, gates, self._old, local=self.gate_gradients)
         self._r = gates[:, :width]
-        torch.addcmul(self._reset, self._reset, self._r, value=-1, out=self.slopes[:, :width])
+        torch.addcmul(self._reset, self._reset, self._r, value=-1, out=self.gate_gradients[:, :width])
         self._of_reset = torch.zeros_like(self._reset)
         self._kept_at, self._r_at, self._of_reset_at = (steps.at(each) for each in (kept, self._r, self._of_reset))
-        self._by_reset, self._by_candidate = steps.at(self.slopes[:, :width]), steps.at(self.slopes[:, 2 * width :])
-        self._by_hidden = steps.at(self.slopes[:, width:].unflatten(1, (2, -1)))
-        self._reached = steps.at(self.slopes[:, : self._reach])
+        self._by_reset, self._by_candidate = (
+            steps.at(self.gate_gradients[:, :width]),
+            steps.at(self.gate_gradients[:, 2 * width :]),
+        )
+        self._by_hidden = steps.at(self.gate_gradients[:, width:].unflatten(1, (2, -1)))
+        self._reached = steps.at(self.gate_gradients[:, : self._reach])
 
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         before, after = self._steps.around(self._gradient)
         for step in reversed(range(first, last)):
             self._by_hidden[step].mul_(after[step][:, None])
             of_reset = self._of_reset_at[step]
-            self._inner.give_back(step, self._by_candidate[step], of_reset)
+            self._inner.backward(step, self._by_candidate[step], of_reset)
             self._by_reset[step].mul_(of_reset)
             into = None if is_cut and step == first else before[step]
-            self._link.give_back(step, self._reached[step], into)
+            self._link.backward(step, self._reached[step], into)
             if into is not None:
                 into.addcmul_(after[step], self._kept_at[step])
                 if not self._has_inner:
                     into.addcmul_(of_reset, self._r_at[step])
 
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
         (hidden,) = gradients
         by_hidden = (self._by_hidden[step] * hidden[:, :, None]).flatten(2)
-        of_reset = self._inner.pull(step, by_hidden[:, :, self._width :])
-        slopes = torch.cat([self._by_reset[step] * of_reset, by_hidden], 2)
-        before = torch.addcmul(self._link.pull(step, slopes[:, :, : self._reach]), hidden, self._kept_at[step])
+        of_reset = self._inner.vjp(step, by_hidden[:, :, self._width :])
+        gate_gradients = torch.cat([self._by_reset[step] * of_reset, by_hidden], 2)
+        before = torch.addcmul(self._link.vjp(step, gate_gradients[:, :, : self._reach]), hidden, self._kept_at[step])
         if not self._has_inner:
             before.addcmul_(of_reset, self._r_at[step])
         torch.sum(of_reset, 0, out=self._of_reset_at[step])
-        self._by_reset[step].copy_(slopes[:, :, : self._width].sum(0))
+        self._by_reset[step].copy_(gate_gradients[:, :, : self._width].sum(0))
         self._by_hidden[step].copy_(by_hidden.sum(0).unflatten(1, (2, -1)))
         return [before]
 
-    def learn(self) -> tuple[Tensor | None, ...]:
-        of_candidate = self.slopes[:, 2 * self._width :]
-        of_weight, of_gain = self._link.gradients(self.slopes[:, : self._reach], self._old)
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        of_candidate = self.gate_gradients[:, 2 * self._width :]
+        of_weight, of_gain = self._link.gradients(self.gate_gradients[:, : self._reach], self._old)
         of_inner, of_inner_gain = self._inner.gradients(of_candidate, self._reset)
         if not self._has_inner:
             joined = None if of_gain is None or of_inner_gain is None else torch.cat([of_gain, of_inner_gain])
             return torch.cat([of_weight, of_inner]), joined
         return of_weight, of_gain, of_inner, None if self._bias is None else of_candidate.sum(0), of_inner_gain
 
-    def close(self) -> Tensor:
+    def input_gradients(self) -> Tensor:
         if self._has_inner:  # the input stands in the place of the candidate's sum in `projected`
-            torch.mul(self._of_reset, self._r, out=self.slopes[:, 2 * self._width :])
-        return self.slopes
+            torch.mul(self._of_reset, self._r, out=self.gate_gradients[:, 2 * self._width :])
+        return self.gate_gradients
 
 
 def _mix(update: Update, candidate: Tensor, hidden: Tensor, *, gate: Tensor, out: Tensor) -> None:
@@ -214,10 +217,10 @@ def _mix(update: Update, candidate: Tensor, hidden: Tensor, *, gate: Tensor, out
         torch.lerp(hidden, candidate, gate, out=out)
 
 
-def _open_mix(update: Update, gates: Tensor, hidden: Tensor, *, slopes: Tensor) -> Tensor:
-    """What is kept of the old state; into the slopes of z and n, their brackets."""
+def _mix_gradients(update: Update, gates: Tensor, hidden: Tensor, *, local: Tensor) -> Tensor:
+    """The kept share of the old state; writes the local gradients of z and n."""
     _, z, n = gates.chunk(3, 1)
-    _, of_z, of_n = slopes.chunk(3, 1)
+    _, of_z, of_n = local.chunk(3, 1)
     torch.addcmul(z, z, z, value=-1, out=of_z)
     if update == "keep":
         of_z.mul_(torch.sub(hidden, n, out=of_n))

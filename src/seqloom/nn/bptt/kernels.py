@@ -40,20 +40,20 @@ def tanh(x: Any) -> Any:
 
 
 @compiled(fast={"contract"})
-def squash(gate: Array) -> None:
+def sigmoid(gate: Array) -> None:
     """σ(a) = ½ + ½ tanh(½ a)"""
     for k in range(gate.shape[0]):
         gate[k] = HALF + HALF * tanh(HALF * gate[k])
 
 
 @compiled(fast={"contract"})
-def bend(source: Array, out: Array) -> None:
+def tanh_into(source: Array, out: Array) -> None:
     for k in range(source.shape[0]):
         out[k] = tanh(source[k])
 
 
 @compiled(fast={"contract"})
-def look(peephole: Array, memory: Array, gate: Array) -> None:
+def add_product(peephole: Array, memory: Array, gate: Array) -> None:
     for k in range(gate.shape[0]):
         gate[k] += peephole[k] * memory[k]
 
@@ -82,31 +82,31 @@ def step_forward(
         o, i = at[columns[0] : columns[0] + width], at[columns[1] : columns[1] + width]
         g, c, cc = at[columns[2] : columns[2] + width], memory[old + row], memory[new + row]
         if own.shape[0]:
-            look(own[1], c, i)
-        squash(i)
-        bend(g, g)
+            add_product(own[1], c, i)
+        sigmoid(i)
+        tanh_into(g, g)
         if columns[3] < 0:
             for k in range(width):
                 cc[k] = c[k] + i[k] * (g[k] - c[k])
         else:
             f = at[columns[3] : columns[3] + width]
             if own.shape[0]:
-                look(own[2], c, f)
-            squash(f)
+                add_product(own[2], c, f)
+            sigmoid(f)
             for k in range(width):
                 cc[k] = f[k] * c[k] + i[k] * g[k]
         if own.shape[0]:
-            look(own[0], cc, o)
-        squash(o)
+            add_product(own[0], cc, o)
+        sigmoid(o)
         t, h = shown[place + row], hidden[new + row]
-        bend(cc, t)
+        tanh_into(cc, t)
         for k in range(width):
             h[k] = o[k] * t[k]
 
 
 @compiled(fast={"contract"})
 def step_back(
-    slopes: Array,
+    gate_gradients: Array,
     carried: Array,
     gradient: Array,
     gates: Array,
@@ -127,7 +127,7 @@ def step_back(
     """
     width = memory.shape[1]
     for row in range(size):
-        at, into = gates[place + row], slopes[place + row]
+        at, into = gates[place + row], gate_gradients[place + row]
         o, i = at[columns[0] : columns[0] + width], at[columns[1] : columns[1] + width]
         g, c = at[columns[2] : columns[2] + width], memory[old + row]
         to_o, to_i = into[columns[0] : columns[0] + width], into[columns[1] : columns[1] + width]
@@ -138,7 +138,7 @@ def step_back(
         for k in range(width):
             to_o[k] = dh[k] * (h[k] - h[k] * o[k])
         if own.shape[0]:
-            look(own[0], to_o, dc)
+            add_product(own[0], to_o, dc)
         for k in range(width):
             to_g[k] = dc[k] * (i[k] - i[k] * g[k] * g[k])
         if columns[3] < 0:
@@ -155,5 +155,5 @@ def step_back(
             for k in range(width):
                 dc[k] *= f[k]
             if own.shape[0]:
-                look(own[1], to_i, dc)
-                look(own[2], to_f, dc)
+                add_product(own[1], to_i, dc)
+                add_product(own[2], to_f, dc)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, link, norm_slopes
+from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, link, norm_backward
 
 # The hand-derived pass of the LSTM and of its relatives: with peepholes, and with coupled gates.
 #
@@ -69,7 +69,7 @@ class LSTMPass(Pass):
         o, i, g = (steps.at(self._gates(gates, name)) for name in "oig")
         f = i if self._is_coupled else steps.at(self._gates(gates, "f"))
         early = {"ifgo": ("if", "o"), "oifg": ("oif",), "oig": ("oi",)}[self._order] if own is None else ("if",)
-        squashed = [steps.at(self._gates(gates, names)) for names in early]
+        sigmoids = [steps.at(self._gates(gates, names)) for names in early]
         (before, after), (old, new) = steps.around(hidden), steps.around(memory)
         looking = steps.at(self._gates(gates, "oif")) if self._full is not None else []
         if own is not None:
@@ -82,7 +82,7 @@ class LSTMPass(Pass):
                 self._full.add(step, old[step], looking[step])
             if own is not None:
                 looking[step].addcmul_(seen[step], own_if)
-            for names in squashed:
+            for names in sigmoids:
                 names[step].sigmoid_()
             g[step].tanh_()
             if self._is_coupled:
@@ -100,46 +100,46 @@ class LSTMPass(Pass):
             return memory
         return torch.native_layer_norm(memory, [self._width], self._gain, self._shift, EPSILON)[0]
 
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
         gates, shown, *rest = tape
-        self._link.open(steps, iter(rest))
+        self._link.prepare_backward(steps, iter(rest))
         self._steps, (self._hidden, memory), self._gradients = steps, states, gradients
         self._old, self._new = steps.before_all(memory), steps.after_all(memory)
-        self.slopes = self._slopes(gates)
-        self._bend = torch.addcmul(self._gates(gates, "o"), steps.after_all(self._hidden), shown, value=-1)
+        self.gate_gradients = self._local_gradients(gates)
+        self._derivative = torch.addcmul(self._gates(gates, "o"), steps.after_all(self._hidden), shown, value=-1)
         if self._own is not None and self._gain is None:
-            self._bend.addcmul_(self._gates(self.slopes, "o"), self._own[0])
+            self._derivative.addcmul_(self._gates(self.gate_gradients, "o"), self._own[0])
         if self._gain is not None:
             _, self._mean, self._scale = torch.native_layer_norm(
                 self._new, [self._width], self._gain, self._shift, EPSILON
             )
             self._norm_at = [steps.at(each) for each in (self._new, self._mean, self._scale)]
-        self._bend_at, self._kept_at = steps.at(self._bend), steps.at(self._kept(gates))
-        self._slopes_at = steps.at(self.slopes)
-        self._by_hidden = steps.at(self._gates(self.slopes, "o"))
-        by_memory = self._gates(self.slopes, self._order.replace("o", ""))
+        self._derivative_at, self._kept_at = steps.at(self._derivative), steps.at(self._kept(gates))
+        self._gradients_at = steps.at(self.gate_gradients)
+        self._by_hidden = steps.at(self._gates(self.gate_gradients, "o"))
+        by_memory = self._gates(self.gate_gradients, self._order.replace("o", ""))
         self._by_memory = steps.at(by_memory.unflatten(1, (-1, self._width)))
-        self._looking = steps.at(self._gates(self.slopes, "oif")) if self._full is not None else []
+        self._looking = steps.at(self._gates(self.gate_gradients, "oif")) if self._full is not None else []
 
-    def _slopes(self, gates: Tensor) -> Tensor:
+    def _local_gradients(self, gates: Tensor) -> Tensor:
         """What stands in brackets above, side by side as the gates."""
-        slopes = torch.empty_like(gates)
+        local = torch.empty_like(gates)
         i, g = self._gates(gates, "i"), self._gates(gates, "g")
         hidden = self._steps.after_all(self._hidden)
-        torch.addcmul(hidden, hidden, self._gates(gates, "o"), value=-1, out=self._gates(slopes, "o"))
+        torch.addcmul(hidden, hidden, self._gates(gates, "o"), value=-1, out=self._gates(local, "o"))
         if self._is_coupled:
-            written = torch.sub(g, self._old, out=self._gates(slopes, "i")).mul_(i)
+            written = torch.sub(g, self._old, out=self._gates(local, "i")).mul_(i)
             written.addcmul_(written, i, value=-1)
         else:
-            squashed = self._gates(gates, "if")
-            torch.addcmul(squashed, squashed, squashed, value=-1, out=self._gates(slopes, "if"))
-            self._gates(slopes, "i").mul_(g)
-            self._gates(slopes, "f").mul_(self._old)
-        candidate = torch.mul(i, g, out=self._gates(slopes, "g"))
+            sigmoids = self._gates(gates, "if")
+            torch.addcmul(sigmoids, sigmoids, sigmoids, value=-1, out=self._gates(local, "if"))
+            self._gates(local, "i").mul_(g)
+            self._gates(local, "f").mul_(self._old)
+        candidate = torch.mul(i, g, out=self._gates(local, "g"))
         torch.addcmul(i, candidate, g, value=-1, out=candidate)
-        return slopes
+        return local
 
     def _kept(self, gates: Tensor) -> Tensor:
         """∂c'/∂c, all but what comes through h."""
@@ -147,10 +147,10 @@ class LSTMPass(Pass):
             return 1 - self._gates(gates, "i")
         if self._own is None:
             return self._gates(gates, "f")
-        kept = torch.addcmul(self._gates(gates, "f"), self._gates(self.slopes, "i"), self._own[1])
-        return kept.addcmul_(self._gates(self.slopes, "f"), self._own[2])
+        kept = torch.addcmul(self._gates(gates, "f"), self._gates(self.gate_gradients, "i"), self._own[1])
+        return kept.addcmul_(self._gates(self.gate_gradients, "f"), self._own[2])
 
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         hidden, carried = self._gradients
         before, after = self._steps.around(hidden)
         memory = carried
@@ -159,55 +159,55 @@ class LSTMPass(Pass):
                 memory = carried[: self._steps.sizes[step]]
                 spread = memory[:, None]
             if self._gain is None:
-                memory.addcmul_(after[step], self._bend_at[step])
+                memory.addcmul_(after[step], self._derivative_at[step])
             else:
-                memory.add_(self._behind_norm(step, after[step] * self._bend_at[step]))
+                memory.add_(self._behind_norm(step, after[step] * self._derivative_at[step]))
             self._by_hidden[step].mul_(after[step])
             if self._own is not None and self._gain is not None:
                 memory.addcmul_(self._by_hidden[step], self._own[0])
             self._by_memory[step].mul_(spread)
             memory.mul_(self._kept_at[step])
             into = None if is_cut and step == first else before[step]
-            self._link.give_back(step, self._slopes_at[step], into)
+            self._link.backward(step, self._gradients_at[step], into)
             if into is None:
                 memory.zero_()
             elif self._full is not None:
-                self._full.give_back(step, self._looking[step], memory)
+                self._full.backward(step, self._looking[step], memory)
 
-    def _behind_norm(self, step: int, slopes: Tensor) -> Tensor:
+    def _behind_norm(self, step: int, gate_gradients: Tensor) -> Tensor:
         assert self._gain is not None
         values, mean, scale = (each[step] for each in self._norm_at)
-        return norm_slopes(slopes, values, mean=mean, scale=scale, gain=self._gain)
+        return norm_backward(gate_gradients, values, mean=mean, scale=scale, gain=self._gain)
 
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
         hidden, memory = gradients
-        shown = hidden * self._bend_at[step]
+        shown = hidden * self._derivative_at[step]
         memory = memory + (shown if self._gain is None else self._behind_norm(step, shown))
         by_hidden = self._by_hidden[step] * hidden
         if self._own is not None and self._gain is not None:
             memory = memory + by_hidden * self._own[0]
         by_memory = (self._by_memory[step] * memory[:, :, None]).flatten(2)
         is_first = self._order[0] == "o"
-        slopes = torch.cat([by_hidden, by_memory] if is_first else [by_memory, by_hidden], 2)
+        gate_gradients = torch.cat([by_hidden, by_memory] if is_first else [by_memory, by_hidden], 2)
         before = self._kept_at[step] * memory
         if self._full is not None:
-            before = before + self._full.pull(step, slopes[:, :, : 3 * self._width])
-        torch.sum(slopes, 0, out=self._slopes_at[step])
-        return [self._link.pull(step, slopes), before]
+            before = before + self._full.vjp(step, gate_gradients[:, :, : 3 * self._width])
+        torch.sum(gate_gradients, 0, out=self._gradients_at[step])
+        return [self._link.vjp(step, gate_gradients), before]
 
-    def learn(self) -> tuple[Tensor | None, ...]:
-        slopes = self.slopes
-        of_weight, of_gain = self._link.gradients(slopes, self._steps.before_all(self._hidden))
-        of_bias = None if self._bias is None else slopes.sum(0)
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        gate_gradients = self.gate_gradients
+        of_weight, of_gain = self._link.gradients(gate_gradients, self._steps.before_all(self._hidden))
+        of_bias = None if self._bias is None else gate_gradients.sum(0)
         of_peepholes = None
         if self._full is not None:
-            of_peepholes = self._gates(slopes, "oif").t() @ self._old
+            of_peepholes = self._gates(gate_gradients, "oif").t() @ self._old
         if self._own is not None:
             sides = ((self._new, "o"), (self._old, "i"), (self._old, "f"))
-            of_peepholes = torch.stack([(side * self._gates(slopes, name)).sum(0) for side, name in sides])
+            of_peepholes = torch.stack([(side * self._gates(gate_gradients, name)).sum(0) for side, name in sides])
         of_norm: tuple[Tensor | None, ...] = (None, None)
         if self._gain is not None:
-            of_shown = self._steps.after_all(self._gradients[0]) * self._bend
+            of_shown = self._steps.after_all(self._gradients[0]) * self._derivative
             of_norm = torch.ops.aten.native_layer_norm_backward(
                 of_shown,
                 self._new,
@@ -248,7 +248,7 @@ def _kernels() -> ModuleType:
 
 
 class FusedLSTMPass(LSTMPass):
-    """See `LSTMPass`; the slopes of a step are worked out where it is, from gates that are still in the cache."""
+    """See `LSTMPass`; local gradients are computed step by step, from gates that are still in the CPU's cache."""
 
     def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         gates, (hidden, memory), advance = projected.contiguous(), states, _kernels().step_forward
@@ -269,35 +269,39 @@ class FusedLSTMPass(LSTMPass):
             advance(*arrays, own, columns, *places)
         return gates, shown
 
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
         self._steps, (self._hidden, self._memory), self._gradients, self._tape = steps, states, gradients, tape
         self._old, self._new = steps.before_all(self._memory), steps.after_all(self._memory)
-        self.slopes = torch.empty_like(tape[0])
+        self.gate_gradients = torch.empty_like(tape[0])
 
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         (hidden, carried), (gates, shown), back = self._gradients, self._tape, _kernels().step_back
         before, _ = self._steps.around(hidden)
-        slopes = self._steps.at(self.slopes)
-        looking = self._steps.at(self._gates(self.slopes, "oif")) if self._full is not None else []
-        arrays = [_array(each) for each in (self.slopes, carried, hidden, gates, self._memory, self._hidden, shown)]
+        gate_gradients = self._steps.at(self.gate_gradients)
+        looking = self._steps.at(self._gates(self.gate_gradients, "oif")) if self._full is not None else []
+        arrays = [
+            _array(each) for each in (self.gate_gradients, carried, hidden, gates, self._memory, self._hidden, shown)
+        ]
         own, columns, places = self._own_array(), self._columns(), _places(self._steps)
         for step in reversed(range(first, last)):
             back(*arrays, own, columns, *places[step])
             if is_cut and step == first:
-                carried[: len(slopes[step])] = 0
+                carried[: len(gate_gradients[step])] = 0
                 return
-            self._link.give_back(step, slopes[step], before[step])
+            self._link.backward(step, gate_gradients[step], before[step])
             if self._full is not None:
-                self._full.give_back(step, looking[step], carried[: len(slopes[step])])
+                self._full.backward(step, looking[step], carried[: len(gate_gradients[step])])
 
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """As the plain twin does: several gradients at once want the slopes themselves."""
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """As the plain twin does: several gradients at once need the local gradients themselves."""
         if self._tape:
-            super().open(self._steps, (self._hidden, self._memory), tape=self._tape, gradients=self._gradients)
+            super().prepare_backward(
+                self._steps, (self._hidden, self._memory), tape=self._tape, gradients=self._gradients
+            )
             self._tape = ()
-        return super().pull(step, gradients)
+        return super().vjp(step, gradients)
 
     def _own_array(self) -> np.ndarray:
         return np.zeros((0, self._width), np.float32) if self._own is None else _array(self._own.contiguous())

@@ -1,13 +1,13 @@
 """Hand-derived passes over time: the parts that all cells share.
 
-Positions stand time-major and packed: those of step 0, then those of step 1, and so on, the longest row first within a
-step, so that the rows of a step are the first rows of the step before. Buffers of states hold the first state as one
-more block in front; the states before all steps are then a slice of the buffer (or one gather, where rows differ in
-length), and the gradient of each weight is one product over all positions.
+Positions are time-major and packed: those of step 0, then those of step 1, and so on, the longest row first within a
+step, so that the rows of a step are the first rows of the step before. A buffer of states has the first state as one
+more block in front; the states before all steps are then a slice of it (or one gather, where rows differ in length),
+and the gradient of each weight is one product over all positions.
 
-A pass goes forwards in place: the products with the inputs come in, the gates stand in their place at the end. On the
-way back, whatever does not depend on the gradient itself is worked out for all steps at once before the loop begins:
-the slopes by which each gate hands on a gradient of the state. The loop multiplies gradients by slopes, also in place.
+The forward pass works in place: its buffer holds the products with the inputs before, and the gates afterwards. The
+backward pass first computes what does not depend on the incoming gradient for all steps at once: the local gradient of
+each gate, ∂state/∂sum. Its loop then multiplies gradients of the state by local gradients, also in place.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +38,7 @@ class Steps:
 
     def at(self, packed: Tensor) -> list[Tensor]:
         """The part of each step of a buffer `[positions, …]`."""
-        # Unsafe only where autograd looks on: views without its bookkeeping, of which every call makes hundreds.
+        # Unsafe only under autograd: these views skip its bookkeeping, and every run makes hundreds of them.
         return list(torch.unsafe_split_with_sizes(packed, self.sizes)) if self.sizes else []
 
     def around(self, states: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -58,24 +58,26 @@ class Steps:
 
 
 class Pass(ABC):
-    """The steps of one cell over one batch, forwards, and backwards in one of two ways.
+    """The steps of one cell over one batch.
 
-    Forwards: `forward`. Backwards: `open`, then every step from the last to the first by `sweep`, the fast way, or by
-    `pull`, which takes several gradients at once and hands them back; then `learn`, where weights learn, and `close`.
+    Forward: `forward`. Backward: `prepare_backward`, then all steps from the last to the first by `backward`, which is
+    fast, or by `vjp`, which takes several gradients at once and returns them; then `parameter_gradients`, if weights
+    are trained, and `input_gradients`.
     """
 
-    slopes: Tensor
-    """From `open` on: what each gate will be multiplied by; after its step, the gradient of its sum."""
+    gate_gradients: Tensor
+    """[positions, gates]. From `prepare_backward` on the local gradient of each gate; after its step, the gradient of
+    its sum."""
 
     @abstractmethod
     def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Fill the states after the first block, overwrite `projected`, and give the tape: all that `open` needs."""
+        """Fill the states after the first block, overwrite `projected`, and return the tape for `prepare_backward`."""
 
     @abstractmethod
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
-        """Work out all slopes.
+        """Compute all local gradients.
 
         The first of `gradients` has the form of a buffer of states and holds, for every position, what comes from
         outside; each step adds to the block before it. The second is that of the memory, one row for each row of the
@@ -83,28 +85,28 @@ class Pass(ABC):
         """
 
     @abstractmethod
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         """Steps last − 1 down to `first`; `is_cut` keeps the gradient from the state before `first`."""
 
     @abstractmethod
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
         """From gradients of the state after a step to those of the state before it, each `[several, rows, width]`.
 
-        The sum over the several stays in `slopes`, as a sweep would leave it.
+        The sum over the several goes into `gate_gradients`, as after `backward`.
         """
 
     @abstractmethod
-    def learn(self) -> tuple[Tensor | None, ...]:
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
         """The gradient of each parameter, from all steps at once."""
 
-    def close(self) -> Tensor:
-        """The gradient of `projected`; what the pass knew may be overwritten."""
-        return self.slopes
+    def input_gradients(self) -> Tensor:
+        """The gradient of `projected`; may overwrite the tape."""
+        return self.gate_gradients
 
 
 @dataclass(frozen=True)
 class ManualBackward:
-    """A cell as its pass knows it: the form, and the weights that take part in every step (None: has none such)."""
+    """The hand-derived pass of a cell: how to make it, and the weights of every step (None where there is none)."""
 
     make: Callable[[tuple[Tensor | None, ...]], Pass]
     parameters: tuple[Tensor | None, ...]
@@ -114,29 +116,29 @@ class Link(ABC):
     """A product with a state that is added to gates at every step, by weights that all steps share."""
 
     def begin(self, steps: Steps, like: Tensor) -> None:  # noqa: B027 - a plain product keeps nothing
-        """Make room for what the way back needs."""
+        """Allocate what the backward pass needs."""
 
     @property
     def tape(self) -> tuple[Tensor, ...]:
         return ()
 
-    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:  # noqa: B027
-        """Make ready for the way back, and take from the tape what `tape` gave."""
+    def prepare_backward(self, steps: Steps, tape: Iterator[Tensor]) -> None:  # noqa: B027
+        """Prepare the backward pass, and take from the tape what `tape` returned."""
 
     @abstractmethod
     def add(self, step: int, state: Tensor, total: Tensor) -> None:
         """total += U state"""
 
     @abstractmethod
-    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
-        """into += Uᵀ slopes; without `into` only the gradient of U is provided for."""
+    def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:
+        """into += Uᵀ gate_gradients; without `into` only what the gradient of U needs is kept."""
 
     @abstractmethod
-    def pull(self, step: int, slopes: Tensor) -> Tensor:
-        """Uᵀ slopes of several gradients, `[several, rows, gates]`."""
+    def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:
+        """Uᵀ gate_gradients of several gradients, `[several, rows, gates]`."""
 
     @abstractmethod
-    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+    def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
         """Of U and, where there is one, of the gain."""
 
 
@@ -150,15 +152,15 @@ class Product(Link):
     def add(self, step: int, state: Tensor, total: Tensor) -> None:  # noqa: ARG002
         total.addmm_(state, self._turned)
 
-    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:  # noqa: ARG002
+    def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:  # noqa: ARG002
         if into is not None:
-            into.addmm_(slopes, self.weight)
+            into.addmm_(gate_gradients, self.weight)
 
-    def pull(self, step: int, slopes: Tensor) -> Tensor:  # noqa: ARG002
-        return slopes @ self.weight
+    def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:  # noqa: ARG002
+        return gate_gradients @ self.weight
 
-    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
-        return slopes.t() @ states, None
+    def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        return gate_gradients.t() @ states, None
 
 
 class NormedProduct(Link):
@@ -178,7 +180,7 @@ class NormedProduct(Link):
     def tape(self) -> tuple[Tensor, ...]:
         return (self._products,)
 
-    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:
+    def prepare_backward(self, steps: Steps, tape: Iterator[Tensor]) -> None:
         self._products = next(tape)
         _, self._mean, self._scale = torch.native_layer_norm(self._products, self._shape, self.gain, None, EPSILON)
         self._product_at, self._mean_at, self._scale_at = map(steps.at, (self._products, self._mean, self._scale))
@@ -190,24 +192,24 @@ class NormedProduct(Link):
         product = torch.mm(state, self._turned, out=self._product_at[step])
         total.add_(torch.native_layer_norm(product, self._shape, self.gain, None, EPSILON)[0])
 
-    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
-        behind = norm_slopes(
-            slopes, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
+    def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:
+        behind = norm_backward(
+            gate_gradients, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
         )
         self._behind_at[step].copy_(behind)
         if into is not None:
             into.addmm_(behind, self.weight)
 
-    def pull(self, step: int, slopes: Tensor) -> Tensor:
-        behind = norm_slopes(
-            slopes, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
+    def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:
+        behind = norm_backward(
+            gate_gradients, self._product_at[step], mean=self._mean_at[step], scale=self._scale_at[step], gain=self.gain
         )
         torch.sum(behind, 0, out=self._behind_at[step])
         return behind @ self.weight
 
-    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+    def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
         _, of_gain, _ = torch.ops.aten.native_layer_norm_backward(
-            slopes.contiguous(),
+            gate_gradients.contiguous(),
             self._products,
             self._shape,
             self._mean,
@@ -219,11 +221,11 @@ class NormedProduct(Link):
         return self._behind.t() @ states, of_gain
 
 
-def norm_slopes(slopes: Tensor, values: Tensor, *, mean: Tensor, scale: Tensor, gain: Tensor) -> Tensor:
-    """From the gradient of a norm's result to that of the values that went in; `slopes` may hold several in front."""
-    values, mean, scale = (each.expand(*slopes.shape[:-1], -1).contiguous() for each in (values, mean, scale))
+def norm_backward(gradients: Tensor, values: Tensor, *, mean: Tensor, scale: Tensor, gain: Tensor) -> Tensor:
+    """From the gradient of a norm's result to that of its values; `gradients` may have one more axis in front."""
+    values, mean, scale = (each.expand(*gradients.shape[:-1], -1).contiguous() for each in (values, mean, scale))
     behind: Tensor = torch.ops.aten.native_layer_norm_backward(
-        slopes.contiguous(), values, [len(gain)], mean, scale, gain, None, [True, False, False]
+        gradients.contiguous(), values, [len(gain)], mean, scale, gain, None, [True, False, False]
     )[0]
     return behind
 
@@ -243,24 +245,24 @@ class SideBySide(Link):
     def tape(self) -> tuple[Tensor, ...]:
         return tuple(tensor for each in self._links for tensor in each.tape)
 
-    def open(self, steps: Steps, tape: Iterator[Tensor]) -> None:
+    def prepare_backward(self, steps: Steps, tape: Iterator[Tensor]) -> None:
         for each in self._links:
-            each.open(steps, tape)
+            each.prepare_backward(steps, tape)
 
     def add(self, step: int, state: Tensor, total: Tensor) -> None:
         for each, part in zip(self._links, total.split(self._sizes, 1), strict=True):
             each.add(step, state, part)
 
-    def give_back(self, step: int, slopes: Tensor, into: Tensor | None) -> None:
-        for each, part in zip(self._links, slopes.split(self._sizes, 1), strict=True):
-            each.give_back(step, part, into)
+    def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:
+        for each, part in zip(self._links, gate_gradients.split(self._sizes, 1), strict=True):
+            each.backward(step, part, into)
 
-    def pull(self, step: int, slopes: Tensor) -> Tensor:
-        parts = zip(self._links, slopes.split(self._sizes, 2), strict=True)
-        return torch.stack([each.pull(step, part) for each, part in parts]).sum(0)
+    def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:
+        parts = zip(self._links, gate_gradients.split(self._sizes, 2), strict=True)
+        return torch.stack([each.vjp(step, part) for each, part in parts]).sum(0)
 
-    def gradients(self, slopes: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
-        parts = zip(self._links, slopes.split(self._sizes, 1), strict=True)
+    def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        parts = zip(self._links, gate_gradients.split(self._sizes, 1), strict=True)
         of_weights, of_gains = zip(*(each.gradients(part, states) for each, part in parts), strict=True)
         return torch.cat(of_weights), torch.cat(of_gains)
 

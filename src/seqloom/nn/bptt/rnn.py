@@ -34,32 +34,32 @@ class ElmanPass(Pass):
                 activate(after)
         return product.tape
 
-    def open(
+    def prepare_backward(
         self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> None:
-        self._link.open(steps, iter(tape))
+        self._link.prepare_backward(steps, iter(tape))
         self._steps, (self._hidden,) = steps, states
         self._before, self._after = steps.around(gradients[0])
-        self.slopes = steps.after_all(gradients[0])  # a gradient becomes δ where it stands
+        self.gate_gradients = steps.after_all(gradients[0])  # a gradient becomes δ where it stands
         hidden = steps.after_all(self._hidden)
-        self._bends: list[Tensor] | None = None
+        self._derivatives: list[Tensor] | None = None
         if self._activation == "tanh":
-            self._bends = steps.at(torch.addcmul(hidden.new_ones(()), hidden, hidden, value=-1))
+            self._derivatives = steps.at(torch.addcmul(hidden.new_ones(()), hidden, hidden, value=-1))
         elif self._activation == "relu":
-            self._bends = steps.at((hidden > 0).to(hidden.dtype))
+            self._derivatives = steps.at((hidden > 0).to(hidden.dtype))
 
-    def sweep(self, first: int, last: int, *, is_cut: bool) -> None:
+    def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         for step in reversed(range(first, last)):
-            slopes = self._after[step]
-            if self._bends is not None:
-                slopes.mul_(self._bends[step])
-            self._link.give_back(step, slopes, None if is_cut and step == first else self._before[step])
+            gate_gradients = self._after[step]
+            if self._derivatives is not None:
+                gate_gradients.mul_(self._derivatives[step])
+            self._link.backward(step, gate_gradients, None if is_cut and step == first else self._before[step])
 
-    def pull(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
         (hidden,) = gradients
-        slopes = hidden if self._bends is None else hidden * self._bends[step]
-        torch.sum(slopes, 0, out=self._after[step])
-        return [self._link.pull(step, slopes)]
+        gate_gradients = hidden if self._derivatives is None else hidden * self._derivatives[step]
+        torch.sum(gate_gradients, 0, out=self._after[step])
+        return [self._link.vjp(step, gate_gradients)]
 
-    def learn(self) -> tuple[Tensor | None, ...]:
-        return self._link.gradients(self.slopes, self._steps.before_all(self._hidden))
+    def parameter_gradients(self) -> tuple[Tensor | None, ...]:
+        return self._link.gradients(self.gate_gradients, self._steps.before_all(self._hidden))

@@ -208,11 +208,11 @@ def trace_back(
                 lags.append([part[None] for part in parts])
         else:
             layout = _layout_of(None, batch=inputs.shape[0], time=inputs.shape[1])
-            opened = _opened(manual, layout.steps, cell.project(layout.pack(inputs)), state)
+            cell_pass = _after_forward(manual, layout.steps, cell.project(layout.pack(inputs)), state)
             stacks = [gradient[None], *(torch.zeros_like(gradient)[None] for _ in state[1:])]
             lags.append(stacks)
             for step in reversed(range(len(layout.steps.sizes))):
-                stacks = opened.pull(step, stacks)
+                stacks = cell_pass.vjp(step, stacks)
                 lags.append(stacks)
         return tuple(torch.cat(list(part)) for part in zip(*lags, strict=True))
 
@@ -232,9 +232,9 @@ def step_jacobian(cell: Cell, projected: Float[Tensor, " gates"], state: CellSta
             jacobian: Tensor = torch.func.jacrev(step)(torch.cat(state, 1)[0])
             return jacobian
         # The pass overwrites its arguments.
-        opened = _opened(manual, Steps(1, (1,), None), projected[None].clone(), state)
+        cell_pass = _after_forward(manual, Steps(1, (1,), None), projected[None].clone(), state)
         unit = torch.eye(joint, dtype=projected.dtype, device=projected.device)
-        return torch.cat(opened.pull(0, list(unit[:, None].split(cell.width, 2))), 2)[:, 0]
+        return torch.cat(cell_pass.vjp(0, list(unit[:, None].split(cell.width, 2))), 2)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -368,8 +368,8 @@ class _Run(torch.autograd.Function):
         device = states[0].device.type
         is_cast = torch.is_autocast_enabled(device)
         with torch.no_grad(), torch.autocast(device, enabled=False) if is_cast else nullcontext():
-            opened = task.manual.make(tuple(parameters))
-            found = _way_back(task, opened, states, tape=tape, chances=chances, of_results=of_results, learns=learns)
+            cell_pass = task.manual.make(tuple(parameters))
+            found = _backward(task, cell_pass, states, tape=tape, chances=chances, of_results=of_results, learns=learns)
         if torch.is_grad_enabled():  # with create_graph alone
             origins = (*task.origins, *parameters, *of_results)
             found = tuple(each if each is None else _Final.apply(each, *origins) for each in found)  # type: ignore[no-untyped-call]
@@ -391,9 +391,9 @@ class _Final(torch.autograd.Function):
         )
 
 
-def _way_back(
+def _backward(
     task: _Task,
-    opened: Pass,
+    cell_pass: Pass,
     states: Sequence[Tensor],
     *,
     tape: Sequence[Tensor],
@@ -411,22 +411,22 @@ def _way_back(
         else layout.sort(last).clone(memory_format=torch.contiguous_format)
         for last in of_last[1:]
     ]
-    opened.open(steps, states, tape=tape, gradients=[hidden, *memory])
+    cell_pass.prepare_backward(steps, states, tape=tape, gradients=[hidden, *memory])
     first = min(truncation.burn_in, len(steps.sizes))
     if truncation.kind in ("full", "chunked"):
         for low, high in reversed(list(pairwise(_borders(truncation, first, len(steps.sizes))))):
-            opened.sweep(low, high, is_cut=low > 0)
+            cell_pass.backward(low, high, is_cut=low > 0)
     else:
-        _pull_all(opened, steps, [hidden, *memory], truncation=truncation, chances=chances)
+        _backward_truncated(cell_pass, steps, [hidden, *memory], truncation=truncation, chances=chances)
     if first:
         unlearnt = sum(steps.sizes[:first])
-        opened.slopes[:unlearnt] = 0
+        cell_pass.gate_gradients[:unlearnt] = 0
         hidden[: layout.batch + unlearnt] = 0
         for part in memory:
             part.zero_()
-    of_parameters = opened.learn() if learns else (None,) * len(task.manual.parameters)
+    of_parameters = cell_pass.parameter_gradients() if learns else (None,) * len(task.manual.parameters)
     of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
-    return opened.close(), *of_first, *of_parameters
+    return cell_pass.input_gradients(), *of_first, *of_parameters
 
 
 def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:
@@ -435,18 +435,18 @@ def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:
     return [first, *range((first // window + 1) * window, steps, window), steps] if first < steps else [steps]
 
 
-def _opened(manual: ManualBackward, steps: Steps, projected: Tensor, state: CellState) -> Pass:
-    """A pass that has gone forwards from a state, in which every row takes part in every step, and is to be pulled."""
+def _after_forward(manual: ManualBackward, steps: Steps, projected: Tensor, state: CellState) -> Pass:
+    """A pass after its forward steps from a state, all rows in all steps, ready for `vjp`."""
     states = [torch.cat([part, part.new_empty(steps.positions, part.shape[1])]) for part in state]
-    opened = manual.make(manual.parameters)
-    tape = opened.forward(steps, projected, states)
+    cell_pass = manual.make(manual.parameters)
+    tape = cell_pass.forward(steps, projected, states)
     gradients = [torch.zeros_like(states[0]), *(torch.zeros_like(part) for part in state[1:])]
-    opened.open(steps, states, tape=tape, gradients=gradients)
-    return opened
+    cell_pass.prepare_backward(steps, states, tape=tape, gradients=gradients)
+    return cell_pass
 
 
-def _pull_all(
-    opened: Pass, steps: Steps, gradients: Sequence[Tensor], *, truncation: Truncation, chances: Tensor | None
+def _backward_truncated(
+    cell_pass: Pass, steps: Steps, gradients: Sequence[Tensor], *, truncation: Truncation, chances: Tensor | None
 ) -> None:
     """All steps back with gradients that are not simply handed on.
 
@@ -459,13 +459,13 @@ def _pull_all(
     _, after = steps.around(hidden)
     carried = [hidden.new_zeros(0, 0, hidden.shape[1]) for _ in gradients]
     for step in reversed(range(first, begin)):
-        size, going_on = steps.sizes[step], carried[0].shape[1]
-        fresh = [after[step], *(_entering(part, going_on, size) for part in memory)]
+        size, continuing = steps.sizes[step], carried[0].shape[1]
+        fresh = [after[step], *(_entering(part, continuing, size) for part in memory)]
         stacks = [torch.cat([new[None], _grown(old, size)]) for new, old in zip(fresh, carried, strict=True)]
         if chance_at is not None:
             stacks = [stack.sum(0, keepdim=True) for stack in stacks]
-        after[step].copy_(stacks[0].sum(0))  # the whole gradient, as a sweep leaves it
-        carried = opened.pull(step, stacks)
+        after[step].copy_(stacks[0].sum(0))  # the whole gradient, as after `Pass.backward`
+        carried = cell_pass.vjp(step, stacks)
         if chance_at is not None:
             carried = [stack * chance_at[step] for stack in carried]
         elif step > 0:
@@ -476,10 +476,10 @@ def _pull_all(
             part.copy_(stack.sum(0))
 
 
-def _entering(memory: Tensor, going_on: int, size: int) -> Tensor:
+def _entering(memory: Tensor, continuing: int, size: int) -> Tensor:
     """The gradient of the last memory of rows that have their last step here; zeros for those that go on."""
     entering = memory[:size].clone()
-    entering[:going_on] = 0
+    entering[:continuing] = 0
     return entering
 
 
