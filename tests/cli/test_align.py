@@ -74,8 +74,8 @@ def test_rules_keep_more_or_fewer_links(files: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ([], 2, "name the text to align: --train corpus.de --train corpus.en"),
-        (["a.en"], 2, "'a.en' is no setting path=value; name text files with --train"),
+        ([], 2, "no text to align: give --train corpus.de --train corpus.en"),
+        (["a.en"], 2, "'a.en' is not a setting path=value; name text files with --train"),
         (["--train", "a.en"], 2, "a source file and a target file are needed"),
         (["--train", "a.en,a.de", "--symmetrise", "grow"], 2, "grow"),
         (["--train", "a.en,a.de", "--iterations", "0"], 2, "iterations"),

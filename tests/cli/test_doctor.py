@@ -27,7 +27,7 @@ def test_words_page_and_repaired_copy(files: tuple[Path, Path], tmp_path: Path) 
     assert called.code == 0, called.err
     assert called.lines[0] == "train 260 pairs"
     assert any(line.startswith("fix   Copies instead of translations (train): 1 line") for line in called.lines)
-    assert f"report with pictures: {out / 'report.html'}" in called.lines
+    assert f"report with charts: {out / 'report.html'}" in called.lines
     assert "\u202e" not in called.out
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "<script" not in page
@@ -55,10 +55,10 @@ def test_what_safe_repairs_leave_is_told(tmp_path: Path) -> None:
     at = called.lines.index("not repaired:")
     assert called.lines[at + 1].startswith("  Source and target swapped (train, ")
     assert called.lines[at + 1].endswith(" lines): --fix swapped")
-    assert any(line.startswith("all in one: --fix safe,swapped") for line in called.lines)
+    assert any(line.startswith("all of these: --fix safe,swapped") for line in called.lines)
     called = call("doctor", *paths, "--out", tmp_path / "all", "--fix", "all")
     assert not any("--fix" in line for line in called.lines[called.lines.index("not repaired:") + 2 :])
-    assert any(line.endswith(": no --fix takes care of it") for line in called.lines), "characters of held-out lines"
+    assert any(line.endswith(": no --fix available") for line in called.lines), "characters of held-out lines"
 
 
 def test_records(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -204,4 +204,4 @@ def test_the_page_is_no_file_of_the_mended_text(files: tuple[Path, Path], tmp_pa
     assert "is a file of the repaired text" in called.err
     called = call("doctor", *files, "--out", files[0])
     assert called.code == 2
-    assert "is no folder" in called.err
+    assert "is not a folder" in called.err

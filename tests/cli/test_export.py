@@ -14,9 +14,9 @@ from cli.conftest import Tiny
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--to", "ctranslate"], "--to ctranslate is not known; did you mean ctranslate2?"),
-        (["--to", "ctranslate2", "--quantization", "int4"], "--quantization int4 is not known"),
-        (["--to", "ctranslate2", "--from-code", "de"], "--from-code and --to-code name the languages of an Argos"),
+        (["--to", "ctranslate"], "unknown value --to ctranslate; did you mean ctranslate2?"),
+        (["--to", "ctranslate2", "--quantization", "int4"], "unknown value --quantization int4"),
+        (["--to", "ctranslate2", "--from-code", "de"], "--from-code and --to-code require --to argos"),
         (["--to", "ctranslate2"], "model: there is no such model directory"),
     ],
 )

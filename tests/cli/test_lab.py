@@ -48,7 +48,7 @@ def test_an_experiment_prints_its_sentences_and_files_and_says_how_long_it_takes
     assert {path.name for path in written} >= {"starts.json", "starts.png", "starts.svg", "steps.json"}
     assert "one step of a GRU: 3 of 7, about " in called.err
     assert called.err.endswith("7 of 7, about 0 s left\n")
-    assert called.lines[-1].startswith("These numbers are no results: --quick")
+    assert called.lines[-1].startswith("These numbers are not results: --quick")
 
 
 def test_a_quick_run_has_a_folder_of_its_own_and_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,13 +70,13 @@ def test_with_json_each_finding_is_a_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["vanising"], "'vanising' is no experiment; did you mean vanishing?"),
-        (["qqqq"], "'qqqq' is no experiment; there are vanishing, "),
-        (["--quick"], "--quick belongs to an experiment, and none was named"),
-        (["--out", "x"], "--out x belongs to an experiment, and none was named"),
-        (["--seed", "3"], "--seed 3 belongs to an experiment, and none was named"),
+        (["vanising"], "'vanising' is not an experiment; did you mean vanishing?"),
+        (["qqqq"], "'qqqq' is not an experiment; available: vanishing, "),
+        (["--quick"], "--quick requires an EXPERIMENT"),
+        (["--out", "x"], "--out x requires an EXPERIMENT"),
+        (["--seed", "3"], "--seed 3 requires an EXPERIMENT"),
         (["gates", "--seed", "-1"], "--seed"),
-        (["gates", "--out", ""], "--out is empty; give it a value"),
+        (["gates", "--out", ""], "--out is empty; give a value"),
     ],
 )
 def test_odd_words_are_usage_errors(words: list[str], part: str) -> None:
@@ -96,7 +96,9 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_the_experiment(tmp_pa
     (tmp_path / f"step-bound.{ending}").mkdir()
     called = call("lab", "step-bound", "--out", tmp_path)
     assert (called.code, called.out) == (2, "")
-    assert f"step-bound.{ending} is a folder where a file may have to go; name another folder" in called.err
+    assert (
+        f"step-bound.{ending} is a folder, but a file may have to be written there; name another folder" in called.err
+    )
 
 
 def test_a_folder_that_takes_no_file_is_refused_before_the_experiment(
@@ -153,10 +155,14 @@ def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tm
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        (["one sentence"], 2, "a sentence and its translation make a pair, but 1 words were given"),
-        (["--source", "a.en"], 2, "--source a.en needs its partner, line by line: --reference FILE"),
-        (["--reference", "a.de"], 2, "--reference a.de needs its partner, line by line: --source FILE"),
-        (["a", "b", "--source", "a.en", "--reference", "a.de"], 2, "not from both; leave one out"),
+        (["one sentence"], 2, "expected a sentence and its translation, got 1 arguments"),
+        (["--source", "a.en"], 2, "--source a.en requires --reference FILE"),
+        (["--reference", "a.de"], 2, "--reference a.de requires --source FILE"),
+        (
+            ["a", "b", "--source", "a.en", "--reference", "a.de"],
+            2,
+            "cannot be combined with sentences on the command line",
+        ),
         (["--out", "g.doc"], 2, "g.doc is neither .png nor .svg"),
         ([" ", "b"], 3, "each of 1 pairs has a blank side"),
     ],
@@ -183,7 +189,7 @@ def test_gradients_of_a_recurrent_language_model(kind: str, extra: list[str], ti
     shown = one.records[0]["shown"]
     assert (len(shown["text"]), [len(row) for row in shown["by_text"]]) == (5, [5] * 5)
     two = call("look", "gradients", tmp_path / "run", "The dog.", "Der Hund.")
-    assert (two.code, "a language model reads one text" in two.err) == (2, True)
+    assert (two.code, "a language model takes no" in two.err) == (2, True)
 
 
 def test_a_counted_model_has_no_gradients(tiny: Tiny, tmp_path: Path) -> None:
@@ -207,7 +213,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused_before_the_model_is_read(tmp
     for command in (["gradients", "no-model"], ["attention", "no-model", "A sentence."]):
         called = call("look", *command, "--out", tmp_path / "taken" / "x.png")
         assert (called.code, called.out) == (2, "")
-        assert f"{tmp_path / 'taken'} is a file, so" in called.err
+        assert f"{tmp_path / 'taken'} is a file, not a folder" in called.err
 
 
 def test_without_a_picture_to_draw_the_help_is_shown() -> None:

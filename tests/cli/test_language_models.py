@@ -123,7 +123,7 @@ def test_texts_of_several_files_of_any_kind_are_measured_as_one(models: Models, 
     assert parts["perplexity"]["token"]["count"] == whole["perplexity"]["token"]["count"]
     assert parts["perplexity"]["token"]["value"] == pytest.approx(whole["perplexity"]["token"]["value"], rel=1e-9)
     both = call("perplexity", models.counted, models.dev, "-")
-    assert (both.code, "cannot be read beside other files" in both.err) == (2, True)
+    assert (both.code, "cannot be combined with other files" in both.err) == (2, True)
 
 
 def test_an_arpa_file_is_exported_measured_and_writes(models: Models, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_models_are_mixed_with_given_or_tuned_weights(models: Models) -> None:
     tuned = call("perplexity", *both, "--tune", models.dev, "--json").records[0]
     assert tuned["perplexity"]["token"]["value"] <= given["perplexity"]["token"]["value"] + 1e-6
     said = call("perplexity", *both, "--tune", models.dev)
-    assert "is measured too: the result is too good" in said.err
+    assert "is also measured: the result is too optimistic" in said.err
     for model in (models.recurrent, models.counted):
         (alone,) = call("perplexity", model, models.dev, "--json").records
         assert f"{model} (alone {alone['perplexity']['token']['value']:.2f})" in said.lines[-1]
@@ -198,7 +198,7 @@ def test_unknown_words_of_a_prompt_are_told(models: Models) -> None:
     called = call("generate", models.counted, "--prompt", "The qxqx", "search.length_constant=3")
     assert called.code == 0
     assert called.out.startswith("The qxqx")
-    assert "the model does not know 1 of 2 tokens of the prompt" in called.err
+    assert "1 of 2 tokens of the prompt are unknown to the model" in called.err
     assert call("generate", models.counted, "--prompt", "The", "search.length_constant=3").err == ""
 
 
@@ -216,7 +216,7 @@ def test_a_token_without_probability_is_told_beside_the_infinite_perplexity(mode
     called = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt")
     assert called.code == 0, called.err
     assert called.lines[0].split()[:2] == ["perplexity/token", "inf"]
-    assert "1 of 2 tokens are impossible for the model, the first is <unk> in line 1" in called.out
+    assert "1 of 2 tokens have probability 0, the first is <unk> in line 1" in called.out
     (record,) = call("perplexity", tmp_path / "run", tmp_path / "unheard.txt", "--json").records
     assert record["perplexity"]["token"]["value"] is None
     assert record["impossible"] >= 1
@@ -354,13 +354,13 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
     [
         (["perplexity", "MODEL", "no.txt"], 2, ["no.txt: no such file"]),
         (["perplexity", "MODEL", "empty.txt"], 3, ["empty.txt", "expected at least one line"]),
-        (["perplexity", "MODEL", "TEXT", "--tune", "TEXT"], 2, ["--tune", "nothing to mix"]),
+        (["perplexity", "MODEL", "TEXT", "--tune", "TEXT"], 2, ["--tune", "--tune requires --with MODEL"]),
         (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "1.5"], 2, ["--weight 1.5 leaves -0.5"]),
         (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "nan"], 2, ["--weight nan"]),
         (["perplexity", "MODEL", "TEXT", "--weight", "0.5"], 2, ["1 times for 0 models"]),
         (["perplexity", "MODEL", "TEXT", "--context", "text"], 2, ["each line by itself"]),
         (["generate", "MODEL", "Once"], 2, ["'Once'", "--prompt"]),
-        (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed here"]),
+        (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed after training"]),
         (["generate", "MODEL", "temperature=0.8"], 2, ["did you mean search.temperature=0.8?"]),
         (["perplexity", "no.arpa.gz", "TEXT"], 2, ["no.arpa.gz: no such file"]),
         (["generate", "MODEL", "--count", "0"], 2, ["count=0"]),

@@ -32,8 +32,8 @@ def test_the_record_has_the_translation_first_and_terms_that_add_up(tiny: Tiny, 
 def test_what_makes_no_sense_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     for words, part in (
         ([SENTENCE, "--out", tmp_path / "beam.doc"], "neither .html nor .svg nor .png"),
-        ([SENTENCE, "another"], "put it into quotes"),
-        ([SENTENCE, "model.width=3"], "cannot be changed here"),
+        ([SENTENCE, "another"], "quote the sentence"),
+        ([SENTENCE, "model.width=3"], "cannot be changed after training"),
         ([SENTENCE, "search.method=sample", "--out", tmp_path / "beam.svg"], "only our own beam search"),
         ([SENTENCE, "search.mode=fairseq", "--out", tmp_path / "beam.svg"], "set search.mode=seqloom\n"),
     ):

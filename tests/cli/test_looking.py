@@ -34,7 +34,7 @@ def test_info_shows_how_a_text_is_cut(tiny: Tiny, tmp_path: Path) -> None:
     text.write_text("Good  morning.\nAn Ω.\n", encoding="utf-8")
     called = call("info", tiny.run, "--text", text)
     assert f"{text}: 2 lines, " in called.out
-    assert "1 line changed by normalisation; 1 line not the same after tokens are joined again" in called.out
+    assert "1 line changed by normalisation; 1 line different after detokenising" in called.out
     assert called.lines[-1] == "  'An Ω.' → 'An ⁇.'"
     (record,) = call("info", tiny.run, "--text", text, "--json").records
     tokenizer = load(tiny.run).tokenizers.source
@@ -101,10 +101,10 @@ def test_config_lists_every_setting_with_type_default_and_meaning() -> None:
 
 def test_config_refuses_what_makes_no_sense(tiny: Tiny) -> None:
     for words, part in (
-        (["--fields", "seed=1"], "--fields lists what can be set"),
-        (["a.yaml", "--from", "run"], "a.yaml or from run"),
-        (["--from", "nowhere"], "nowhere: there is no such run"),
-        (["--from", tiny.run.parent], "has no config.yaml"),
+        (["--fields", "seed=1"], "--fields cannot be combined with config files"),
+        (["a.yaml", "--from", "run"], "--from run cannot be combined with a.yaml"),
+        (["--from", "nowhere"], "nowhere: no such run"),
+        (["--from", tiny.run.parent], "config.yaml is missing"),
         (["model.widht=3"], "width"),
         (["seed=x"], "override 'seed=x'"),
     ):

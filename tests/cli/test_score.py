@@ -101,11 +101,11 @@ def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["a.de"], "a.de is one file of text; give SOURCE and TARGET"),
-        (["a", "b", "c"], "3 files were named"),
+        (["a.de"], "a.de has one side only; give SOURCE and TARGET"),
+        (["a", "b", "c"], "got 3 files"),
         (["no.de", "no.en"], "no.de: no such file"),
-        (["a.tsv", "seed=3"], "'seed=3' is no setting; did you mean search.seed=3?"),
-        (["a.tsv", "search.beam=8"], "search.beam=8 has no effect here: pairs are scored as they are"),
+        (["a.tsv", "seed=3"], "unknown setting 'seed=3'; did you mean search.seed=3?"),
+        (["a.tsv", "search.beam=8"], "search.beam=8 has no effect here: pairs are scored without a search"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:

@@ -139,10 +139,13 @@ def test_a_folder_of_texts_trains_a_language_model(tiny: Tiny, tmp_path: Path) -
         (["--resume", "run", "--out", "other"], ["--resume run", "--out other"]),
         (["--resume", "run", "--train", "a.de,a.en"], ["--resume run", "--train", "training.steps=20000"]),
         (["--resume", "run", "x.yaml"], ["--resume run", "leave out x.yaml"]),
-        (["--resume", "run", "--exact", "--allow-data-change"], ["contradict"]),
+        (
+            ["--resume", "run", "--exact", "--allow-data-change"],
+            ["--exact cannot be combined with --allow-data-change"],
+        ),
         (["--resume", "nowhere"], ["nowhere: there is no such run directory"]),
-        (["--exact", "--out", "run"], ["--exact belongs to --resume"]),
-        (["--allow-data-change", "--out", "run"], ["--allow-data-change belongs to --resume"]),
+        (["--exact", "--out", "run"], ["--exact requires --resume"]),
+        (["--allow-data-change", "--out", "run"], ["--allow-data-change requires --resume"]),
         (["corpus.de", "--out", "run"], ["'corpus.de'", "--train"]),
         (["a.yaml", "b.yml", "--out", "run"], ["a.yaml, b.yml"]),
         (["--out", "run"], ["no training files"]),
@@ -238,8 +241,8 @@ def test_a_pattern_that_the_shell_has_expanded_is_known_for_one(tmp_path: Path) 
         file.write_text("Ja.\n")
     called = call("train", "model.kind=ngram", "--train", *files, "--out", tmp_path / "run")
     assert called.code == 2
-    assert f"{str(files[1])!r} stands by itself, and --train takes one name" in called.err
-    assert f"--train '{tmp_path}/*.txt', or name each file with its own --train" in called.err
+    assert f"{str(files[1])!r}: --train takes one name" in called.err
+    assert f"--train '{tmp_path}/*.txt', or repeat --train for each file" in called.err
     other = call("train", "--train", files[0], tmp_path / "none.txt", "--out", tmp_path / "run")
     assert "is neither a config file (.yaml) nor a setting" in other.err
 

@@ -110,7 +110,7 @@ def test_what_cannot_be_looked_at_is_refused(model: Path, text: Path, tmp_path: 
         look_at_partition(load_any(counted), text, SMALL)
     with pytest.raises(UsageError, match=r"z\.pdf is neither \.png nor \.svg"):
         partition(model, [str(text)], out=tmp_path / "z.pdf", json=False)
-    with pytest.raises(UsageError, match="name one text to look at, not 2"):
+    with pytest.raises(UsageError, match="expected one text, got 2"):
         partition(model, [str(text), str(blank)], out=tmp_path / "z.png", json=False)
     with pytest.raises(ConfigError, match="tokens"):
         partition(model, [str(text), "tokens=0"], out=tmp_path / "z.png", json=False)

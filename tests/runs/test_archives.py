@@ -94,7 +94,7 @@ def test_floats_of_an_archive_in_eight_bits_come_with_a_notice(wide: Path, tmp_p
     text.write_text("Good morning.\n")
     assert "rounded" not in call("translate", archive, text).err
     assert (
-        "search.precision=float32 does not bring them back"
+        "search.precision=float32 cannot restore them"
         in call("translate", archive, text, "search.precision=float32").err
     )
     assert "format 2, large matrices rounded to eight bits" in call("info", archive).out

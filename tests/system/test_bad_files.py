@@ -227,7 +227,7 @@ def test_scoring_needs_as_many_lines_and_at_least_one(bench: Bench) -> None:
     bench.write({"a.en": b"", "a.de": b""})
     empty = bench.call(*USES["evaluate"])
     assert empty.code == 3
-    assert "are empty, so there is nothing to score" in empty.err
+    assert "are empty; expected at least one line to score" in empty.err
     assert bench.call(*USES["score"]).code == 0
 
 

@@ -217,9 +217,9 @@ def test_with_json_every_error_has_a_kind(error: BaseException, kind: str, code:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["average", "a", "--out", ""], "--out is empty; give it a value, or leave it out"),
+        (["average", "a", "--out", ""], "--out is empty; give a value or omit the option"),
         (["average", "a", "--out="], "--out is empty"),
-        (["translate", "", "x"], "a word of the command line is empty"),
+        (["translate", "", "x"], "empty argument; give a value or omit it"),
         (["translate", "m", "--nbest", "1.5"], "--nbest"),
         (["config", "x" * 5000 + ".yaml"], "File name too long"),
         (["config", "a\nerror: b.yaml"], "error: a\\nerror: b.yaml: no such file\n"),

@@ -1,4 +1,4 @@
-"""`seqloom align`: which word translates which, a line of links for each sentence pair."""
+"""`seqloom align`: word alignments, a line of links for each sentence pair."""
 
 import os
 import sys
@@ -36,30 +36,38 @@ TextFiles = Annotated[
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text to align in place of the training text, in the same form. It is learned from as well.",
+        help="Text to align instead of the training text, in the same form; it is also used for training.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Output file; standard output by default.")]
 Iterations = Annotated[
-    int | None, typer.Option("--iterations", metavar="N", help="Rounds of learning for each direction; 5 without it.")
+    int | None, typer.Option("--iterations", metavar="N", help="EM iterations for each direction; 5 by default.")
 ]
 Symmetrise = Annotated[
     str | None,
     typer.Option(
         "--symmetrise",
         metavar="RULE",
-        help="forward, backward, intersection, union, grow-diag or grow-diag-final-and, which it is without.",
+        help="forward, backward, intersection, union, grow-diag or grow-diag-final-and (the default).",
     ),
 ]
 Reference = Annotated[
     Path | None,
-    typer.Option("--reference", metavar="FILE", help="Gold links, as lines 0-0 1?2 or as .wa; gives the error rate."),
+    typer.Option(
+        "--reference", metavar="FILE", help="Gold links, as lines 0-0 1?2 or as .wa; prints the alignment error rate."
+    ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", metavar="N", min=1, max=1000, help="All cores without it. They change no result."),
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Number of threads, by default all cores; results do not depend on it.",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A record per line: line, links.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a record per line: line, links.")]
 
 
 def align(
@@ -75,19 +83,19 @@ def align(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Align words by IBM model 1: for each sentence pair a line of links [bold]0-0 1-2[/bold].
+    """Align words with IBM model 1 and print a line of links [bold]0-0 1-2[/bold] for each sentence pair.
 
-    Positions are counted from 0, the source comes first. N pairs in, N lines out; a blank line stays blank.
+    Positions are counted from 0, source first. N pairs in, N lines out; a blank line stays blank.
     """
     out = None if out == STANDARD_OUTPUT else out
     given = parse_words(words)
     if given.others:
-        raise UsageError(f"{given.others[0]!r} is no setting path=value; name text files with --train")
+        raise UsageError(f"{given.others[0]!r} is not a setting path=value; name text files with --train")
     flags = [("model.iterations", iterations), ("symmetrise", symmetrise)]
     overrides = [*given.overrides, *(f"{name}={value}" for name, value in flags if value is not None)]
     names, text_names = file_names(train), file_names(text)
     if not names:
-        raise UsageError("name the text to align: --train corpus.de --train corpus.en")
+        raise UsageError("no text to align: give --train corpus.de --train corpus.en")
     paths, text_paths = [Path(name) for name in names], [Path(name) for name in text_names]
     inputs = [*paths, *text_paths, *([reference] if reference else [])]
     require_new_file(out, inputs=inputs)
@@ -139,7 +147,7 @@ def _go(
     with _opened(out) as stream:
         stream.writelines(_lines(_keeping(links, kept, gold), as_json=as_json))
     if gold is not None:
-        _tell_score(kept, gold, listener=listener, is_printed=out is not None and not as_json)
+        _report_score(kept, gold, listener=listener, is_printed=out is not None and not as_json)
 
 
 def _keeping(
@@ -159,7 +167,7 @@ def _lines(links: "Iterable[list[Link]]", *, as_json: bool) -> Iterator[str]:
         yield (json_line({"line": number, "links": each}) if as_json else format_links(each)) + "\n"
 
 
-def _tell_score(found: "list[list[Link]]", gold: "list[GoldLinks]", *, listener: Listener, is_printed: bool) -> None:
+def _report_score(found: "list[list[Link]]", gold: "list[GoldLinks]", *, listener: Listener, is_printed: bool) -> None:
     from seqloom.metrics.aer import score_alignments
 
     score = score_alignments(found, gold)

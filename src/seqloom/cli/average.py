@@ -16,14 +16,15 @@ EXAMPLES = examples(
 
 def average(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL…", help="Models or runs of one config, or checkpoints of one run.")
+        list[Path],
+        typer.Argument(metavar="MODEL…", help="Models or runs with the same config, or checkpoints of one run."),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the model.")],
-    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the model.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Make a model whose weights are the mean of several models' weights.
+    """Average the weights of several models.
 
-    Checkpoints of one run near its end usually give a better model together than the last one alone.
+    The mean of the last checkpoints of a run is usually better than the last one alone.
     """
     from seqloom.runs.train import average as recipe
 

@@ -21,7 +21,7 @@ EXAMPLES = examples(
 
 
 HEADER = """\
-# Every setting, with its meaning. What a file names is not chosen from the size of the data any more:
+# Every setting with its meaning. Settings in a file are not chosen from the size of the data any more:
 # keep the lines you want to fix and delete the rest.
 """
 
@@ -29,24 +29,23 @@ HEADER = """\
 def config(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
+        typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that override it."),
     ] = None,
     run: Annotated[
-        Path | None, typer.Option("--from", metavar="RUN", help="Take the settings of a run or a model.")
+        Path | None, typer.Option("--from", metavar="RUN", help="Start from the settings of a run or a model.")
     ] = None,
     fields: Annotated[bool, typer.Option("--fields", help="List all settings with type, default and meaning.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Print a complete config file with an explanation of each setting.
+    """Print a complete config file with a comment on each setting.
 
-    What `seqloom train` chooses for any text is printed as it would be; sizes that it chooses from the data have their
-    general defaults here.
+    Sizes that [bold]seqloom train[/bold] chooses from the data are printed with their general defaults.
     """
     file, overrides = config_and_overrides(words, hint="name a run with --from RUN")
     if fields and (file is not None or overrides or run is not None):
-        raise UsageError("--fields lists what can be set, whatever is set; leave out the files and settings")
+        raise UsageError("--fields cannot be combined with config files, settings or --from")
     if file is not None and run is not None:
-        raise UsageError(f"the settings come from {file} or from {run}, not from both; leave one out")
+        raise UsageError(f"--from {run} cannot be combined with {file}; leave one out")
 
     from seqloom.core.config import describe_fields, resolve, to_yaml
     from seqloom.runs.config import RunConfig
@@ -66,10 +65,10 @@ def config(
 
 def _config_of(run: Path) -> Path:
     if not run.is_dir():
-        raise UsageError(f"{run}: there is no such run or model folder")
+        raise UsageError(f"{run}: no such run or model folder")
     found = run / "config.yaml"
     if not found.is_file():
-        raise UsageError(f"{run} has no config.yaml, so it is neither a run nor a model")
+        raise UsageError(f"{run} is neither a run nor a model: config.yaml is missing")
     return found
 
 

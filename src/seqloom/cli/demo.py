@@ -1,4 +1,4 @@
-"""`seqloom demo`: a translator in three minutes, from the corpus inside the package."""
+"""`seqloom demo`: train a translator in three minutes on the corpus in the package."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,22 +14,20 @@ EXAMPLES = examples("seqloom demo", "seqloom demo --out runs/again --steps 300")
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The folder of the run.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder.")] = Path("runs/demo"),
     force: Annotated[
-        bool, typer.Option("--force", help="Remove an earlier demo in that folder and start over.")
+        bool, typer.Option("--force", help="Delete an earlier demo in that folder and start over.")
     ] = False,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, metavar="N", help="Fewer or more training steps than the demo has.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")] = False,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, metavar="N", help="Number of training steps.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on stdout and events as JSON on stderr.")
+    ] = False,
 ) -> None:
-    """Train a small English-German translator on the corpus that comes with Seqloom, and test it.
+    """Train a small English-German translator on the corpus that comes with Seqloom, and evaluate it.
 
-    No download, no GPU, about three minutes.
+    No download, no GPU, about three minutes. Prints scores on unseen sentences and ten translations.
 
-    It ends with scores on sentences the model has never seen, and with ten of its translations.
-
-    Called again, it resumes a demo that was interrupted, and shows the results of one that has finished.
+    Run again, it resumes an interrupted demo, or prints the results of a finished one.
     """
     from seqloom.apps.demo import demo as recipe
 
@@ -43,11 +41,11 @@ def _describe(result: "DemoResult") -> list[str]:
     lines = [f"Trained {trained.outcome.step:,} steps in {duration(trained.outcome.seconds)}.", ""]
     parts = (
         ("New sentences", result.test_scores),
-        ("New combinations: words that never met in training", result.unseen_scores),
+        ("New combinations: words that never occurred together in training", result.unseen_scores),
     )
     for title, scores in parts:
         lines += [title, *(f"  {row}" for row in score_rows(scores)), ""]
-    lines += ["Translations of new sentences (=: what it should be)"]
+    lines += ["Translations of new sentences (=: reference)"]
     for sample in result.samples:
         lines += [
             f"    {clean(sample.source)}",

@@ -1,4 +1,4 @@
-"""`seqloom doctor`: what is wrong with a parallel text, before anybody trains on it."""
+"""`seqloom doctor`: find errors in a parallel text before training on it."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,41 +28,37 @@ EXAMPLES = examples(
     "seqloom doctor corpus.tsv --out repaired --fix copies,duplicates,misaligned --json",
 )
 
-SHOWN, SHOWN_CHARACTERS = 2, 76
-RECORDED = 1_000
-"""Lines of a fault that its record names; the rest is counted."""
+MAX_EXAMPLES, MAX_EXAMPLE_CHARACTERS = 2, 76
+MAX_RECORDED_LINES = 1_000
+"""Lines of a fault that its record lists; the rest is counted."""
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE TARGET] [path=value]",
-        help="The training text as --train takes it; settings: data.source=en, data.target=de (of a translation "
-        "memory), data.encoding=latin-1.",
+        help="Training text, as for --train; settings: data.source=en, data.target=de (for a translation memory), "
+        "data.encoding=latin-1.",
     ),
 ]
-DevFiles = Annotated[
-    list[str] | None, typer.Option("--dev", metavar="FILE", help="Text for validation, in the same form.")
-]
-TestFiles = Annotated[
-    list[str] | None, typer.Option("--test", metavar="FILE", help="Text for tests, in the same form.")
-]
+DevFiles = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE", help="Validation text, in the same form.")]
+TestFiles = Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Test text, in the same form.")]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FOLDER", help="A folder for report.html and for the repaired text; no file there is replaced."
+        "--out", metavar="FOLDER", help="Folder for report.html and the repaired text; existing files are not replaced."
     ),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report with pictures there.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a report with charts to this file.")]
 Fix = Annotated[
     str | None,
     typer.Option(
         "--fix",
         metavar="REPAIRS",
-        help="Write a repaired copy into the folder of --out, with a log: safe, all, or names such as "
-        "copies,duplicates,misaligned. The text itself is never touched.",
+        help="Write a repaired copy with a log into the folder of --out: safe, all, or a list such as "
+        "copies,duplicates,misaligned. The original text is not changed.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON record for each fault on stdout, and one for the verdict.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON record for each fault, and one for the verdict.")]
 
 
 def doctor(
@@ -77,12 +73,12 @@ def doctor(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Examine a parallel text before you train on it: what is wrong, where, and what to fix first.
+    """Check a parallel text before training: what is wrong, where, and what to fix first.
 
-    Looks for shifted and swapped lines, copies, wrong scripts and languages, odd lengths, duplicates, odd characters
-    and lines of dev and test in the training text; tells which words will be unknown and which sizes suit.
+    Finds shifted and swapped lines, copies, wrong scripts and languages, unusual lengths, duplicates, unusual
+    characters, and dev or test lines in the training text. Estimates unknown words and recommends sizes.
 
-    The exit status is 3 if training on this text would fail or be worth nothing, otherwise 0.
+    The exit status is 3 if training on this text would fail or be useless, otherwise 0.
     """
     from seqloom.core.config import resolve
     from seqloom.data.folders import expand_folders, pairs_in
@@ -92,7 +88,7 @@ def doctor(
     given = parse_words(words)
     names = [file_names(each) for each in (train, dev, test)]
     if given.others and names[0]:
-        raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: name the training text once")
+        raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: give the training text once")
     data = resolve(DoctorConfig, overrides=[*given.overrides, *encoding_settings(encoding, on_bad_utf8)]).data
     texts = [names[0] or file_names(given.others), *names[1:]]
     expanded = [
@@ -130,7 +126,7 @@ def doctor(
 
 
 def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Sequence[Path]], fix: str | None) -> None:
-    """Refuse what cannot or must not be written, before anything is read: the examination may take long."""
+    """Refuse outputs that cannot or must not be written, before anything is read."""
     from seqloom.doctor.repairs import REPORT, places_of, require_places
 
     inputs = [file for text in texts for path in text for file in matching_files(path)]
@@ -143,14 +139,14 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
     if out is None:
         return
     if os.path.lexists(out) and not out.is_dir():
-        raise UsageError(f"{out} is no folder; --out names one, which need not be there yet")
+        raise UsageError(f"{out} is not a folder; --out names a new or existing folder")
     require_folders_above(out)
     outputs = places_of(texts[0], out) if fix is not None and texts[0] else []
     if html is not None and os.path.realpath(html) in map(os.path.realpath, outputs):
         raise UsageError(f"--html {html} is a file of the repaired text; name another one")
     outputs += [out / REPORT] if html is None else []
     require_places(outputs, inputs=inputs)
-    # Of a folder that is to be made, the highest one is tried: what is below it will be ours.
+    # Of a path to be created, the topmost missing folder is tested.
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     for path in missing[-1:] or outputs:
         require_writable(path)
@@ -178,31 +174,31 @@ def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *
         yield from (f"  {path}" for path in (*repaired.files, repaired.log))
         yield from _left(repaired, fix or "")
     yield ""
-    yield f"report with pictures: {page}" if page is not None else "for a report with pictures: --html report.html"
+    yield f"report with charts: {page}" if page is not None else "for a report with charts: --html report.html"
 
 
 def _left(repaired: "Repaired", fix: str) -> Iterator[str]:
-    """What was not repaired, and the repairs that would take care of it."""
+    """Faults that were not repaired, and the repairs that would fix them."""
     if not repaired.left:
         return
     yield "not repaired:"
     for each in repaired.left:
         lines = f", {counted(each.count, 'line')}" if each.count else ""
-        by = f"--fix {each.repair}" if each.repair else "no --fix takes care of it"
+        by = f"--fix {each.repair}" if each.repair else "no --fix available"
         yield f"  {each.title} ({each.split}{lines}): {by}"
     repairs = list(dict.fromkeys(each.repair for each in repaired.left if each.repair))
     if repairs:
-        yield f"all in one: --fix {','.join([fix, *repairs])}"
+        yield f"all of these: --fix {','.join([fix, *repairs])}"
 
 
 def _shown(found: "Diagnosis", fault: "Fault") -> Iterator[str]:
-    for shown in found.shown(fault)[:SHOWN]:
+    for shown in found.shown(fault)[:MAX_EXAMPLES]:
         sides = (_cut(clean(side)) for side in (shown.line.source, shown.line.target))
         yield f"      {clean(shown.place)}  {' | '.join(sides)}"
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_EXAMPLE_CHARACTERS else text[: MAX_EXAMPLE_CHARACTERS - 1] + "…"
 
 
 def _forecast(found: "Diagnosis") -> Iterator[str]:
@@ -228,11 +224,11 @@ def _records(found: "Diagnosis", repaired: "Repaired | None", page: Path | None)
     pairs = {split.name: len(split.survey) for split in found.splits}
     verdict = {"severity": found.verdict.severity, "sentence": found.verdict.sentence, "first": found.verdict.first}
     sizes = {"sizes": found.sizes, "settings": found.sizing.defaults}
-    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "repaired": repaired, "report": page})
+    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "mended": repaired, "report": page})
 
 
 def _record(found: "Diagnosis", fault: "Fault") -> dict[str, Any]:
-    numbers = fault.lines[:RECORDED].tolist()
+    numbers = fault.lines[:MAX_RECORDED_LINES].tolist()
     values = {name: getattr(fault, name) for name in ("kind", "severity", "split", "title", "sentence", "advice")}
     runs = [{"first": run.first, "last": run.last, "shift": run.shift} for run in fault.runs]
     return {

@@ -40,7 +40,7 @@ EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de-en.tsv",
     "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
 )
-A_MODEL, TEXT = "Translate and score", "Score text that is there"
+A_MODEL, TEXT = "Translate and score", "Score existing translations"
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,20 @@ class System:
     name: str
     lines: list[str]
     language: str | None = None
-    """The target language, where a model says it."""
+    """The target language of the model."""
     why_lowercase: str | None = None
-    """Why capital letters mean nothing in its translations, where a model says so."""
+    """Why its translations are scored lower-cased, for a lowercase model."""
 
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODEL search.beam=8", help="A model folder or a run; search settings."),
+    typer.Argument(metavar="MODEL search.beam=8", help="A model folder, a run or an archive; search settings."),
 ]
-Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="What it should be.")]
+Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="Reference translations.")]
 SourceFile = Annotated[
     Path | None,
     typer.Option(
-        "--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate, or a file of both sides."
+        "--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate, or a file with both sides."
     ),
 ]
 Against = Annotated[
@@ -72,12 +72,12 @@ Against = Annotated[
         "--against",
         metavar="MODEL",
         rich_help_panel=A_MODEL,
-        help="A baseline model to compare with. It is not fused with --fuse, and may be the model itself.",
+        help="Baseline model to compare with; --fuse does not apply to it. May be the same model.",
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", rich_help_panel=A_MODEL, help="Keep the translations in a file."),
+    typer.Option("--out", metavar="FILE", rich_help_panel=A_MODEL, help="Write the translations to a file."),
 ]
 Hypothesis = Annotated[
     Path | None, typer.Option("--hypothesis", metavar="FILE", rich_help_panel=TEXT, help="Translations to score.")
@@ -85,7 +85,10 @@ Hypothesis = Annotated[
 SecondHypothesis = Annotated[
     Path | None,
     typer.Option(
-        "--hypothesis2", metavar="FILE", rich_help_panel=TEXT, help="Another system's, to compare with the first."
+        "--hypothesis2",
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        help="Translations of a second system, compared with the first.",
     ),
 ]
 TargetLanguage = Annotated[
@@ -93,15 +96,15 @@ TargetLanguage = Annotated[
     typer.Option(
         "--target-language",
         metavar="CODE",
-        help="Decides how BLEU finds words (zh, ja …); by default that of the model or of the file name.",
+        help="Selects the BLEU tokeniser (zh, ja …); by default from the model or the file name.",
     ),
 ]
 Lowercase = Annotated[
     bool | None,
     typer.Option(
         "--lowercase/--cased",
-        help="Whether capital letters are taken for small ones. By default as the model has it (evaluation.lowercase, "
-        "or text in small letters); without a model they are told apart.",
+        help="Score lower-cased or cased text. By default as the model was trained (evaluation.lowercase or "
+        "text.lowercase); cased without a model.",
         show_default=False,
     ),
 ]
@@ -109,11 +112,12 @@ Significance = Annotated[
     Literal["bootstrap", "randomisation"] | None,
     typer.Option(
         "--significance",
-        help="The test between two systems: paired bootstrap (if left out), which draws lines, or approximate "
-        "randomisation, which swaps their outputs line by line and has no interval.",
+        metavar="TEST",
+        help="Test between two systems: [bold]bootstrap[/bold], paired (the default), or [bold]randomisation[/bold], "
+        "approximate, which has no interval.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate(
@@ -133,25 +137,24 @@ def evaluate(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Score translations by BLEU, chrF and TER, each with its 95% interval and its signature.
+    """Score translations with BLEU, chrF and TER, each with a 95% interval and its signature.
 
-    Give a model with --source, or finished translations with --hypothesis. Of files that hold both sides (.tsv, .tmx,
-    .po, .xlf, .jsonl), --source reads the sources, all others the targets; --source alone is enough then. Short
+    Give a model with --source, or existing translations with --hypothesis. Of a file with both sides (.tsv, .tmx, .po,
+    .xlf, .jsonl), --source reads the sources and every other option the targets, so --source alone is enough. Short
     references are also scored by exact match.
 
-    With two systems, a test (--significance) says how likely such a difference is by chance alone.
+    Two systems are compared with a significance test (--significance).
     """
     given = parse_words(words)
     require_search_settings(given.overrides)
     if len(given.others) > 1:
-        raise UsageError(f"one model, but {len(given.others)} words were given; name the other one with --against")
+        raise UsageError(f"expected one model, got {len(given.others)}; name a second one with --against")
     model = Path(given.others[0]) if given.others else None
     if reference is None and source is not None and holds_both_sides(source):
         reference = source
     if reference is None:
         raise UsageError(
-            "name the file with what the translations should be: --reference FILE, or give one file of both sides "
-            "(.tsv, .tmx …) as --source"
+            "no reference translations: give --reference FILE, or a file with both sides (.tsv, .tmx …) as --source"
         )
     fusion = LanguageModelFusion.of(fuse, fuse_weight)
     _check_combination(model, source=source, hypothesis=hypothesis, others=[against, fuse, out, hypothesis2])
@@ -159,7 +162,7 @@ def evaluate(
         raise UsageError(f"--significance {significance} compares two systems; add --against or --hypothesis2")
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
     if given.overrides and model is None:
-        raise UsageError(f"{given.overrides[0]!r} is a setting for a model, but none was named")
+        raise UsageError(f"setting {given.overrides[0]!r} requires a MODEL")
 
     decoding = TextEncoding.of(encoding, on_bad_utf8)
     with show_events(as_json=json) as listener:
@@ -170,7 +173,7 @@ def evaluate(
         if model is None:
             systems = [System(str(path), read.lines) for path, read in zip(named, others, strict=True)]
         else:
-            # The baseline comes first, as --hypothesis stands before --hypothesis2; it has no language model.
+            # The baseline comes first, like --hypothesis before --hypothesis2; it has no language model.
             models = [*([(against, None)] if against else []), (model, fusion)]
             texts = others[0].lines, references.lines
             systems = [
@@ -191,20 +194,20 @@ def _check_combination(
 ) -> None:
     against, fuse, out, hypothesis2 = others
     if model is None and hypothesis is None:
-        raise UsageError("nothing to score: name a MODEL with --source, or translations with --hypothesis FILE")
+        raise UsageError("nothing to score: give a MODEL with --source FILE, or translations with --hypothesis FILE")
     if model is not None and (hypothesis is not None or hypothesis2 is not None):
-        raise UsageError(f"translations come from the model {model} or from --hypothesis, not from both; leave one out")
+        raise UsageError(f"--hypothesis cannot be combined with a MODEL ({model}); leave one out")
     if model is not None and source is None:
-        raise UsageError(f"name the text that {model} shall translate: --source FILE")
+        raise UsageError(f"no text for {model} to translate: give --source FILE")
     if model is None:
         for flag, value in (("--source", source), ("--against", against), ("--fuse", fuse), ("--out", out)):
             if value is not None:
-                raise UsageError(f"{flag} {value} belongs to a MODEL, and none was named")
+                raise UsageError(f"{flag} {value} requires a MODEL")
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """How files are read: of those that hold both sides, the source of `source`, and the target of the others."""
+    """How files are read: of files with both sides, the source of `source` and the target of the others."""
 
     decoding: TextEncoding
     languages: Languages
@@ -218,21 +221,21 @@ class _Sides:
 def _read_all(
     reference: Path, others: Sequence[Path], sides: _Sides, *, listener: Listener
 ) -> tuple[InputText, list[InputText]]:
-    """The reference, and as many lines of each of the others; empty files cannot be scored."""
+    """The reference and the other files, with equal numbers of lines; empty files cannot be scored."""
     first = sides.read(reference, side="target", listener=listener)
     rest = [sides.read(path, side="source" if path is sides.source else "target", listener=listener) for path in others]
     for path, read in zip(others, rest, strict=True):
         require_same_count((path, reference), read.lines, first.lines)
     if not first.lines:
         names = " and ".join(map(str, (*others, reference)))
-        raise DataError(f"{names} are empty, so there is nothing to score; expected at least one line")
+        raise DataError(f"{names} are empty; expected at least one line to score")
     if len(first.skipped.union(*(read.skipped for read in rest))) == len(first.lines):
-        raise DataError(f"every line of {reference} is skipped, so there is nothing to score; see --encoding")
+        raise DataError(f"all lines of {reference} were skipped for invalid bytes; see --encoding")
     return first, rest
 
 
 def _without(lines: list[str], skipped: Collection[int]) -> list[str]:
-    """The lines that are scored: one that is skipped in a file is left out of all of them."""
+    """The lines that are scored: a line skipped in one file is left out of all."""
     return [line for number, line in enumerate(lines, start=1) if number not in skipped] if skipped else lines
 
 
@@ -267,17 +270,17 @@ def _translate(
 def _why_lowercase(translator: "Translator") -> str | None:
     if translator.config.evaluation.lowercase:
         return "has evaluation.lowercase: true"
-    return "writes small letters only (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
+    return "is lowercase (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
 
 
 def _ignores_case(systems: Sequence[System], asked: bool | None, *, listener: Listener) -> bool:
-    """What was asked for, or else what the models say, and then it is told."""
+    """As requested, or as the models were trained, with a notice."""
     if asked is not None:
         return asked
     for system in systems:
         if system.why_lowercase is not None:
-            message = f"capital letters are taken for small ones, because {system.name} {system.why_lowercase}"
-            notice(listener, f"{message}; --cased tells them apart")
+            message = f"scoring lower-cased text because {system.name} {system.why_lowercase}"
+            notice(listener, f"{message}; --cased overrides this")
             return True
     return False
 
@@ -291,7 +294,7 @@ def _keep(out: Path | None, system: System) -> None:
 
 
 def _language_of(reference: Path) -> str | None:
-    """The language that the file's name names, if it does."""
+    """The language code in the file name, if any."""
     from seqloom.data.corpus import languages_from
     from seqloom.text.languages import find_language
 

@@ -1,4 +1,4 @@
-"""`seqloom export`: a model for other programs."""
+"""`seqloom export`: convert a model for other programs."""
 
 import difflib
 from collections.abc import Sequence
@@ -24,31 +24,29 @@ EXAMPLES = examples(
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="KIND",
-            help="[bold]ctranslate2[/bold]: a folder that CTranslate2 loads, with the tokenisers. "
-            "[bold]argos[/bold]: a package that Argos Translate and LibreTranslate install; it needs a model that "
-            "was trained with text.kind=unigram. "
+            help="[bold]ctranslate2[/bold]: a folder for CTranslate2, with the tokenisers. "
+            "[bold]argos[/bold]: a package for Argos Translate and LibreTranslate; requires text.kind=unigram. "
             "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers. "
-            "[bold]arpa[/bold]: a file of n-grams for KenLM and others; .gz compresses it.",
+            "[bold]arpa[/bold]: an n-gram file for KenLM and others; .gz compresses it.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="PATH", help="A new folder or file; without it, beside the model."),
+        typer.Option("--out", metavar="PATH", help="New folder or file; by default beside the model."),
     ] = None,
     quantization: Annotated[
         str | None,
         typer.Option(
             "--quantization",
             metavar="TYPE",
-            help="How weights are stored: [bold]none[/bold] (as they are), [bold]int8[/bold] (a quarter of the size, "
-            "faster), int16, float16, or int8_float32 and int8_float16, which say what stays a float. "
-            "Default: none for ctranslate2, int8 for argos.",
+            help="Type of the stored weights: [bold]none[/bold] (unchanged), [bold]int8[/bold] (a quarter of the size, "
+            "faster), int16, float16, int8_float32 or int8_float16. Default: none for ctranslate2, int8 for argos.",
         ),
     ] = None,
     from_code: Annotated[
@@ -58,19 +56,19 @@ def export(
     to_code: Annotated[
         str | None, typer.Option("--to-code", metavar="CODE", help="Target language of an Argos package.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Write a model in the form that another program runs; its scores there are its scores here.
+    """Convert a model to the format of another program, with the same scores.
 
-    Transformers can be exported to all but arpa, recurrent translators to onnx, n-gram models to arpa. Nothing that
-    exists is replaced.
+    Transformers can be exported to everything but arpa, recurrent translators to onnx, n-gram models to arpa. Existing
+    files are not replaced.
     """
     from seqloom.apps import export as recipe
     from seqloom.interop import ctranslate2
 
     kind = cast("ExportKind", _one_of("--to", to, get_args(recipe.ExportKind)))
     if kind != "argos" and (from_code or to_code):
-        raise UsageError("--from-code and --to-code name the languages of an Argos package; leave them out")
+        raise UsageError("--from-code and --to-code require --to argos")
     stored = None
     if quantization is not None:
         stored = cast("Quantization", _one_of("--quantization", quantization, get_args(ctranslate2.Quantization)))
@@ -81,8 +79,8 @@ def export(
 def _one_of(flag: str, given: str, known: Sequence[Any]) -> str:
     if given not in known:
         near = difflib.get_close_matches(given, known, n=1)
-        hint = f"did you mean {near[0]}? It is" if near else "it is"
-        raise UsageError(f"{flag} {given} is not known; {hint} one of: {', '.join(known)}")
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"unknown value {flag} {given}; {hint}available: {', '.join(known)}")
     return given
 
 

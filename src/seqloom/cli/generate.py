@@ -1,4 +1,4 @@
-"""`seqloom generate`: texts that a language model writes."""
+"""`seqloom generate`: text from a language model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,33 +22,31 @@ def generate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="path=value", help="Settings of the search, such as search.temperature=0.7."),
+        typer.Argument(metavar="path=value", help="Search settings, such as search.temperature=0.7."),
     ] = None,
-    prompt: Annotated[str, typer.Option("--prompt", metavar="TEXT", help="How the texts begin.")] = "",
-    count: Annotated[int, typer.Option("--count", metavar="N", help="How many texts.")] = 1,
+    prompt: Annotated[str, typer.Option("--prompt", metavar="TEXT", help="Beginning of the texts.")] = "",
+    count: Annotated[int, typer.Option("--count", metavar="N", help="Number of texts.")] = 1,
     others: Annotated[
         list[Path] | None,
         typer.Option(
-            "--with", metavar="MODEL", help="Another model of the same vocabulary, mixed in with equal share."
+            "--with", metavar="MODEL", help="Another model with the same vocabulary, mixed in with equal weight."
         ),
     ] = None,
     past_line_ends: Annotated[
         bool,
-        typer.Option("--past-line-ends", help="Write on, line after line, up to search.length_constant tokens."),
+        typer.Option("--past-line-ends", help="Continue past line ends, up to search.length_constant tokens."),
     ] = False,
-    unknown: Annotated[
-        bool, typer.Option("--unknown", help="Let it write ⁇ where it expects a word outside its vocabulary.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="A record per text: text, log_prob, tokens …")] = False,
+    unknown: Annotated[bool, typer.Option("--unknown", help="Allow ⁇ for words outside the vocabulary.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a record per text: text, log_prob, tokens …")] = False,
 ) -> None:
-    """Let a language model write: texts drawn at random, or the most probable ones.
+    """Generate text with a language model: random samples, or the most probable texts.
 
-    Everything of the search can be set: search.temperature, search.top_k, search.top_p, search.min_p, search.seed,
-    search.no_repeat, or search.method=beam. The same seed gives the same texts.
+    Search settings: search.temperature, search.top_k, search.top_p, search.min_p, search.seed, search.no_repeat, or
+    search.method=beam. The same seed gives the same texts.
     """
     given = parse_words(words)
     if given.others:
-        raise UsageError(f"{given.others[0]!r} is no setting path=value; give the beginning of a text with --prompt")
+        raise UsageError(f"{given.others[0]!r} is not a setting path=value; give the beginning of a text with --prompt")
     require_search_settings(given.overrides)
 
     from seqloom.apps.language_model import open_language_model
@@ -58,12 +56,13 @@ def generate(
     if unknown_tokens:
         with show_events(as_json=json) as listener:
             notice(
-                listener, f"the model does not know {unknown_tokens} of {tokens} tokens of the prompt: it reads ⁇ there"
+                listener,
+                f"{unknown_tokens} of {tokens} tokens of the prompt are unknown to the model and are read as ⁇",
             )
     found = opened.generate(prompt, count=count, past_line_ends=past_line_ends, has_unknown=unknown)
     for number, written in enumerate(found, start=1):
         if json:
             print(json_line({"number": number, **vars(written)}))
         else:
-            # Texts of several lines are parted by an empty one.
+            # Texts of several lines are separated by an empty line.
             print(("\n" if past_line_ends and number > 1 else "") + "\n".join(map(clean, written.text.split("\n"))))

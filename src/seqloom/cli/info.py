@@ -1,5 +1,6 @@
-"""`seqloom info`: what a model is."""
+"""`seqloom info`: describe a model."""
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,30 +18,32 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json", "seqloom info run/model --text test.de")
 
+SETTINGS_WIDTH = 100
+
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     text: Annotated[
         Path | None,
         typer.Option(
             "--text",
             metavar="FILE",
-            help="Also show how its tokeniser cuts this text: tokens, unknown ones, and lines that do not come back "
-            "when tokens are joined to text again.",
+            help="Also tokenise this text: number of tokens, unknown tokens, and lines that detokenise to something "
+            "else.",
         ),
     ] = None,
     side: Annotated[
         Literal["source", "target"] | None,
-        typer.Option("--side", help="Whose tokeniser cuts --text, of a translator with two; the source's if left out."),
+        typer.Option("--side", help="Which tokeniser of a translator --text uses; by default that of the source."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Show what a model is: sizes, languages, training data, scores with their signatures, files.
+    """Describe a model: sizes, languages, training data, scores with their signatures, search settings, files.
 
-    Every file is compared with the hash that was taken when it was written.
+    Every file is verified against its stored hash.
     """
     if side is not None and text is None:
-        raise UsageError(f"--side {side} is for a text that is cut into tokens; add --text FILE")
+        raise UsageError(f"--side {side} requires --text FILE")
     from seqloom.runs.model_dir import find_model, read_card, read_settings
 
     folder = find_model(model)
@@ -79,13 +82,13 @@ def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", 
 
 
 def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
-    """A text as the model sees it."""
+    """How a text is tokenised."""
     per_line = cut.tokens / cut.count if cut.count else 0.0
     lines = [
         f"{name}: {counted(cut.count, 'line')}, {counted(cut.tokens, 'token')}, {per_line:.1f} per line, "
         f"{cut.unknown:,} unknown ({cut.unknown_rate:.2%})",
-        f"{counted(cut.normalised, 'line')} changed by normalisation; {counted(cut.changed, 'line')} not the same "
-        "after tokens are joined again",
+        f"{counted(cut.normalised, 'line')} changed by normalisation; {counted(cut.changed, 'line')} different "
+        "after detokenising",
     ]
     return [*map(clean, lines), *(clean(f"  {before!r} → {after!r}") for before, after in cut.examples)]
 
@@ -101,20 +104,18 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
     if isinstance(config.model, OutsideConfig):
         kind, sizes = f"from outside, {config.model.builder}", config.model.settings
+    rounding = ", large matrices rounded to eight bits" if card.is_rounded else ""
     rows = [
         ("Model", by_origin(str(folder))),
         ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
-        ("Sizes", _settings(_of_effect(sizes))),
+        *(("Sizes", row) for row in _settings(_effective(sizes))),
         *_contents(folder, config),
-        ("Text", f"{_pieces(folder)}; {_settings(config.text.model_dump(mode='json'))}"),
+        ("Text", _pieces(folder)),
+        *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
-        *(
-            [("Search", _settings(_searched(config, card.output_limit, is_source=use == "translator")))]
-            if use != "word vectors"
-            else []
-        ),
-        ("Written", f"by Seqloom {card.version}, format {card.format}{_rounding(card)}"),
+        *(("Search", row) for row in _settings(_search_settings(config, card.output_limit))),
+        ("Written", f"by Seqloom {card.version}, format {card.format}{rounding}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
     lines, last = [], ""
@@ -124,28 +125,25 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
     return lines
 
 
-def _rounding(card: "Card") -> str:
-    return ", large matrices rounded to eight bits" if card.is_rounded else ""
-
-
-def _of_effect(model: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a model without those that its smoothing does not look at."""
+def _effective(model: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a model without those that its smoothing ignores."""
     idle = {"laplace": ("prune", "discount_fallback"), "mle": ("alpha", "prune", "discount_fallback")}
     unused = idle.get(model.get("smoothing", ""), ("alpha",)) if "smoothing" in model else ()
     return {name: value for name, value in model.items() if name not in unused}
 
 
-def _searched(config: "RunConfig", limit: "OutputLimit", *, is_source: bool) -> dict[str, Any]:
-    """The settings of the search; of a language model those that are not at their defaults, and how it searches."""
-    search = config.search.with_output_limit(limit) if is_source else config.search
-    values, fields = search.model_dump(mode="json"), type(search).model_fields
-    if is_source:
-        return values
+def _search_settings(config: "RunConfig", limit: "OutputLimit") -> dict[str, Any]:
+    """All search settings of a translator; of a language model, the method and those that are not defaults."""
+    if config.purpose == "word vectors":
+        return {}
+    if config.purpose == "translator":
+        return config.search.with_output_limit(limit).model_dump(mode="json")
+    values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
     return {name: value for name, value in values.items() if name == "method" or value != fields[name].default}
 
 
 def _pieces(folder: Path) -> str:
-    """How many pieces the tokenisers have, whatever was asked for."""
+    """The actual sizes of the vocabularies."""
     from seqloom.text.tokenizer import Tokenizers
 
     found = Tokenizers.load(folder / "text")
@@ -164,8 +162,12 @@ def _contents(folder: Path, config: "RunConfig") -> list[tuple[str, str]]:
     return list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
 
 
-def _settings(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items() if name != "kind" and value is not None)
+def _settings(values: dict[str, Any]) -> list[str]:
+    """Names and values, as many on a line as fit."""
+    shown = [f"{name} {value}" for name, value in values.items() if name != "kind" and value is not None]
+    joined = ", ".join(each.replace(" ", "\xa0") for each in shown)  # a line ends between settings only
+    lines = textwrap.wrap(joined, SETTINGS_WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def _data(trained_on: dict[str, Any]) -> list[str]:
@@ -187,9 +189,7 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     if "weights" in trained_on:
         rows.append(f"{trained_on['weights']}, dev loss {trained_on.get('dev_loss', float('nan')):.4f}")
     if isinstance(unfinished := trained_on.get("unfinished"), dict):
-        rows.append(
-            f"a checkpoint of a run that has not finished: step {unfinished['step']:,} of {unfinished['steps']:,}"
-        )
+        rows.append(f"a checkpoint of an unfinished run: step {unfinished['step']:,} of {unfinished['steps']:,}")
     rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]
     return rows
 
@@ -202,4 +202,4 @@ def _scores(scores: list[dict[str, Any]]) -> list[str]:
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
         value = "∞" if score["value"] is None else f"{score['value']:.2f}"
         rows.append(f"{score['name']} {value} {interval} on {where}  {score['signature']}")
-    return rows or ["none: it was not measured"]
+    return rows or ["none"]

@@ -1,4 +1,4 @@
-"""`seqloom lab`: ready-made experiments that show how sequence models work."""
+"""`seqloom lab`: experiments that show how sequence models work."""
 
 import sys
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ EXAMPLES = examples(
 
 
 def _folder(text: str) -> Path:
-    """A path that was really given: an empty one would be the current folder."""
+    """Refuse an empty path, which would be the current folder."""
     if not text.strip():
-        raise UsageError("--out '' names no folder; give one, or leave --out away for lab/EXPERIMENT")
+        raise UsageError("--out is empty; name a folder, or leave out --out for lab/EXPERIMENT")
     return Path(text)
 
 
 def lab(
     name: Annotated[
-        str | None, typer.Argument(metavar="EXPERIMENT", help="Which one; without a name, all are listed.")
+        str | None, typer.Argument(metavar="EXPERIMENT", help="Name of the experiment; without it, all are listed.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -44,23 +44,23 @@ def lab(
             "--out",
             metavar="DIR",
             parser=_folder,
-            help="Folder for numbers and pictures; lab/EXPERIMENT, or lab/EXPERIMENT-quick.",
+            help="Folder for numbers and charts; by default lab/EXPERIMENT or lab/EXPERIMENT-quick.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, metavar="N", help="Where all random numbers come from.", show_default="1"),
+        typer.Option("--seed", min=0, metavar="N", help="Random seed.", show_default="1"),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smaller and shorter: a first look in seconds, no results.")
+        bool, typer.Option("--quick", help="A smaller version that takes seconds; its numbers are not results.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="A record per finding on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a record per finding.")] = False,
 ) -> None:
-    """Run an experiment: why gradients vanish, what a gate does, how long a memory lasts, measured on this machine.
+    """Run an experiment on this machine: why gradients vanish, what a gate does, how long a memory lasts.
 
-    Each experiment asks one question and answers it with findings. A finding is a sentence with the measured numbers,
-    NAME.json with all of them, and NAME.png and NAME.svg with the picture. The same seed gives the same findings.
-    What --quick has measured is marked as that.
+    Each experiment answers one question with findings. A finding is a sentence with the measured numbers, NAME.json
+    with all of them, and a chart as NAME.png and NAME.svg. The same seed gives the same findings. Results of --quick
+    are marked as such.
     """
     from seqloom.lab.catalogue import EXPERIMENTS
 
@@ -78,7 +78,7 @@ def lab(
         marked = replace(finding, data={"quick": quick, **finding.data})
         _report(marked, folder, as_json=json)
     if quick and not json:
-        print("These numbers are no results: --quick is too small for that. Leave it out to measure.")
+        print("These numbers are not results: --quick is too small. Leave it out to measure.")
 
 
 def _find(name: str, experiments: "Sequence[Experiment]") -> "Experiment":
@@ -87,12 +87,12 @@ def _find(name: str, experiments: "Sequence[Experiment]") -> "Experiment":
     if spelt in by_name:
         return by_name[spelt]
     near = get_close_matches(spelt, by_name, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(by_name)};"
-    raise UsageError(f"{name!r} is no experiment; {hint} `seqloom lab` lists them all")
+    hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(by_name)};"
+    raise UsageError(f"{name!r} is not an experiment; {hint} `seqloom lab` lists them all")
 
 
 def _make_ready(folder: Path) -> None:
-    """Make the folder and refuse one that cannot take the files of a finding."""
+    """Create the folder; refuse one that cannot hold the files of a finding."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; --out names a folder")
     require_folders_above(folder)
@@ -103,16 +103,18 @@ def _make_ready(folder: Path) -> None:
         inside = list(folder.iterdir())
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}; name another folder with --out") from error
-    # Which names an experiment will give its findings is known when they are measured.
+    # The names of the findings are known only after measuring.
     taken = [path for path in inside if path.suffix in (".json", ".png", ".svg") and path.is_dir()]
     if taken:
-        raise UsageError(f"{taken[0]} is a folder where a file may have to go; name another folder with --out")
+        raise UsageError(
+            f"{taken[0]} is a folder, but a file may have to be written there; name another folder with --out"
+        )
 
 
 def _refuse_settings(out: Path | None, *, seed: int | None, is_quick: bool) -> None:
     if out is not None or seed is not None or is_quick:
         given = f"--out {out}" if out is not None else f"--seed {seed}" if seed is not None else "--quick"
-        raise UsageError(f"{given} belongs to an experiment, and none was named; `seqloom lab` lists them")
+        raise UsageError(f"{given} requires an EXPERIMENT; `seqloom lab` lists them")
 
 
 def _list(experiments: "Sequence[Experiment]", *, as_json: bool) -> None:
@@ -122,7 +124,7 @@ def _list(experiments: "Sequence[Experiment]", *, as_json: bool) -> None:
         return
     rows = [(each.name, _usual(each.minutes), each.question) for each in experiments]
     print("\n".join(table(rows)))
-    print("\nRun one with: seqloom lab EXPERIMENT --out DIR (times are those of one busy core; --quick takes seconds)")
+    print("\nRun one with: seqloom lab EXPERIMENT --out DIR (times are for one core; --quick takes seconds)")
 
 
 def _usual(minutes: float) -> str:

@@ -1,4 +1,4 @@
-"""`seqloom look`: pictures of what a model does."""
+"""`seqloom look`: draw what a model does."""
 
 from itertools import islice
 from pathlib import Path
@@ -30,37 +30,37 @@ BEAM_EXAMPLES = examples(
 
 
 def beam(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="search.beam=4", help="Settings of the search, path=value.")
+        list[str] | None, typer.Argument(metavar="search.beam=4", help="Search settings, path=value.")
     ] = None,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="By its ending a page to play with (HTML) or a picture (SVG, PNG)."),
+        typer.Option("--out", metavar="FILE", help="Output file: interactive (.html) or a picture (.svg, .png)."),
     ] = Path("beam.html"),
     pruned: Annotated[
         int,
-        typer.Option("--pruned", min=1, metavar="N", help="Pruned children shown of each node; others are counted."),
+        typer.Option(
+            "--pruned", min=1, metavar="N", help="Number of pruned children drawn for each node; others are counted."
+        ),
     ] = 2,
-    json: Annotated[
-        bool, typer.Option("--json", help="What has ended and all that is shown, as JSON on stdout as well.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Also print hypotheses and nodes as JSON.")] = False,
 ) -> None:
-    """Translate a sentence by beam search and draw every candidate that was looked at, and what became of it.
+    """Translate a sentence with beam search and draw all candidates: expanded, pruned or finished.
 
-    Steps go from left to right, a line is as wide as its symbol is probable, the best hypothesis stands on a band. The
-    page tells the score of each node by its terms, replays the search step by step, and needs no network.
+    Steps run from left to right; the width of a line is the probability of its symbol, and the best hypothesis is
+    highlighted. The page shows the score terms of each node, replays the search, and needs no network.
     """
     from seqloom.look.attention import BEAM_ENDINGS, draw_beam_search
     from seqloom.look.beam_tree import describe
 
     given = parse_words(words)
     if given.others:
-        raise UsageError(f"one sentence at most, but {given.others[0]!r} was given as well; put it into quotes")
+        raise UsageError(f"expected one sentence, also got {given.others[0]!r}; quote the sentence")
     require_search_settings(given.overrides)
     if out.suffix not in BEAM_ENDINGS:
-        raise UsageError(f"{out} is neither .html nor .svg nor .png; name it with one of these endings")
+        raise UsageError(f"{out} is neither .html nor .svg nor .png; use one of these suffixes")
     require_folders_above(out)
     translator = open_translator(model, given.overrides)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -111,23 +111,23 @@ PARTITION_EXAMPLES = examples(
 
 
 def partition(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A recurrent language model, or its run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A recurrent language model, its run or its archive.")],
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="FILE [path=value]", help="A text; settings: tokens=4096, samples=[64,1024], power=0.75 …"
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
-    ] = Path("partition.png"),
-    json: Annotated[bool, typer.Option("--json", help="All numbers as JSON on stdout, a record per picture.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
+        "partition.png"
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")] = False,
 ) -> None:
-    """See how far a language model is from normalised: log Z = log Σ exp(score) at the positions of a text.
+    """Measure how far a language model is from normalised: log Z = log Σ exp(score) at the positions of a text.
 
-    NCE takes log Z for 0, maximum likelihood does not care. Two more pictures tell what a sampled loss would see of
-    this model: PICTURE-gradient-cosine, how its gradient points beside that of the full softmax, by the number of
-    samples; and PICTURE-importance-variance, how well Z is known from importance samples.
+    NCE assumes log Z = 0; maximum likelihood does not constrain it. Two more pictures show what a sampled loss would
+    see: PICTURE-gradient-cosine, the cosine between its gradient and that of the full softmax by number of samples, and
+    PICTURE-importance-variance, how well importance sampling estimates Z.
     """
     from seqloom.core.config import resolve
     from seqloom.look.partition import PartitionConfig, look_at_partition
@@ -135,9 +135,9 @@ def partition(
 
     given = parse_words(words)
     if len(given.others) != 1:
-        raise UsageError(f"name one text to look at, not {len(given.others)}: seqloom look partition MODEL test.txt")
+        raise UsageError(f"expected one text, got {len(given.others)}: seqloom look partition MODEL test.txt")
     if out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
     require_folders_above(out)
     config = resolve(PartitionConfig, overrides=given.overrides)
     loaded = load_any(model)
@@ -147,7 +147,7 @@ def partition(
             Path(given.others[0]),
             config,
             progress=lambda done, parts: listener(
-                Event("progress", {"what": "looking at log Z, parts of the work", "done": done, "all": parts})
+                Event("progress", {"what": "measuring log Z, parts", "done": done, "all": parts})
             ),
         )
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -170,8 +170,8 @@ ZIPF_EXAMPLES = examples(
     "seqloom look zipf corpus.en --pieces runs/demo --json",
 )
 
-FEWEST_RANKS = 20
-"""Ranks below which an exponent is not worth telling: it would change with every word."""
+MIN_RANKS = 20
+"""Ranks below which an exponent is not reported: it would change with every word."""
 
 
 def zipf(
@@ -187,25 +187,23 @@ def zipf(
         Path | None,
         typer.Option("--pieces", metavar="MODEL", help="Count the pieces of this model's tokeniser instead of words."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="All numbers as one JSON record on stdout.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON record.")] = False,
 ) -> None:
-    """See what a text is made of: its n-grams by rank, Zipf's law through them, and how its vocabulary grows.
+    """Measure the statistics of a text: n-gram counts by rank, Zipf's law, and the growth of the vocabulary.
 
-    A line of a file is a sentence; n-grams stay within it. The exponent α of [bold]count ∝ 1 / (rank + b)^α[/bold] is
-    the most likely one for the n-grams seen ten times at least, once with b = 0 (Zipf) and once with the best b
-    (Mandelbrot); beside them stands the slope of the line through the logarithms.
+    A line is a sentence; n-grams do not cross lines. The exponent α of [bold]count ∝ 1 / (rank + b)^α[/bold] is the
+    maximum-likelihood estimate for n-grams seen at least ten times, with b = 0 (Zipf) and with the best b (Mandelbrot).
+    The slope of a line fitted to the logarithms is printed beside them.
     """
     from seqloom.core.config import resolve
     from seqloom.look.zipf import ZipfConfig, find_tokenizer, look_at_counts
 
     given = parse_words(words)
     if not given.others:
-        raise UsageError("name the text to look at: seqloom look zipf corpus.en")
+        raise UsageError("no text given: seqloom look zipf corpus.en")
     if out is not None and out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
     if out is not None:
         require_folders_above(out)
     config = resolve(ZipfConfig, overrides=given.overrides)
@@ -250,7 +248,7 @@ def _lines(found: "ZipfFindings") -> list[str]:
 
 def _row(order: "OrderStatistics") -> tuple[str, ...]:
     head = (f"{order.order}-grams", f"{order.tokens:,}", f"{order.types:,}", f"{order.singletons:,}")
-    if order.fits is None or order.fits.zipf.ranks < FEWEST_RANKS:
+    if order.fits is None or order.fits.zipf.ranks < MIN_RANKS:
         ranks = 0 if order.fits is None else order.fits.zipf.ranks
         return (*head, "—", "—", "—", f"{ranks}: too few" if ranks else "too few frequent ones")
     zipf, mandelbrot, line = order.fits.zipf, order.fits.mandelbrot, order.fits.line
@@ -275,31 +273,31 @@ HEADS_EXAMPLES = examples(
     "seqloom look heads run/model test.de test.en --links test.align",
 )
 
-app = typer.Typer(help="Look into a model: draw what it does with a sentence.")
+app = typer.Typer(help="Draw what a model does: attention, beam search, gradients, statistics of text.")
 app.command(epilog=BEAM_EXAMPLES)(beam)
 app.command(epilog=ZIPF_EXAMPLES)(zipf)
 app.command(epilog=PARTITION_EXAMPLES)(partition)
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")]
 
 
 @app.callback()
 def look() -> None:
-    """Look into a model: draw what it does with a sentence."""
+    """Draw what a model does: attention, beam search, gradients, statistics of text."""
 
 
 @app.command(epilog=EXAMPLES)
 def attention(
     model: Model,
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
-    ] = Path("attention.png"),
-    json: Annotated[bool, typer.Option("--json", help="Pieces and weights as JSON on stdout as well.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
+        "attention.png"
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Also print pieces and weights as JSON.")] = False,
 ) -> None:
-    """Translate a sentence and draw where the model looked: a row per target piece, a column per source piece.
+    """Translate a sentence and draw the attention: a row per target piece, a column per source piece.
 
-    Shown are the weights of the last decoder layer, the mean over its heads.
+    The weights are those of the last decoder layer, averaged over its heads.
     """
     from seqloom.look.attention import draw_attention
 
@@ -322,35 +320,35 @@ def gradients(
         list[str] | None,
         typer.Argument(
             metavar="[SENTENCE TRANSLATION]",
-            help="One sentence and its translation to look at; for a language model, a sentence alone.",
+            help="A sentence and its translation; for a language model, a sentence only.",
         ),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--source", metavar="FILE", help="Sentences to look at, one per line; or a file of both sides."),
+        typer.Option("--source", metavar="FILE", help="Sentences, one per line, or a file with both sides."),
     ] = None,
     reference: Annotated[
         Path | None,
         typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
     ] = None,
     lines: Annotated[
-        int, typer.Option("--lines", min=1, metavar="N", help="How many pairs of a file or a dev set to look at.")
+        int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
     ] = 20,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="PICTURE", help="Where to draw it, PNG or SVG by the ending.")
-    ] = Path("gradients.png"),
-    json: Annotated[bool, typer.Option("--json", help="All numbers as JSON on stdout, a record per picture.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
+        "gradients.png"
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")] = False,
 ) -> None:
-    """See how far back a model learns from: the gradient of each loss with respect to each input before it.
+    """Draw how far back a model learns: the gradient of each loss with respect to each earlier input.
 
-    A recurrent decoder passes the gradient back step by step, and it fades on the way; attention has short ways to
-    everywhere. The picture shows a sentence as a map (a row per loss, a column per input) and the mean norm by
-    distance, with the distance at which half of it is left. In the source that distance is counted from the diagonal,
-    or without attention from the end at which the decoder's first state was reached. A recurrent model gets a second
-    picture, PICTURE-spectra: the eigenvalues and singular values of its state matrices, and of a whole step.
-    A recurrent language model (rnn_lm, elmo) is looked at on its text alone, an ELMo as it reads from left to right.
+    In a recurrent decoder the gradient passes through every step and fades; attention gives it short paths. The picture
+    shows a sentence as a map (a row per loss, a column per input) and the mean norm by distance, with the distance at
+    which half of it is left. In the source, distance is counted from the diagonal, or without attention from the end
+    that the decoder's first state comes from. For a recurrent model a second picture, PICTURE-spectra, shows the
+    eigenvalues and singular values of its state matrices and of a whole step. A recurrent language model (rnn_lm,
+    elmo) needs text of one language only; an ELMo is measured from left to right.
 
-    Without sentences, some of the run's own dev set are taken.
+    Without sentences, pairs of the run's dev set are used.
     """
     from seqloom.look.gradients import look_at_gradients
     from seqloom.runs.model_dir import find_model, load, read_settings, require_trained
@@ -368,7 +366,7 @@ def gradients(
             loaded,
             pairs,
             progress=lambda done: listener(
-                Event("progress", {"what": "looking at pairs", "done": done, "all": len(pairs)})
+                Event("progress", {"what": "measuring pairs", "done": done, "all": len(pairs)})
             ),
         )
         for finding in found:
@@ -386,24 +384,23 @@ def gradients(
 def heads(
     model: Model,
     files: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one .tsv with both columns.")
+        list[Path], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one file with both sides.")
     ],
     links: Annotated[
         Path | None,
         typer.Option(
             "--links",
             metavar="FILE",
-            help="Which words belong together, as lines 0-0 1-2 or as .wa, in place of what IBM model 1 finds in the "
-            "pairs.",
+            help="Reference word alignments, as lines 0-0 1-2 or as .wa; by default those of IBM model 1.",
         ),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", min=1, metavar="N", help="How many pairs to look at.")] = 1000,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    lines: Annotated[int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs.")] = 1000,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Find the head of a Transformer that aligns words best, for [bold]translate --align search.heads=…[/bold].
+    """Find the attention head of a Transformer that aligns best, for [bold]translate --align search.heads=…[/bold].
 
-    The model reads given translations. Each head links a target word to the source word it looks at most; F1 says how
-    well its links agree with those of IBM model 1, or with given ones.
+    The model reads given translations, and each head links a target word to the source word with the highest weight. F1
+    measures the agreement with the links of IBM model 1 or of --links.
     """
     from seqloom.apps.alignments import best_head
     from seqloom.cli.inputs import languages_for, read_pairs
@@ -422,7 +419,7 @@ def heads(
             [pairs[at] for at in kept],
             None if gold is None else [gold[at] for at in kept],
             progress=lambda done: listener(
-                Event("progress", {"what": "looking at pairs", "done": done, "all": len(kept)})
+                Event("progress", {"what": "measuring pairs", "done": done, "all": len(kept)})
             ),
         )
     if json:
@@ -436,31 +433,31 @@ def heads(
 
 
 def _check_picture(out: Path) -> None:
-    """Before the work: whether a picture can be written there. Folders that are missing will be made."""
+    """Refuse a picture that cannot be written, before the work; missing folders are created later."""
     if out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; name the picture with one of these endings")
+        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
     for above in out.parents:
         if above.exists() and not above.is_dir():
-            raise UsageError(f"{above} is a file, so {out} cannot be drawn in it; choose another --out")
+            raise UsageError(f"{above} is a file, not a folder; choose another --out than {out}")
 
 
 def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None, has_pairs: bool) -> None:
     if not has_pairs:
         if reference is not None or len(pair) > 1:
             raise UsageError(
-                f"a language model reads one text, so it needs no {'--reference' if reference else 'translation'}; "
-                "give one sentence, in quotes, or --source FILE"
+                f"a language model takes no {'--reference' if reference else 'translation'}; "
+                "give one quoted sentence, or --source FILE"
             )
     elif len(pair) not in (0, 2):
         raise UsageError(
-            f"a sentence and its translation make a pair, but {len(pair)} words were given; put each into quotes: "
+            f"expected a sentence and its translation, got {len(pair)} arguments; quote each: "
             "'Guten Morgen.' 'Good morning.'"
         )
     elif (source is None) != (reference is None) and not (source is not None and holds_both_sides(source)):
         given, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
-        raise UsageError(f"{given} {source or reference} needs its partner, line by line: {missing} FILE")
+        raise UsageError(f"{given} {source or reference} requires {missing} FILE")
     if pair and source is not None:
-        raise UsageError(f"sentences come from {source} or from the command line, not from both; leave one out")
+        raise UsageError(f"--source {source} cannot be combined with sentences on the command line")
 
 
 def _pairs(

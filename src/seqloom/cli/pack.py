@@ -1,4 +1,4 @@
-"""`seqloom pack` and `seqloom unpack`: a model as one file, and the way back."""
+"""`seqloom pack` and `seqloom unpack`: a model as one archive file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,43 +15,43 @@ UNPACK_EXAMPLES = examples("seqloom unpack demo.zip demo-model", "seqloom transl
 
 
 def pack(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="A new file.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="New file.")],
     precision: Annotated[
         Literal["float32", "int8"],
         typer.Option(
             "--precision",
-            help="int8 stores the linear layers of a Transformer that have 100,000 weights or more in eight bits; "
-            "tables of symbols stay as they are. A smaller archive, which translates exactly as MODEL does with "
-            "search.precision=int8. The exact weights are not in it.",
+            help="int8 rounds the linear layers of a Transformer with at least 100,000 weights to eight bits, not the "
+            "embeddings. The smaller archive translates exactly as MODEL does with search.precision=int8. The "
+            "original weights cannot be restored from it.",
         ),
     ] = "float32",
-    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Put a model into one file to hand on: a zip archive of its folder.
+    """Write a model as one archive; it can be opened safely even if you do not trust its sender.
 
-    Every file is checked first. The same model gives the same bytes, on every machine.
+    Every file is verified first. The same model gives the same bytes on every machine.
     """
     from seqloom.apps.export import pack as recipe
 
-    _tell(recipe(model, out, precision=precision), json=json)
+    _print_result(recipe(model, out, precision=precision), json=json)
 
 
 def unpack(
-    archive: Annotated[Path, typer.Argument(metavar="MODEL.zip", help="What seqloom pack wrote.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the model.")],
-    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+    archive: Annotated[Path, typer.Argument(metavar="MODEL.zip", help="An archive written by seqloom pack.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the model.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Make a model folder from an archive, which need not be trusted.
+    """Extract a model folder from an archive, which need not be trusted.
 
-    Nothing in it is run, nothing is written outside the folder, and the folder appears when every file was checked.
-    All commands also take an archive in place of MODEL and unpack it each time.
+    Nothing in it is executed, nothing is written outside the folder, and the folder appears only after every file is
+    verified. All commands also accept an archive as MODEL and unpack it each time.
     """
     from seqloom.apps.export import unpack as recipe
 
-    _tell(recipe(archive, folder), json=json)
+    _print_result(recipe(archive, folder), json=json)
 
 
-def _tell(packed: "Packed", *, json: bool) -> None:
-    told = f"Written  {packed.path}  ({counted(packed.files, 'file')}, {size(packed.bytes)} as an archive)"
-    print(json_line(packed) if json else f"{clean(told)}\nSHA-256  {packed.sha256}")
+def _print_result(packed: "Packed", *, json: bool) -> None:
+    text = f"Written  {packed.path}  ({counted(packed.files, 'file')}, {size(packed.bytes)} as an archive)"
+    print(json_line(packed) if json else f"{clean(text)}\nSHA-256  {packed.sha256}")

@@ -1,4 +1,4 @@
-"""`seqloom perplexity`: how well a language model expects a text."""
+"""`seqloom perplexity`: how well a language model predicts a text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +26,8 @@ EXAMPLES = examples(
 
 STDIN = Path("-")
 
-MANY_UNKNOWN = 0.01
-"""The share of unknown tokens from which on a perplexity may hardly be set beside that of another vocabulary."""
+MAX_COMPARABLE_UNKNOWN = 0.01
+"""Share of unknown tokens above which perplexities of different vocabularies are not comparable."""
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")]
@@ -35,30 +35,35 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...",
-        help="Texts: plain, .gz, .xz or .zst; of .tmx, .po, .xlf and .jsonl what is in the language of the model. "
-        "A name may have * in it; - is standard input.",
+        help="Texts: plain, .gz, .xz or .zst; of .tmx, .po, .xlf and .jsonl, the language of the model. Names may "
+        "contain *; - is standard input.",
     ),
 ]
 With = Annotated[
     list[Path] | None,
-    typer.Option("--with", metavar="MODEL", help="Another model of the same vocabulary, mixed in. May be repeated."),
+    typer.Option(
+        "--with", metavar="MODEL", help="Another model with the same vocabulary to interpolate with. Repeatable."
+    ),
 ]
 Weights = Annotated[
     list[float] | None,
-    typer.Option("--weight", metavar="SHARE", help="The share of each model of --with, in order; alike if left out."),
+    typer.Option("--weight", metavar="SHARE", help="Weight of each model of --with, in order; by default equal."),
 ]
-Tune = Annotated[Path | None, typer.Option("--tune", metavar="DEV", help="Find the shares that suit this text best.")]
+Tune = Annotated[
+    Path | None,
+    typer.Option("--tune", metavar="DEV", help="Choose the weights that give the lowest perplexity on this text."),
+]
 ContextOf = Annotated[
     Literal["line", "text"] | None,
     typer.Option(
         "--context",
-        help="Read each line by itself, or on and on through the text; if left out, as the model was trained.",
+        help="Score each line on its own, or the text as one sequence; by default as the model was trained.",
     ),
 ]
 PerLine = Annotated[
-    bool, typer.Option("--per-line", help="Print log P of each line, in nats, in place of the perplexity.")
+    bool, typer.Option("--per-line", help="Print log P of each line in nats instead of the perplexity.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def perplexity(
@@ -73,19 +78,18 @@ def perplexity(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Measure how well a language model expects a text: its perplexity per token, per word and per character.
+    """Compute the perplexity of a text under a language model, per token, per word and per character.
 
-    Those per word and per character compare models that cut text differently, if about as much is unknown to both.
-    Where words are unknown, perplexity/known leaves them out. The end of each line is counted; how, and what became of
-    unknown words, stands in the signature.
+    Perplexities per word and per character are comparable between tokenisations if about as many words are unknown.
+    perplexity/known leaves unknown words out. The signature records how line ends and unknown words are counted.
     """
     if STDIN in files and len(files) > 1:
-        raise UsageError("standard input (-) cannot be read beside other files; give either")
+        raise UsageError("standard input (-) cannot be combined with other files")
     companions = others or []
     for file in files:
         if any((folder / "model.json").is_file() for folder in (file, file / "model")):
             raise UsageError(
-                f"{file} is a model, but a text is expected here; to mix it with {model}, write --with {file}",
+                f"{file} is a model, expected a text; to interpolate it with {model}, use --with {file}",
                 file=file,
             )
     shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
@@ -98,16 +102,18 @@ def perplexity(
         lines = [line for file in files for line in _read(file, opened, decoding, listener=listener)]
         if tune is not None:
             if tune.exists() and any(file.exists() and tune.samefile(file) for file in files):
-                notice(listener, f"the shares are found on {tune}, which is measured too: the result is too good")
-            tell = _teller(listener, f"finding weights on {tune}")
-            opened = opened.tuned(_read(tune, opened, decoding, listener=listener), context=context, progress=tell)
+                notice(
+                    listener, f"the weights are tuned on {tune}, which is also measured: the result is too optimistic"
+                )
+            report = _progress(listener, f"tuning weights on {tune}")
+            opened = opened.tuned(_read(tune, opened, decoding, listener=listener), context=context, progress=report)
         if per_line:
             for number, score in enumerate(opened.score(lines, context=context), start=1):
                 record = {"line": number, "log_prob": score.log_prob, "tokens": score.tokens}
                 print(json_line(record) if json else f"{score.log_prob:.6f}")
             return
         name = ", ".join(map(str, files))
-        found = opened.measure(lines, context=context, progress=_teller(listener, f"reading {name}"))
+        found = opened.measure(lines, context=context, progress=_progress(listener, f"reading {name}"))
     names = [str(model), *map(str, companions)]
     if json:
         print(json_line(_record(found, file=name, lines=len(lines), names=names, weights=opened.weights)))
@@ -116,18 +122,19 @@ def perplexity(
 
 
 def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[float] | None:
-    """The weight of every model, the first one's being what is left."""
+    """The weight of every model; the first one has the remainder."""
     if is_tuned and (weights or not others):
-        why = "--weight gives the shares already" if weights else "there is nothing to mix without --with MODEL"
-        raise UsageError(f"--tune finds the shares of several models, but {why}; leave one out")
+        raise UsageError("--tune cannot be combined with --weight" if weights else "--tune requires --with MODEL")
     if not weights:
         return None
     if len(weights) != others:
-        raise UsageError(f"--weight was given {len(weights)} times for {others} models of --with; give each its share")
+        raise UsageError(f"got {len(weights)} --weight for {others} --with; give one weight per model")
     rest = 1 - sum(weights)
     if not all(weight > 0 for weight in weights) or not rest > 0:
         given = ", ".join(f"{weight:g}" for weight in weights)
-        raise UsageError(f"--weight {given} leaves {rest:g} for the first model; give shares above 0 that sum below 1")
+        raise UsageError(
+            f"--weight {given} leaves {rest:g} for the first model; weights must be positive and sum to less than 1"
+        )
     return [rest, *weights]
 
 
@@ -160,11 +167,11 @@ def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listene
     return pieces
 
 
-def _teller(listener: Listener, what: str) -> "Tell":
-    def tell(done: int, everything: int) -> None:
+def _progress(listener: Listener, what: str) -> "Tell":
+    def report(done: int, everything: int) -> None:
         listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
-    return tell
+    return report
 
 
 def _record(
@@ -197,13 +204,13 @@ def _describe(measured: "Measured", *, names: Sequence[str], weights: Sequence[f
         [(f"perplexity/{name}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for name, each in shown]
     )
     if found.unknown:
-        lines.append(_of_unknown(found))
+        lines.append(_unknown_note(found))
     if measured.first_impossible is not None:
         first = measured.first_impossible
         lines.append(
-            f"{found.impossible:,} of {found.token.count:,} tokens are impossible for the model, the first is "
-            f"{clean(first.token)} in line {first.line:,}, so no perplexity is high enough: smooth the model "
-            "(model.smoothing=kneser_ney), or mix in another with --with"
+            f"{found.impossible:,} of {found.token.count:,} tokens have probability 0, the first is "
+            f"{clean(first.token)} in line {first.line:,}, so the perplexity is infinite: use smoothing "
+            "(model.smoothing=kneser_ney), or interpolate with --with"
         )
     if len(names) > 1:
         parts = zip(weights, names, measured.alone, strict=True)
@@ -212,14 +219,14 @@ def _describe(measured: "Measured", *, names: Sequence[str], weights: Sequence[f
     return lines
 
 
-def _of_unknown(found: "Perplexities") -> str:
-    """What the unknown tokens cost, and what that means for comparisons."""
+def _unknown_note(found: "Perplexities") -> str:
+    """The cost of unknown tokens, and what it means for comparisons."""
     share = found.unknown / found.token.count
     beside = f", the others {found.known.bits:.2f}" if found.known is not None else ""
     sentence = (
-        f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol, which costs "
+        f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol and costs "
         f"{found.unknown_bits:.2f} bits on average{beside}"
     )
-    if share > MANY_UNKNOWN:
-        sentence += "; compare these figures only with those of models to which as many are unknown"
+    if share > MAX_COMPARABLE_UNKNOWN:
+        sentence += "; compare only with models that have about as many unknown tokens"
     return sentence

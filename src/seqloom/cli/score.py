@@ -1,4 +1,4 @@
-"""`seqloom score`: how probable a model finds given translations."""
+"""`seqloom score`: log-probabilities of given translations."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -28,36 +28,38 @@ EXAMPLES = examples(
     "seqloom score run/model pairs.tsv --per-token",
     "seqloom score first/model --with second/model news.de news.en",
 )
-AT_ONCE = 2_000
-"""Pairs scored before their scores are written."""
+PAIRS_PER_BLOCK = 2_000
+"""Pairs scored before their scores are printed."""
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE TARGET", help="Two text files, or one of both: .tsv, .tmx, .po, .xlf or .jsonl."
+            metavar="SOURCE TARGET", help="Two text files, or one with both sides: .tsv, .tmx, .po, .xlf or .jsonl."
         ),
     ],
     per_token: Annotated[
         bool,
-        typer.Option("--per-token", help="The mean over the target's tokens, the end counted, in place of the sum."),
+        typer.Option(
+            "--per-token", help="Print the mean per target token, including the end symbol, instead of the sum."
+        ),
     ] = False,
     companions: Annotated[
         list[Path] | None,
         typer.Option(
             "--with",
             metavar="MODEL",
-            help="Another model that scores with the first one, as in seqloom translate: the mean of their "
-            "log-probabilities at each token, renormalised. May be given again; all must share their vocabulary.",
+            help="Add a model to an ensemble, as in seqloom translate: the mean of the log-probabilities at each "
+            "token, renormalised. Repeatable; all models must share their vocabulary.",
         ),
     ] = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Annotated[bool, typer.Option("--json", help="A record per line: log_prob, tokens, per_token.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a record per line: log_prob, tokens, per_token.")] = False,
 ) -> None:
-    """Print log P(target | source) of each pair, a line per pair, in nats; null where a side is blank."""
+    """Print log P(target | source) of each pair in nats, one per line; null where a side is blank."""
     given = parse_words(words)
     _require_effect(given.overrides)
     with show_events(as_json=json, has_progress=False) as listener:
@@ -67,7 +69,7 @@ def score(
         report_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     number = 0
     remaining = iter(pairs)
-    while some := list(islice(remaining, AT_ONCE)):
+    while some := list(islice(remaining, PAIRS_PER_BLOCK)):
         for log_prob, tokens in _scored(translator, some, first=number + 1):
             number += 1
             mean = None if log_prob is None else log_prob / tokens
@@ -79,13 +81,13 @@ def score(
 
 
 def _require_effect(overrides: Sequence[str]) -> None:
-    """Refuse settings that change no score: nothing is searched here."""
+    """Refuse search settings, which do not affect scores."""
     require_search_settings(overrides)
     for override in overrides:
         if override.partition("=")[0] not in ("device", "search.tokens_per_batch"):
             raise UsageError(
-                f"{override} has no effect here: pairs are scored as they are, without a search; leave it out "
-                "(what can be set is search.tokens_per_batch and device)"
+                f"{override} has no effect here: pairs are scored without a search. Only search.tokens_per_batch and "
+                "device can be set"
             )
 
 

@@ -1,5 +1,6 @@
-"""`seqloom selfcheck`: the promises, run on a model of your own."""
+"""`seqloom selfcheck`: verify Seqloom's guarantees on a model of your own."""
 
+import builtins
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,60 +23,56 @@ EXAMPLES = examples(
     "seqloom selfcheck run/model --json > selfcheck.jsonl",
 )
 
-COUNT = 50
-NAMES = 12
-"""Characters of the column of names."""
+DEFAULT_LINES = 50
+NAME_WIDTH = 12
+"""Width of the column of names."""
 
 
 def selfcheck(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     lines: Annotated[
         Path | None,
         typer.Option(
             "--lines",
             metavar="FILE",
-            help="Source text to check with, a sentence per line; without it, the dev text of the run, or lines that "
-            "are put together from pieces of the model's tokeniser.",
+            help="Source text to check with, one sentence per line; by default the dev text of the run, or lines "
+            "generated from pieces of the model's tokeniser.",
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, max=10_000, help="Lines to check with; more take longer.")
-    ] = COUNT,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="S", min=0, help="Another seed draws other lines and other samples.")
-    ] = 1,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the report as a page (.html).")
-    ] = None,
+        int, typer.Option("--count", metavar="N", min=1, max=10_000, help="Number of lines to check with.")
+    ] = DEFAULT_LINES,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Random seed for lines and samples.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a report (.html).")] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="A JSON record for each promise, and one for the verdict.")
+        bool, typer.Option("--json", help="Print a JSON record for each promise, and one for the verdict.")
     ] = False,
 ) -> None:
-    """Check on your own model what Seqloom promises: what it gives does not depend on batches, searches or luck.
+    """Verify on your own model what Seqloom promises: results do not depend on batching, padding or chance.
 
-    Lines in and out, batch size and padding, greedy and beam, complete searches, sums of scores, saving and loading,
-    seeds, and the hashes of its files. Promises that make no sense for a kind of model are named, with the reason.
+    Checks line counts, batch size and padding, greedy and beam search, complete searches, sums of scores, saving and
+    loading, seeds, and file hashes. Promises that do not apply to a kind of model are listed with the reason.
 
-    Each is told as soon as it is decided. The exit status is 0 if all hold and 1 if one is broken.
+    Each result is printed as soon as it is known. The exit status is 0 if all promises hold and 1 if one is broken.
     """
     require_utf8_names([model, lines, out])
     if out is not None:
         if out.suffix != ".html":
-            raise UsageError(f"{out} does not end in .html; name a page, or leave out --out and use --json")
+            raise UsageError(f"{out} does not end in .html; name an .html file, or use --json")
         require_new_file(out, inputs=[] if lines is None else [lines])
 
     from seqloom.core.files import write_atomically
     from seqloom.selfcheck.page import selfcheck_page
     from seqloom.selfcheck.run import selfcheck as check
 
-    telling = _Telling(_record if json else _promise, has_head=not json)
+    printer = _Printer(_record if json else _promise, has_head=not json)
     try:
         with show_events(as_json=json) as listener:
-            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=telling)
+            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=printer)
     except KeyboardInterrupt:
-        if telling.report is not None and not json:
-            telling.say("")
-            telling.say(_verdict(telling.report))
+        if printer.report is not None and not json:
+            printer.print("")
+            printer.print(_verdict(printer.report))
         raise
     if out is not None:
         write_atomically(out, selfcheck_page(report))
@@ -85,38 +82,38 @@ def selfcheck(
         raise typer.Exit(1)
 
 
-class _Telling:
-    """Prints each promise when it is decided."""
+class _Printer:
+    """Prints each promise when its result is known."""
 
-    def __init__(self, tell: "Callable[[Checked], Iterator[str]]", *, has_head: bool) -> None:
+    def __init__(self, format: "Callable[[Checked], Iterator[str]]", *, has_head: bool) -> None:
         self.report: Report | None = None
-        """What is known so far."""
-        self._tell, self._has_head = tell, has_head
+        """The results so far."""
+        self._format, self._has_head = format, has_head
         self._stdout = sys.stdout
 
     def __call__(self, report: "Report") -> None:
         if self.report is None and self._has_head:
-            self.say(clean(f"{report.folder}: {report.model}"))
-            self.say(clean(f"checked with {report.lines}"))
-            self.say("")
+            self.print(clean(f"{report.folder}: {report.model}"))
+            self.print(clean(f"checked with {report.lines}"))
+            self.print("")
         self.report = report
-        for line in self._tell(report.checked[-1]):
-            self.say(line)
+        for line in self._format(report.checked[-1]):
+            self.print(line)
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """A line on stdout, at once."""
-        # While there is a bar, sys.stdout prints above it, which is right on a terminal and wrong for a file.
-        print(line, file=sys.stdout if self._stdout.isatty() else self._stdout, flush=True)
+        # While there is a bar, sys.stdout prints above it, which is right for a terminal only.
+        builtins.print(line, file=sys.stdout if self._stdout.isatty() else self._stdout, flush=True)
 
 
 def _promise(checked: "Checked") -> Iterator[str]:
     from seqloom.selfcheck.page import MARKS
 
     finding = checked.finding
-    yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAMES}}{checked.promise}")
-    yield clean(f"  {'':{NAMES}}{finding.sentence}")
+    yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAME_WIDTH}}{checked.promise}")
+    yield clean(f"  {'':{NAME_WIDTH}}{finding.sentence}")
     if finding.outcome == "broken" and finding.worst:
-        yield clean(f"  {'':{NAMES}}worst: {finding.worst}")
+        yield clean(f"  {'':{NAME_WIDTH}}worst: {finding.worst}")
 
 
 def _verdict(report: "Report") -> str:

@@ -1,4 +1,4 @@
-"""`seqloom shortlist`: a lexicon for a model, by which it translates faster."""
+"""`seqloom shortlist`: a lexicon with which a model translates faster."""
 
 import os
 from pathlib import Path
@@ -21,28 +21,34 @@ EXAMPLES = examples(
 
 
 def shortlist(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or a run.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
     train: Annotated[
         list[str] | None,
         typer.Option(
             "--train",
             metavar="FILE",
-            help="Text to learn from: the source file, then the target file (or both with a comma between), or one "
-            ".tsv. Without it, what the run was trained on.",
+            help="Parallel text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; by default the "
+            "training text of the run.",
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", metavar="N", min=1, max=1000, help="All cores without it. They change no result."),
+        typer.Option(
+            "--threads",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Number of threads, by default all cores; results do not depend on it.",
+        ),
     ] = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Learn which symbols translate which, and put that into the model folder.
+    """Learn a lexicon of symbols and store it in the model folder, for faster translation.
 
-    [bold]seqloom translate MODEL search.shortlist=50[/bold] then scores the 50 best translations of each source symbol
-    and the most frequent symbols only.
+    [bold]seqloom translate MODEL search.shortlist=50[/bold] then scores only the 50 best translations of each source
+    symbol and the most frequent symbols.
     """
     from seqloom.apps.lexicon import fit_lexicon
 

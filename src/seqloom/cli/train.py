@@ -24,12 +24,12 @@ EXAMPLES = examples(
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",
 )
-FILES, GOING_ON = "Files", "Going on with a run"
+FILES, RESUMING = "Files", "Resuming"
 
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that win over it."),
+    typer.Argument(metavar="CONFIG.yaml path=value", help="A config file, and settings that override it."),
 ]
 TrainFiles = Annotated[
     list[str] | None,
@@ -37,9 +37,9 @@ TrainFiles = Annotated[
         "--train",
         metavar="FILE",
         rich_help_panel=FILES,
-        help="Training text: the source file, then the target file (or both with a comma between), or one .tsv; for "
-        "language models and word vectors any number of texts. Or a folder: its pairs by their names (news.de and "
-        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
+        help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
+        "models and word vectors, any number of texts. Or a folder: its pairs of files (news.de and news.en, with "
+        "data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -48,7 +48,7 @@ DevFiles = Annotated[
         "--dev",
         metavar="FILE",
         rich_help_panel=FILES,
-        help="Text for validation, in the same form. Without it, some of the training text is held out.",
+        help="Validation text, in the same form; by default, part of the training text is held out.",
     ),
 ]
 Out = Annotated[
@@ -56,24 +56,39 @@ Out = Annotated[
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option("--resume", metavar="RUN", rich_help_panel=GOING_ON, help="Go on from its newest checkpoint."),
+    typer.Option(
+        "--resume", metavar="RUN", rich_help_panel=RESUMING, help="Continue this run from its latest checkpoint."
+    ),
 ]
 Exact = Annotated[
     bool,
-    typer.Option("--exact", rich_help_panel=GOING_ON, help="Refuse if the result could not be the same to the bit."),
+    typer.Option(
+        "--exact",
+        rich_help_panel=RESUMING,
+        help="Fail unless the result will be bit-identical to an uninterrupted run.",
+    ),
 ]
 AllowDataChange = Annotated[
     bool,
-    typer.Option("--allow-data-change", rich_help_panel=GOING_ON, help="Go on though the text files have changed."),
+    typer.Option(
+        "--allow-data-change", rich_help_panel=RESUMING, help="Resume even if the training files have changed."
+    ),
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", rich_help_panel=GOING_ON, help="Refuse to go back over a damaged checkpoint."),
+    typer.Option(
+        "--strict",
+        rich_help_panel=RESUMING,
+        help="Fail if the latest checkpoint is damaged, instead of using an older one.",
+    ),
 ]
 StrictSave = Annotated[
-    bool, typer.Option("--strict-save", help="End the run when a checkpoint cannot be written; else it goes on.")
+    bool,
+    typer.Option(
+        "--strict-save", help="Stop the run if a checkpoint cannot be written; by default, training continues."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, events as JSON on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout and events as JSON on stderr.")]
 
 
 def train(
@@ -90,14 +105,14 @@ def train(
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Train a model on your own text: a translator, a language model, word vectors.
+    """Train a model on your own text: a translator, a language model or word vectors.
 
-    The kind of model says which: transformer (if nothing is said) and seq2seq translate, rnn_lm, ngram and elmo model
-    the text of a language, word2vec gives vectors of words: [bold]model.kind=rnn_lm[/bold].
+    [bold]model.kind[/bold] selects the model: transformer (the default) and seq2seq translate; rnn_lm, ngram and elmo
+    are language models; word2vec learns word vectors.
 
-    What you leave open is chosen from the size of the data, and the reasons are shown.
+    Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
-    The run folder keeps everything; the finished model is the folder RUN/model.
+    The run folder contains everything; the finished model is the folder RUN/model.
     """
     if train:
         refuse_expanded(words, option="--train")
@@ -107,7 +122,7 @@ def train(
     require_utf8_names([config, out, resume, *overrides, *names, *dev_names])
     if resume is not None:
         if exact and allow_data_change:
-            raise UsageError("--exact and --allow-data-change contradict each other: other data give other bits")
+            raise UsageError("--exact cannot be combined with --allow-data-change: other data give other results")
         _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
     else:
         flags = {"--exact": exact, "--allow-data-change": allow_data_change, "--strict": strict}
@@ -131,13 +146,13 @@ def train(
             trained = recipe.train(
                 config, overrides, out=out, train=names, dev=dev_names, strict_save=strict_save, listener=listener
             )
-    if trained is not None:  # the other ranks of a distributed run have nothing to say
+    if trained is not None:  # only the first rank of a distributed run has a result
         print(json_line(trained) if json else "\n".join(_describe(trained)))
 
 
 def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path | None) -> None:
     if out is not None:
-        raise UsageError(f"--resume {run} goes on inside that folder, so --out {out} has no meaning; leave one out")
+        raise UsageError(f"--resume {run} continues in that folder; leave out --out {out}")
     if config is not None or has_files:
         what = str(config) if config is not None else "--train and --dev"
         raise UsageError(
@@ -148,20 +163,20 @@ def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path 
 
 
 def _check_new(out: Path | None, *, config: Path | None, names: list[str], flags: Mapping[str, bool]) -> None:
-    """Refuse a new run that cannot begin; `flags` are those of a run that goes on."""
+    """Refuse a new run that cannot start; `flags` are those for resuming."""
     for flag, is_given in flags.items():
         if is_given:
-            raise UsageError(f"{flag} belongs to --resume RUN")
+            raise UsageError(f"{flag} requires --resume RUN")
     if out is None:
         raise UsageError("name a folder for the run with --out, such as --out runs/first")
     require_folders_above(out)
-    # A run that torchrun starts again needs its text no longer.
+    # A run restarted by torchrun no longer needs its text.
     if not is_file(out / "run.json"):
         _require_files(config, names)
 
 
 def _require_files(config: Path | None, names: list[str]) -> None:
-    """Refuse files that are not there, before the seconds that it takes to load what a training needs."""
+    """Refuse missing files, before the seconds that importing the training code takes."""
     files = [file for name in names for file in matching_files(Path(name))]
     for file in files if config is None else [config, *files]:
         if file == config or not file.is_dir():  # the files of a folder depend on settings
@@ -169,7 +184,7 @@ def _require_files(config: Path | None, names: list[str]) -> None:
 
 
 def still_falling(trained: "Trained") -> list[str]:
-    """How to go on with a run that was still getting better when its steps were done."""
+    """How to continue a run whose dev loss was still falling at its last step."""
     outcome = trained.outcome
     if outcome.reason not in ("steps", "nothing to do") or outcome.best_step != outcome.step:
         return []
@@ -177,7 +192,7 @@ def still_falling(trained: "Trained") -> list[str]:
 
 
 def _describe(trained: "Trained") -> list[str]:
-    """What a run gave, and what to type next."""
+    """The result of a run, and commands to run next."""
     return [
         f"Model  {trained.model}",
         _effort(trained),

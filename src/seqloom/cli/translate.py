@@ -88,29 +88,31 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE search.beam=8",
-        help="Text, a sentence per line; standard input without it. Or a catalogue, whose untranslated entries are "
-        "filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. May be compressed "
-        "(.gz, .xz, .zst). Settings of the search.",
+        help="Text with one sentence per line; standard input by default. Or a catalogue whose untranslated entries "
+        "are filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. Files may be "
+        "compressed (.gz, .xz, .zst). Also search settings.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; standard output without it.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Output file; standard output by default.")]
 Nbest = Annotated[
     int | None,
     typer.Option(
         "--nbest",
         metavar="N",
         min=1,
-        help="The N best of each line, as [bold]line ||| text ||| score[/bold]: lines are counted from 1, scores "
-        "are log-probabilities with the length normalisation. N is at most search.beam; of search.method=sample, any "
-        "number, as drawn.",
+        help="Print the N best translations of each line as [bold]line ||| text ||| score[/bold]. Lines are numbered "
+        "from 1; scores are log-probabilities after length normalisation. N is at most search.beam, or any number with "
+        "search.method=sample.",
     ),
 ]
 Scores = Annotated[
-    bool, typer.Option("--scores", help="Score and text of each line, with a tab between; null for a blank line.")
+    bool, typer.Option("--scores", help="Print score, tab, text for each line; the score of a blank line is null.")
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="A record per line: translations, score terms, token log-probabilities, completeness."),
+    typer.Option(
+        "--json", help="Print a record per line: translations, score terms, token log-probabilities, completeness."
+    ),
 ]
 
 
@@ -119,8 +121,8 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="MODEL",
-        help="Another model that decides with the first one, symbol by symbol; may be given again. All must share "
-        "their vocabulary: train the others with data.tokenizers_from=MODEL.",
+        help="Add a model to an ensemble, whose log-probabilities are averaged at every step; repeatable. All models "
+        "must share their vocabulary: train the others with data.tokenizers_from=MODEL.",
     ),
 ]
 Terms = Annotated[
@@ -128,21 +130,23 @@ Terms = Annotated[
     typer.Option(
         "--glossary",
         metavar="FILE",
-        help="Terms and their translations, a pair per line with a tab between. Where a term stands in a line, its "
-        "translation must come, as a word or words of its own. Case counts, unless the model reads small letters only.",
+        help="Terms and their translations, one tab-separated pair per line. Where a line contains a term, its "
+        "translation must contain the given words. Case-sensitive, unless the model is lowercase.",
     ),
 ]
 Prefix = Annotated[
     Path | None,
-    typer.Option("--prefix", metavar="FILE", help="How each translation begins, line by line; a blank line is free."),
+    typer.Option(
+        "--prefix", metavar="FILE", help="How each translation begins, line by line; a blank line sets no prefix."
+    ),
 ]
 Forbid = Annotated[
     list[str] | None,
     typer.Option(
         "--forbid",
         metavar="WORD",
-        help="A word or phrase that may stand in no translation between borders of words, however the model would "
-        "write it: Hund forbids neither Hunde nor hund. May be given again.",
+        help="Exclude a word or phrase from the translations, however it is tokenised. Whole words only, "
+        "case-sensitive: Hund forbids neither Hunde nor hund. Repeatable.",
     ),
 ]
 Stop = Annotated[
@@ -150,7 +154,7 @@ Stop = Annotated[
     typer.Option(
         "--stop",
         metavar="STRING",
-        help="A translation ends once it holds this text, also inside a word; may be given again.",
+        help="End a translation once it contains this text, also inside a word. Repeatable.",
     ),
 ]
 Align = Annotated[
@@ -158,9 +162,8 @@ Align = Annotated[
     typer.Option(
         "--align",
         metavar="FILE",
-        help="Write which words go together, as [bold]0-0 1-2[/bold]: source word first, counted from 0, by where the "
-        "model looked; - for standard output, if --out names a file. With --json, words and links are also in the "
-        "records.",
+        help="Write word alignments taken from the attention, as [bold]0-0 1-2[/bold] (source-target, counted from 0); "
+        "- for standard output if --out names a file. With --json, the records also contain words and links.",
     ),
 ]
 Dictionary = Annotated[
@@ -168,16 +171,16 @@ Dictionary = Annotated[
     typer.Option(
         "--dictionary",
         metavar="FILE",
-        help="Words and their translations, a pair per line with a tab between, for words that the model cannot write; "
-        "sets search.unknown=copy.",
+        help="Translations of words outside the model's vocabulary, one tab-separated pair per line; sets "
+        "search.unknown=copy.",
     ),
 ]
 Tags = Annotated[
     bool,
     typer.Option(
         "--tags",
-        help="Take tags and placeholders (<b>, <br/>, {0}, %s, &amp;) out of the lines and put them back around the "
-        "words that theirs became.",
+        help="Remove tags and placeholders (<b>, <br/>, {0}, %s, &amp;) before translation and put them back at the "
+        "aligned words.",
     ),
 ]
 Engine = Annotated[
@@ -185,8 +188,8 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="[bold]seqloom[/bold], or [bold]ctranslate2[/bold], which searches Transformers by rules of its own; "
-        "MODEL may then be a folder that seqloom export wrote. Settings that it cannot follow are refused.",
+        help="[bold]seqloom[/bold], or [bold]ctranslate2[/bold] for Transformers, whose search differs in details; "
+        "MODEL may then be an exported folder. Unsupported settings are refused.",
     ),
 ]
 Target = Annotated[
@@ -194,16 +197,12 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="LANGUAGE",
-        help="The language of a catalogue's translations, such as fr or pt-BR; without it, that of the model.",
+        help="Target language of a catalogue, such as fr or pt-BR; by default that of the model.",
     ),
 ]
-Fuzzy = Annotated[
-    bool, typer.Option("--fuzzy", help="In a catalogue, translate those entries again that are marked fuzzy.")
-]
-Review = Annotated[
-    bool, typer.Option("--review", help="In a catalogue, mark every entry that was filled as in need of review.")
-]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Write the filled catalogue over the one that was read.")]
+Fuzzy = Annotated[bool, typer.Option("--fuzzy", help="In a catalogue, also translate entries marked fuzzy.")]
+Review = Annotated[bool, typer.Option("--review", help="In a catalogue, mark every filled entry for review.")]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the catalogue by the filled one.")]
 Jobs = Annotated[
     int,
     typer.Option(
@@ -211,7 +210,7 @@ Jobs = Annotated[
         metavar="N",
         min=1,
         max=1000,
-        help="Processes that translate, each with one thread and the model: for whole files, one for each core.",
+        help="Number of processes, each with one thread and its own copy of the model; for large files, one per core.",
     ),
 ]
 

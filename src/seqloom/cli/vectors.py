@@ -1,4 +1,4 @@
-"""`seqloom vectors`: what word vectors know, and what they look like."""
+"""`seqloom vectors`: query, evaluate, draw and export word vectors."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,24 +33,24 @@ EXPORT_EXAMPLES = examples(
     "seqloom vectors export runs/words vectors.bin",
 )
 
-FEW_PAIRS = 30
-"""Pairs below which a correlation is mostly chance: half of its interval of 95 % is 0.35 or more."""
+MIN_PAIRS = 30
+"""Pairs below which a correlation means little: half of its 95% interval is 0.35 or more."""
 
-app = typer.Typer(help="Ask word vectors: neighbours, analogies, scores, a map.")
+app = typer.Typer(help="Query word vectors: neighbours, analogies, scores, a map.")
 
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or a file in word2vec's format (.bin: binary).")
 ]
-Count = Annotated[int, typer.Option("--count", min=1, metavar="N", help="How many words to show.")]
-Json = Annotated[bool, typer.Option("--json", help="Records as JSON on stdout.")]
+Count = Annotated[int, typer.Option("--count", min=1, metavar="N", help="Number of words to print.")]
+Json = Annotated[bool, typer.Option("--json", help="Print records as JSON.")]
 How = Annotated[
-    str, typer.Option("--method", metavar="add|mul", help="How cosines are joined: 3CosAdd (add) or 3CosMul (mul).")
+    str, typer.Option("--method", metavar="add|mul", help="How cosines are combined: 3CosAdd (add) or 3CosMul (mul).")
 ]
 
 
 @app.callback()
 def vectors() -> None:
-    """Ask word vectors: neighbours, analogies, scores, a map."""
+    """Query word vectors: neighbours, analogies, scores, a map."""
 
 
 @app.command(epilog=NEAREST_EXAMPLES)
@@ -60,7 +60,7 @@ def nearest(
     count: Count = 10,
     json: Json = False,
 ) -> None:
-    """The words with the highest cosine to each word."""
+    """Print the words with the highest cosine similarity to each word."""
 
     opened = _open(model, as_json=json)
     known, missing = opened.known(words)
@@ -83,7 +83,7 @@ def analogy(
     method: How = "add",
     json: Json = False,
 ) -> None:
-    """What is to C as B is to A: [bold]man king woman[/bold] asks for queen. None of the three is an answer."""
+    """Solve an analogy: A is to B as C is to what? For [bold]man king woman[/bold], queen. A, B and C are excluded."""
 
     if method not in ("add", "mul"):
         raise UsageError(f"--method {method} is neither add nor mul")
@@ -99,25 +99,28 @@ def evaluate(
     model: Model,
     similarity: Annotated[
         Path | None,
-        typer.Option("--similarity", metavar="FILE", help="Pairs that people judged: word, word, number between tabs."),
+        typer.Option("--similarity", metavar="FILE", help="Human judgements: word, tab, word, tab, number."),
     ] = None,
     analogies: Annotated[
         Path | None, typer.Option("--analogies", metavar="FILE", help="Sections `: name`, then lines of four words.")
     ] = None,
     vocabulary: Annotated[
-        int, typer.Option("--vocabulary", min=4, metavar="N", help="Most frequent words that count for analogies.")
+        int,
+        typer.Option(
+            "--vocabulary", min=4, metavar="N", help="Number of most frequent words considered for analogies."
+        ),
     ] = 300_000,
     method: How = "add",
     json: Json = False,
 ) -> None:
-    """Measure word vectors: rank correlation with people's judgements, and analogy questions by section.
+    """Evaluate word vectors: rank correlation with human judgements, and accuracy on analogies by section.
 
-    Pairs and questions with words that have no vector are left out, and how many is said.
+    Pairs and questions with words that have no vector are skipped and counted.
     """
     from seqloom.apps.vectors import as_record, evaluate_vectors
 
     if similarity is None and analogies is None:
-        raise UsageError("name what to measure with: --similarity wordsim353.tsv, --analogies questions-words.txt")
+        raise UsageError("nothing to evaluate: give --similarity wordsim353.tsv or --analogies questions-words.txt")
     if method not in ("add", "mul"):
         raise UsageError(f"--method {method} is neither add nor mul")
     found = evaluate_vectors(
@@ -131,7 +134,9 @@ def evaluate(
         print(json_line(as_record(found)))
         return
     if found.similarity is not None:
-        few = f"; {found.similarity.pairs} pairs tell little" if found.similarity.pairs < FEW_PAIRS else ""
+        few = (
+            f"; {found.similarity.pairs} pairs are too few to be reliable" if found.similarity.pairs < MIN_PAIRS else ""
+        )
         print(f"similarity: {found.similarity}{few}")
     if found.analogies is not None:
         rows = [
@@ -146,21 +151,21 @@ def evaluate(
 def draw_map(
     model: Model,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD…]", help="Words to show; the most frequent ones without any.")
+        list[str] | None, typer.Argument(metavar="[WORD…]", help="Words to draw; by default the most frequent.")
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="By its ending a page (HTML) or a picture (PNG, SVG).")
+        Path, typer.Option("--out", metavar="FILE", help="Output file: interactive (.html) or a picture (.png, .svg).")
     ] = Path("words.html"),
     count: Annotated[
-        int, typer.Option("--count", min=3, metavar="N", help="How many of the most frequent words.")
+        int, typer.Option("--count", min=3, metavar="N", help="Number of most frequent words to draw.")
     ] = 500,
     method: Annotated[
         str,
-        typer.Option("--method", metavar="pca|tsne", help="pca, or tsne for up to 2,000 words, which takes longer."),
+        typer.Option("--method", metavar="pca|tsne", help="pca, or tsne for up to 2,000 words, which is slower."),
     ] = "pca",
     json: Json = False,
 ) -> None:
-    """Draw words on a plane, near to each other where their vectors are."""
+    """Draw words in the plane so that similar vectors are close together."""
     from seqloom.look.embedding_map import ITERATIONS, draw_words
 
     if method not in ("pca", "tsne"):
@@ -176,30 +181,30 @@ def draw_map(
                 Event("progress", {"what": "laying out words", "done": done, "all": ITERATIONS})
             ),
         )
-    told = {"words": len(found.words), "method": method, "file": out, "described": found.describe()}
-    print(json_line(told) if json else f"{found.describe()}\ndrawn in {out}")
+    record = {"words": len(found.words), "method": method, "file": out, "described": found.describe()}
+    print(json_line(record) if json else f"{found.describe()}\ndrawn in {out}")
 
 
 @app.command(epilog=EXPORT_EXAMPLES)
 def export(
     model: Model,
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="What to write; .bin is binary, .gz compressed.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="Output file; .bin is binary, .gz compressed.")],
     binary: Annotated[
-        bool | None, typer.Option("--binary/--text", help="The format, whatever the name says.", show_default=False)
+        bool | None, typer.Option("--binary/--text", help="The format, regardless of the name.", show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write word vectors in word2vec's format, which gensim, spaCy and others read."""
+    """Write word vectors in word2vec format for gensim, spaCy and others."""
     from seqloom.interop.word2vec_format import write_vectors
 
     found = _open(model, as_json=json)
     write_vectors(found, out, binary=binary)
-    told = {"words": len(found), "width": found.width, "file": out}
-    print(json_line(told) if json else f"{len(found):,} words of width {found.width} written to {out}")
+    record = {"words": len(found), "width": found.width, "file": out}
+    print(json_line(record) if json else f"{len(found):,} words of width {found.width} written to {out}")
 
 
 def _open(model: Path, *, as_json: bool) -> "WordVectors":
-    """The vectors of a model or a file; a notice if the text they come from is too small."""
+    """The vectors of a model or a file; warns if they were trained on too little text."""
     from seqloom.apps.vectors import doubt_of, open_vectors
 
     opened = open_vectors(model)
