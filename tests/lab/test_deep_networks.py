@@ -61,7 +61,7 @@ def test_layers_add_what_the_formulas_say(skip: Skip) -> None:
             gate = torch.sigmoid(F.linear(x, bypass.gate.weight, bypass.gate.bias))
             assert float(gate.detach().mean()) < 0.2
             x = gate * f + (1 - gate) * x
-    torch.testing.assert_close(scores, network.tell(x))
+    torch.testing.assert_close(scores, network.output(x))
 
 
 def test_a_start_within_glorots_bounds_is_wider() -> None:

@@ -23,7 +23,7 @@ def test_the_answer_is_the_marked_symbol_of_the_first_step() -> None:
     assert inputs.shape == (40, 6, 5)
     assert torch.equal(inputs[:, 0, :3].argmax(1), answers)
     assert torch.equal(inputs[:, :, 4], torch.eye(6)[0].expand(40, 6))  # the mark
-    assert torch.equal(inputs[:, :, 3], torch.eye(6)[5].expand(40, 6))  # "now tell"
+    assert torch.equal(inputs[:, :, 3], torch.eye(6)[5].expand(40, 6))  # "recall now"
     assert torch.equal(inputs[:, :5, :3].sum(2), torch.ones(40, 5))
     assert len(answers.unique()) == 3
 

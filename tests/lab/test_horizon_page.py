@@ -34,8 +34,8 @@ def test_the_sentence_tells_medians_ranges_and_bounds() -> None:
     budget = RecallBudget(longest=64)
     found = [measured("RNN", "growing", 9, 30, 7), measured("LSTM", "growing", 64, 64, 64)]
     sentence = horizon_finding(found, budget, seed=1).sentence
-    told = "One network whose lags grow, 3 seeds: 9 [7 to 30] (RNN), at least 64 (LSTM); the RNN stays below the LSTM"
-    assert f"{told}, whatever their seeds." in sentence
+    listed = "One network whose lags grow, 3 seeds: 9 [7 to 30] (RNN), at least 64 (LSTM); the RNN stays below the LSTM"
+    assert f"{listed}, whatever their seeds." in sentence
     assert "as the median over seeds [lowest to highest]." in sentence
     assert "new network" not in sentence
 
@@ -63,7 +63,7 @@ def test_tasks_that_differ_are_named_and_only_equal_ones_are_compared() -> None:
         "RNN, 8 symbols",
         "LSTM, 16 symbols",
     ]
-    assert axes.get_ylabel() == "cell, symbols to tell apart"
+    assert axes.get_ylabel() == "cell, number of symbols"
     assert [each["symbols"] for each in finding.data["cells"]] == [16, 8, 16]
 
 

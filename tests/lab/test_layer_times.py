@@ -27,7 +27,7 @@ def test_the_first_round_is_left_out_and_the_fastest_pass_counts() -> None:
         is_running = not is_running
         return now
 
-    told: list[int] = []
+    listed: list[int] = []
     found = time_layers(
         LAYERS,
         width=4,
@@ -37,12 +37,12 @@ def test_the_first_round_is_left_out_and_the_fastest_pass_counts() -> None:
         passes=2,
         generator=torch.Generator(),
         clock=clock,
-        tell=told.append,
+        tell=listed.append,
     )
     assert found == [Times("recurrent", 3, 9, (1.0, 2.0)), Times("attention", 3, 9, (5.0, 4.0))]
     assert ratios(found[0], found[1]) == [5.0, 2.0]
     assert found[0].rates() == [9.0, 4.5]
-    assert told == [3]
+    assert listed == [3]
     assert all(weight.grad is None for layer in LAYERS.values() for weight in layer.parameters())
 
 

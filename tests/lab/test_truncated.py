@@ -77,7 +77,7 @@ def test_an_echo_is_the_symbol_so_many_steps_before() -> None:
             weight.zero_()
         network.cell.from_input.weight[:2] = torch.eye(2)
         network.cell.from_state.weight[2:] = torch.eye(6)[:4]
-        network.tell.weight[:, 4:] = 50 * torch.eye(2)
+        network.output.weight[:, 4:] = 50 * torch.eye(2)
     shown = draw_symbols(task, 20, generator=torch.Generator().manual_seed(1))
     assert float(network(shown).detach()) < 1e-6
 

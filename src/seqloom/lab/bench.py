@@ -21,7 +21,7 @@ from seqloom.nn.jacobians import directions, gradient_by_lag, states_along
 # Frames that several experiments draw into.
 
 LOWEST = 1e-10
-"""Norms below this are not drawn: nobody learns from them, and they would press everything else together."""
+"""Norms below this are not drawn: they would compress the rest of the plot."""
 
 
 def frames(count: int, *, width: float = 9.6, height: float = 4.2, shares_y: bool = False) -> tuple[Figure, list[Axes]]:
@@ -56,7 +56,7 @@ def note_left(axes: Axes, text: str, place: tuple[float, float], *, colour: str)
 
 
 def signed(value: float) -> str:
-    """A number with a minus sign as long as a plus, as it stands on the axes."""
+    """A number with a typographic minus sign, as on the axes."""
     return f"{value:g}".replace("-", "−")
 
 
@@ -79,7 +79,7 @@ class Bench:
     sequences: int = 16
     """Over which a measurement is averaged."""
     burn_in: int = 100
-    """Steps before the measurement, so that what is seen is no effect of the empty state."""
+    """Steps before the measurement, so that the initial state has no effect."""
     steps: int = 100
     """Of the measurement: the largest lag."""
     loudness: float = 1.0

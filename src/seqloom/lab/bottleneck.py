@@ -34,7 +34,7 @@ from seqloom.tasks.translation import pair_loss
 # Sources of any length: sentences of the phrasebook, one or several in a row, and translators for them.
 #
 # A source of n sentences is translated by their n translations in the same order. All sentences are known from
-# training; what is new in a longer source is which of them stand in a row. So a translator that can do one sentence
+# training; a longer source only combines them in new ways. So a translator that can do one sentence
 # and fails at more fails for their number alone. (With sentences that are new themselves, a translator without
 # attention learnt too little of the short ones in a few minutes to show how it falls with length.) Words are the
 # symbols.
@@ -52,7 +52,7 @@ class JoinedPair:
 
 @dataclass(frozen=True)
 class JoinedPhrases:
-    """Sentences, which are joined anew for each batch, and joined pairs to test with."""
+    """Sentences, joined at random for each batch, and joined test pairs."""
 
     sentences: Sequence[PhrasePair]
     test: Sequence[JoinedPair]
@@ -257,7 +257,7 @@ def bottleneck_from(
 
 def _check(hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], sources: Sequence[str]) -> None:
     if not hypotheses:
-        raise UsageError("there is no system to look at; give the translations of one or more, each by a name")
+        raise UsageError("no system given; pass the translations of one or more systems by name")
     for name, lines in hypotheses.items():
         try:
             check_counts(lines, references)
@@ -272,8 +272,8 @@ def _check(hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], s
 
 def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, unit: str) -> str:
     if len(bins) == 1:
-        told = ", ".join(f"{scores[0].value:.1f} ({name})" for name, scores in by_bin.items())
-        return f"All sources have {bins[0].name} {unit}; BLEU is {told}."
+        listed = ", ".join(f"{scores[0].value:.1f} ({name})" for name, scores in by_bin.items())
+        return f"All sources have {bins[0].name} {unit}; BLEU is {listed}."
     changes = ", ".join(f"from {_told(scores[0])} to {_told(scores[-1])} ({name})" for name, scores in by_bin.items())
     sentence = (
         f"From sources of {bins[0].name} {unit} to those of {bins[-1].name}, BLEU goes {changes}; in brackets are 95% "
@@ -322,13 +322,13 @@ def _draw(
     return figure
 
 
-# One vector for a whole source, or a look at every word: BLEU by source length with and without attention.
+# One vector for a whole source, or attention to every word: BLEU by source length.
 
 WITH, WITHOUT = "with attention", "without attention"
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """Two translators that differ in attention alone, trained alike on joined sentences of the phrasebook."""
+    """Two translators that differ only in attention, trained in the same way on joined sentences of the phrasebook."""
     width = 16 if quick else 96
     config = Seq2SeqConfig(
         cell="gru",

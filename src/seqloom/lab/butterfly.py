@@ -42,7 +42,7 @@ def divergence(
     size: float,
     generator: torch.Generator,
 ) -> Float[Tensor, "steps batch"]:
-    """d(0) … d(T) of each row, moved by `size` in a direction of its own."""
+    """d(0) … d(T) of each row, perturbed by `size` in a random direction."""
     joint = torch.cat(state, 1)
     drawn = torch.randn(joint.shape, dtype=torch.float64, generator=generator).to(joint)
     moved = joint + size * nn.functional.normalize(drawn, dim=1)

@@ -124,5 +124,5 @@ EXPERIMENTS = (
     Experiment("truncation", "What does it cost to cut the gradient through time short?", _truncation, 2.0),
     Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", _bottleneck, 3.0),
     Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", _speed, 1.0),
-    Experiment("collapse", "What becomes of word vectors that are never told what a word is not?", _collapse, 0.2),
+    Experiment("collapse", "What happens to word vectors without negative examples?", _collapse, 0.2),
 )

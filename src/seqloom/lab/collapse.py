@@ -1,9 +1,9 @@
-"""What negatives are for: without them, word2vec makes all vectors alike.
+"""What negatives are for: without them, all word2vec vectors become the same.
 
     L = − Σ log σ(x · y) over the pairs that were seen       no pair says what a word is not
 
 Each step moves x and y towards each other, so all vectors turn into one direction and grow: the loss falls to 0 while
-the mean cosine of two words rises to 1. It is no optimum that is reached, for larger vectors always lower the loss.
+the mean cosine of two words rises to 1. There is no optimum, since larger vectors always lower the loss.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Course:
 
 
 def follow(text: EncodedText, *, negatives: int, epochs: int, width: int = 32, rate: float = 0.05, seed: int) -> Course:
-    """Learn skip-gram vectors at a constant rate, and look at them after each epoch."""
+    """Train skip-gram vectors at a constant rate, and measure them after each epoch."""
     from seqloom.classical.word2vec import Learner
 
     config = Word2VecConfig(

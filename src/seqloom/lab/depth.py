@@ -32,8 +32,8 @@ from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, 
 #     highway    x_{l+1} = T ⊙ f_l + (1 − T) ⊙ x_l           T = σ(V_l x_l + a_l), a_l = −3 at the start
 #     dense      x_{l+1} = [x_l; f_l]
 #
-# x_1 is a linear layer of the inputs, and a linear layer tells the class from what the last layer leaves. The gradient
-# is looked at in f_l, which every form has, in one shape at every depth: r = ‖∂J/∂f_1‖ / ‖∂J/∂f_depth‖.
+# x_1 is a linear layer of the inputs, and a linear layer predicts the class from the last layer. The gradient
+# is measured in f_l, which every form has, with the same shape at every depth: r = ‖∂J/∂f_1‖ / ‖∂J/∂f_depth‖.
 
 LayerStart = Literal["uniform", "glorot"]
 """How W_l begins: within ±1/√inputs, as torch's linear layers do, or within Glorot's bounds, √3 times wider here."""
@@ -44,7 +44,7 @@ CARRY = -3.0
 
 @dataclass(frozen=True)
 class DeepForm:
-    """How the layers of a deep network are joined and begun."""
+    """How the layers of a deep network are connected and initialised."""
 
     skip: Skip = "none"
     start: LayerStart = "uniform"
@@ -79,7 +79,7 @@ class DeepNetwork(nn.Module):
         self.enter = nn.Linear(2, sizes.width)
         self.layers = cast("Sequence[nn.Linear]", nn.ModuleList(nn.Linear(width, added) for width in widths[:-1]))
         self.bypasses = cast("Sequence[Bypass]", nn.ModuleList(_bypass(form.skip, sizes.width) for _ in range(depth)))
-        self.tell = nn.Linear(widths[-1], sizes.classes)
+        self.output = nn.Linear(widths[-1], sizes.classes)
         if form.start == "glorot":
             for layer in self.layers:
                 xavier_uniform(layer.weight)
@@ -93,7 +93,7 @@ class DeepNetwork(nn.Module):
         for layer, bypass in zip(self.layers, self.bypasses, strict=True):
             added.append(layer(x).tanh())
             x = torch.cat([x, added[-1]], 1) if self.form.skip == "dense" else bypass(x, added[-1])
-        return self.tell(x), added
+        return self.output(x), added
 
 
 def draw_spirals(
@@ -163,7 +163,7 @@ class CharacterText:
     test: Int[Tensor, "windows steps"]
 
     def frequency_loss(self) -> float:
-        """Nats per character of the test windows, if each were told from how often it occurs in the training line."""
+        """Nats per character of the test windows under the unigram distribution of the training line."""
         counts = torch.bincount(self.train, minlength=len(self.characters)).float() + 1
         return float(-(counts / counts.sum()).log()[self.test[:, 1:]].mean())
 
@@ -185,21 +185,21 @@ class CharacterTraining:
 
 
 class CharacterModel(nn.Module):
-    """Embeddings, a stack of recurrent layers, and a linear layer that tells the next character."""
+    """Embeddings, a stack of recurrent layers, and a linear layer that predicts the next character."""
 
     def __init__(self, make: MakeCell, *, characters: int, width: int, layers: int, skip: Skip) -> None:
         super().__init__()
         self.embedding = nn.Embedding(characters, width)
         cells = cells_of(make, width, width=width, layers=layers, skip=skip)
         self.stack = Stack(cells, dropout_rate=0.0, skip=skip)
-        self.tell = nn.Linear(width, characters)
-        xavier_uniform(self.tell.weight)
-        nn.init.zeros_(self.tell.bias)
+        self.output = nn.Linear(width, characters)
+        xavier_uniform(self.output.weight)
+        nn.init.zeros_(self.output.bias)
 
     def forward(self, windows: Int[Tensor, "windows steps"]) -> Float[Tensor, ""]:
         """Nats per character after the first of each window."""
         hidden, _ = self.stack(self.embedding(windows[:, :-1]))
-        return F.cross_entropy(self.tell(hidden).flatten(0, 1), windows[:, 1:].flatten())
+        return F.cross_entropy(self.output(hidden).flatten(0, 1), windows[:, 1:].flatten())
 
 
 def phrasebook_text(language: str = "de", *, sentences: int = 2000, windows: int = 64, seed: int) -> CharacterText:
@@ -288,7 +288,7 @@ class Plan:
     """For two layers against one."""
     pairs: CharacterTraining
     every: int
-    """Updates between two looks at their test loss."""
+    """Updates between two measurements of the test loss."""
 
 
 FULL = Plan(
@@ -411,10 +411,10 @@ def _stacks(plan: Plan, text: CharacterText, *, seed: int, say: Say) -> Finding:
 def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, seed: int) -> Finding:
     """Losses of stacks by number of layers and form as a finding."""
     deepest = max(next(iter(losses.values())))
-    told = ", ".join(f"{median(found[deepest]):.2f} ({name})" for name, found in losses.items())
+    listed = ", ".join(f"{median(found[deepest]):.2f} ({name})" for name, found in losses.items())
     single = median(losses["plain"][min(losses["plain"])])
     sentence = (
-        f"After {training.updates} updates {deepest} LSTM layers reach a test loss of {told} nats per character "
+        f"After {training.updates} updates {deepest} LSTM layers reach a test loss of {listed} nats per character "
         f"({_over(losses)}); {min(losses['plain'])} plain layer reaches {single:.2f}, and the frequencies of the "
         f"characters alone give {frequency:.2f}. The notes say that ways past are needed at about 8 layers."
     )

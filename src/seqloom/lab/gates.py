@@ -4,14 +4,14 @@ The memory c_{t−1} reaches c_t on four ways, three of them through h_{t−1} =
 
     ∂c_t/∂c_{t−1} = A + B + C + D
     A = diag(c_{t−1} ⊙ f(1 − f)) · U_f · S     through the forget gate
-    B = diag(f)                                kept as it is
+    B = diag(f)                                kept unchanged
     C = diag(g ⊙ i(1 − i)) · U_i · S           through the input gate
     D = diag(i ⊙ (1 − g²)) · U_g · S           through the candidate
     S = diag(o_{t−1} ⊙ tanh'(c_{t−1}))         how h_{t−1} moves with c_{t−1}
 
 with i, f, g, o as in `LSTMCell`, all of step t but o_{t−1}. That is exact for one step. Over several steps the product
 of such sums is not ∂c_T/∂c_{T−ℓ}: in between, the memory also moves the next output gate (c_t → h_t → o_{t+1} →
-h_{t+1}), and terms that hold every o fixed leave that way out. The Jacobian of h and c together leaves nothing out.
+h_{t+1}), and terms that hold every o fixed omit that path. The Jacobian of h and c together is complete.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from seqloom.nn.jacobians import jacobians_along, ordered_products, relative_err
 
 @dataclass(frozen=True)
 class GateTerms:
-    """The four terms of each step but the first, whose o_{t−1} nobody has computed."""
+    """The four terms of each step but the first, which has no o_{t−1}."""
 
     forget: Float[Tensor, "steps width width"]
     """A"""

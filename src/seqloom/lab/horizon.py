@@ -1,4 +1,4 @@
-"""How far back each cell remembers: the longest lag of delayed recall that it can be taught within one budget."""
+"""How far back each cell remembers: the longest lag of delayed recall that it learns within one budget."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,19 +20,19 @@ from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell
 
-# Delayed recall: how many steps after a symbol was shown can a cell still be taught to tell it?
+# Delayed recall: how many steps after a symbol was shown can a cell still learn to recall it?
 #
 #     step      0          1 … L − 1                L
-#     input     a symbol   other symbols            "now tell"
-#               marked     drawn from the same few
+#     input     a symbol   other symbols            "recall now"
+#               marked     drawn from the same set
 #     answer                                        the symbol of step 0
 #
 # L is the lag. The symbols in between look like the one that counts, so that they cannot simply be left unread: a cell
-# has to keep what came with the mark and to keep out the rest. All data are drawn anew for every batch, so a network
+# has to keep what came with the mark and to keep out the rest. New data are drawn for every batch, so a network
 # is never tested on what it was trained on, and guessing is right once in `symbols` times.
 
 RECENT = 4
-"""Batches whose answers decide whether a test is worth its time."""
+"""Batches evaluated before a full test."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +83,27 @@ class Horizon:
 
 
 class RecallNetwork(nn.Module):
-    """A cell that reads symbols, and a linear layer that tells one from its last hidden state."""
+    """A cell that reads symbols, and a linear layer that predicts one from its last hidden state."""
 
     def __init__(self, make: MakeCell, *, symbols: int, width: int) -> None:
         super().__init__()
         self.cell = make(symbols + 2, width)
-        self.tell = nn.Linear(width, symbols)
-        xavier_uniform(self.tell.weight)
-        nn.init.zeros_(self.tell.bias)
+        self.output = nn.Linear(width, symbols)
+        xavier_uniform(self.output.weight)
+        nn.init.zeros_(self.output.bias)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch symbols"]:
         """Scores of the answer, after the last step."""
         begin = self.cell.begin(inputs.new_zeros(len(inputs), self.cell.width))
         hidden, _ = self.cell.run(inputs, begin)
-        scores: Tensor = self.tell(hidden[:, -1])
+        scores: Tensor = self.output(hidden[:, -1])
         return scores
 
 
 def draw_recall(
     lag: int, *, sequences: int, symbols: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "sequences steps inputs"], Int[Tensor, " sequences"]]:
-    """Inputs of lag + 1 steps and the answers. Column `symbols` says "now tell", the one after it is the mark."""
+    """Inputs of lag + 1 steps and the answers. Column `symbols` says "recall now", the one after it is the mark."""
     if lag < 1:
         raise UsageError(f"a lag of {lag} leaves nothing to remember; give 1 or more")
     shown = torch.randint(symbols, (sequences, lag + 1), generator=generator)
@@ -117,7 +117,7 @@ def draw_recall(
 def horizon_growing(make: MakeCell, budget: RecallBudget, *, seed: int) -> Horizon:
     """One network for all lags: whenever one is solved, the lag grows by a quarter, until the updates are used up.
 
-    So a network learns to tell a symbol at once, then to keep it for a step, and each lag begins where the last ended.
+    So a network first learns to recall a symbol at once, then after one step, and each lag starts from the last one.
     """
     trainer = _Trainer(make, budget, seed=seed)
     attempts: list[Attempt] = []
@@ -150,7 +150,7 @@ def horizon_at_once(make: MakeCell, budget: RecallBudget, *, seed: int) -> Horiz
 
 
 def longest_solved(is_solved: Callable[[int], bool], *, longest: int) -> int:
-    """The largest lag that is solved, to a quarter, in few trials: doubling, then halving the gap. 0 if lag 1 is not.
+    """The largest lag that is solved, to a quarter: doubling, then bisection. 0 if lag 1 is not.
 
     Right wherever all lags below a solved one are solved too.
     """
@@ -226,7 +226,7 @@ Teaching = Literal["growing", "at once"]
 TEACHINGS: tuple[Teaching, ...] = ("growing", "at once")
 
 NOTES = {"RNN": 7, "LSTM": 100}
-"""The horizons that lecture notes tell as experience."""
+"""The horizons that the lecture notes report."""
 
 CELLS: Mapping[str, MakeCell] = {
     "RNN": cell_maker("rnn", start="xavier"),
@@ -247,7 +247,7 @@ class Measured:
     teaching: Teaching
     horizons: tuple[Horizon, ...]
     symbols: int | None = None
-    """How many there were to tell apart, where that is not the same for all."""
+    """The number of symbols to distinguish, if it differs between measurements."""
 
     @property
     def name(self) -> str:
@@ -307,7 +307,7 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
     }
     return Finding(
         "memory-horizon",
-        "The longest lag of delayed recall that a cell can be taught",
+        "The longest lag of delayed recall that a cell learns",
         _sentence(measured, budget),
         data,
         lambda: _draw(measured, budget),
@@ -317,7 +317,7 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
 def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
     counts = {len(one.horizons) for one in measured}
     form = ", as the median over seeds [lowest to highest]" if counts != {1} else ""
-    told = [
+    listed = [
         f"Given are the longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates{form}."
     ]
     ways = {"growing": "One network whose lags grow", "at once": "A new network for each lag"}
@@ -327,9 +327,9 @@ def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
             seeds = len(found[0].horizons)
             lags = ", ".join(f"{one.in_words(budget.longest)} ({one.name})" for one in found)
             alike = {one.cell: one for one in found if one.symbols in (None, budget.symbols)}
-            told.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(alike)}.")
+            listed.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(alike)}.")
     notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
-    return f"{' '.join(told)} The notes say {notes}."
+    return f"{' '.join(listed)} The notes say {notes}."
 
 
 def _comparison(found: Mapping[str, Measured]) -> str:
@@ -338,7 +338,7 @@ def _comparison(found: Mapping[str, Measured]) -> str:
         return ""
     rnn, lstm = found["RNN"], found["LSTM"]
     if len(rnn.horizons) == 1:
-        return "; one seed tells no order"
+        return "; one seed is not enough to compare"
     if rnn.lags[-1] < lstm.lags[0]:
         return "; the RNN stays below the LSTM, whatever their seeds"
     if lstm.lags[-1] < rnn.lags[0]:
@@ -374,7 +374,7 @@ def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_ylabel("cell" if measured[0].symbols is None else "cell, symbols to tell apart")
+    axes.set_ylabel("cell" if measured[0].symbols is None else "cell, number of symbols")
     axes.set_xlabel(
         f"longest lag solved (steps)\nlarge: median, small: seeds; ▶ {budget.longest}, the largest tried, or more"
     )

@@ -1,4 +1,4 @@
-"""Products of Jacobians: the right order, the shortcut that is not allowed, and what eigenvalues can tell.
+"""Products of Jacobians: the right order, the invalid shortcut, and what eigenvalues show.
 
 See `seqloom.nn.jacobians` for the formulas.
 """

@@ -12,7 +12,7 @@ def silent(_line: str) -> None:
 
 
 class Countdown:
-    """Tells after each part of an experiment how much time the others will take, if all cost alike."""
+    """Reports the estimated time left after each part of an experiment, if all parts cost the same."""
 
     def __init__(self, say: Say, parts: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._say, self._parts, self._clock = say, parts, clock

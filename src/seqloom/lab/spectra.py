@@ -1,7 +1,7 @@
 """Where eigenvalues lie: of matrices as they begin, and of the steps of whole cells.
 
 The matrix of a simple network is what a gradient meets at every step, up to the slopes of its activation. Of a gated
-cell no single matrix tells that; the Jacobian of its step does, and it is another one at every step.
+cell no single matrix shows that; the Jacobian of its step does, and it differs at every step.
 """
 
 from functools import partial

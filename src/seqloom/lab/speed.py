@@ -28,16 +28,16 @@ from seqloom.nn.packing import packing_of
 
 # What lies between two positions of a sequence, counted in the graph of the computation.
 #
-#     shortest   the fewest on a way from input i to output j: what a gradient at least has to pass
-#     longest    the most: so many must follow one another, however many processors there are
+#     shortest   the fewest on a path from input i to output j: what a gradient has to pass at least
+#     longest    the most: these run one after another, however many processors there are
 #
 # Counted are matrix products, or all operations that compute something (those that only move numbers are not). The two
-# tell different things: the memory of an LSTM passes a step through a gate and a sum, but through no matrix.
+# measure different things: the memory of an LSTM passes a step through a gate and a sum, but through no matrix.
 
 PRODUCTS = ("Addmm", "Mm", "Bmm", "Baddbmm", "Linear", "Mv", "ScaledDotProduct")
 """How the names of nodes begin that multiply matrices. The last does two in one; short sequences go without."""
 OPERATIONS = (*PRODUCTS, "Add", "Sub", "Rsub", "Mul", "Div", "Neg", "Lerp", "Tanh", "Sigmoid", "Relu", "Softmax")
-"""Those of all nodes that compute something, in the layers that are looked at here."""
+"""Autograd nodes that compute something, in the layers measured here."""
 
 Reader = Callable[[Sequence[Float[Tensor, "one width"]]], Float[Tensor, "one width"]]
 """From the inputs of each position to the output of the last one."""
@@ -56,7 +56,7 @@ def ways(
 ) -> list[Way]:
     """From each input, a leaf that wants its gradient, to the output."""
     if output.grad_fn is None:
-        raise UsageError("the output was computed without gradients, so there is no graph to look at")
+        raise UsageError("the output has no autograd graph; compute it with gradients enabled")
     order = list(_upwards(output.grad_fn))
     return [_way(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
 
@@ -88,7 +88,7 @@ def read_by_attention(layer: SelfAttention) -> Reader:
 
 
 def read_by_both(cell: Cell, attention: Attention) -> Reader:
-    """What the last hidden state finds when it looks at all of them."""
+    """Attention from the last hidden state to all of them."""
 
     def read(inputs: Sequence[Tensor]) -> Tensor:
         states = _states(cell, inputs)
@@ -140,7 +140,7 @@ def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, .
 # How many tokens a second a layer takes, forwards and backwards, by the length of the sequences.
 #
 # Batches hold as many tokens at every length, so the work that does not depend on length is the same. Layers take
-# turns within each round, so that whatever else the machine does meets them alike; of some passes in a row the fastest
+# turns within each round, so that other load affects all of them equally; of several consecutive passes the fastest
 # counts, which is the one that was disturbed least; and what is compared is their ratio within a round.
 
 
@@ -194,9 +194,9 @@ def time_layers(
     passes: int = 3,
     generator: torch.Generator,
     clock: Callable[[], float] = time.perf_counter,
-    tell: Callable[[int], None] = lambda _length: None,
+    report: Callable[[int], None] = lambda _length: None,
 ) -> list[Times]:
-    """Times of every layer at every length; a first round is not counted. `tell` hears of each length that is done."""
+    """Times of every layer at every length; a first round is not counted. `report` is called after each length."""
     if min(rounds, passes) < 1 or any(not 1 <= length <= tokens for length in lengths):
         raise UsageError(
             f"{rounds} rounds of {passes} passes over {tokens} tokens in sequences of {list(lengths)} cannot be timed"
@@ -213,7 +213,7 @@ def time_layers(
                     seconds[name].append(fastest)
         counted = len(inputs) * length
         found += [Times(name, length, counted, tuple(values)) for name, values in seconds.items()]
-        tell(length)
+        report(length)
     return found
 
 
@@ -265,7 +265,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         tokens=tokens,
         rounds=rounds,
         generator=generator,
-        tell=lambda length: countdown.done(f"length {length}"),
+        report=lambda length: countdown.done(f"length {length}"),
     )
     sizes = {name: sum(weight.numel() for weight in layer.parameters()) for name, layer in layers.items()}
     readers = {
@@ -325,15 +325,15 @@ def speed_finding(times: Sequence[Times], *, settings: Mapping[str, Any]) -> Fin
 
 
 def _speed_sentence(gains: Mapping[str, Mapping[int, Sequence[float]]], *, rounds: int, threads: int) -> str:
-    told = []
+    listed = []
     for name, found in gains.items():
         parts = ", ".join(
             f"{median(found[length]):.2g} ({min(found[length]):.2g} to {max(found[length]):.2g}) at length {length}"
             for length in sorted({min(found), max(found)})
         )
-        told.append(f"of the {name}'s tokens, {parts}")
+        listed.append(f"of the {name}'s tokens, {parts}")
     return (
-        f"In a second, forwards and backwards, a self-attention layer takes this multiple {'; '.join(told)} (median "
+        f"In a second, forwards and backwards, a self-attention layer takes this multiple {'; '.join(listed)} (median "
         f"and range of {rounds} rounds, threads: {threads})."
     )
 
@@ -369,19 +369,19 @@ def _plot(axes: Axes, found: Mapping[int, Sequence[float]], *, name: str, label:
 
 @dataclass(frozen=True)
 class Paths:
-    """What lies between each position and the last, the farthest first."""
+    """The path lengths between each position and the last, the most distant first."""
 
     products: tuple[Way, ...]
     operations: tuple[Way, ...]
 
     @property
     def is_serial(self) -> bool:
-        """Whether more operations must follow one another over the farthest distance than between neighbours."""
+        """Whether the longest path grows with the distance."""
         return self.operations[0].longest > self.operations[-2].longest
 
     @property
     def is_short(self) -> bool:
-        """Whether the fewest products are as many over the farthest distance as between neighbours."""
+        """Whether the shortest path is independent of the distance."""
         return self.products[0].shortest == self.products[-2].shortest
 
 
@@ -398,7 +398,7 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
     both = [name for name, found in paths.items() if found.is_serial and found.is_short]
     sentence = (
         f"Between two positions {positions - 1} steps apart a gradient passes at least this many matrix products: "
-        f"{fewest}; and this many operations must follow one another: {most}."
+        f"{fewest}; and this many operations are sequential: {most}."
     )
     if both:
         sentence += f" No more products over a longer distance, and serial all the same: {', '.join(both)}."

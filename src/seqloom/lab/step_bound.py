@@ -28,7 +28,7 @@ RATE, THRESHOLD = 0.1, 1.0
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """Changes of a loss by random steps of all sizes, with and without clipping, beside their bounds."""
+    """Changes of a loss by random steps of all sizes, with and without clipping, and their bounds."""
     generator = torch.Generator().manual_seed(seed_for(seed, "steps"))
     count, width, symbols = (200 if quick else 1000), 16, 10
     matrix = torch.randn(symbols, width, dtype=torch.float64, generator=generator)

@@ -25,7 +25,7 @@ from seqloom.nn.recurrent import MakeCell
 
 # What truncation does to a gradient and to learning, on a task whose dependence has a known length.
 #
-# Echo: at every step, tell the symbol that was shown `distance` steps before. A gradient that goes back less far than
+# Echo: at every step, predict the symbol shown `distance` steps before. A gradient that goes back less far than
 # that cannot teach it, other than by luck. For an estimate ĝ of the exact gradient g of the cell's weights:
 #
 #     bias    ‖E ĝ − g‖ / ‖g‖               of all draws of the truncation; a fixed one has a single draw
@@ -73,15 +73,15 @@ class Estimate:
 
 
 class EchoNetwork(nn.Module):
-    """A cell, run by hand, and a linear layer that tells a symbol at every step."""
+    """A cell with its manual backward pass, and a linear layer that predicts a symbol at every step."""
 
     def __init__(self, make: MakeCell, task: EchoTask) -> None:
         super().__init__()
         self.task = task
         self.cell = make(task.symbols, task.width)
-        self.tell = nn.Linear(task.width, task.symbols)
-        xavier_uniform(self.tell.weight)
-        nn.init.zeros_(self.tell.bias)
+        self.output = nn.Linear(task.width, task.symbols)
+        xavier_uniform(self.output.weight)
+        nn.init.zeros_(self.output.bias)
 
     def forward(
         self,
@@ -91,15 +91,15 @@ class EchoNetwork(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, ""]:
         """Nats per echo; the truncation changes nothing but its gradient."""
-        inputs = F.one_hot(shown, self.task.symbols).to(self.tell.weight.dtype)
+        inputs = F.one_hot(shown, self.task.symbols).to(self.output.weight.dtype)
         begin = self.cell.begin(inputs.new_zeros(len(shown), self.task.width))
         hidden, _ = run_cell(self.cell, inputs, begin, truncation=truncation, generator=generator)
         distance = self.task.distance
-        return F.cross_entropy(self.tell(hidden[:, distance:]).flatten(0, 1), shown[:, :-distance].flatten())
+        return F.cross_entropy(self.output(hidden[:, distance:]).flatten(0, 1), shown[:, :-distance].flatten())
 
 
 def train_echo(make: MakeCell, task: EchoTask, *, truncation: Truncation, seed: int) -> tuple[EchoNetwork, float]:
-    """The network after the updates, and its test loss. Equal seeds begin alike and see the same sequences."""
+    """The network after the updates, and its test loss. Equal seeds give the same initial weights and sequences."""
     with seeded(seed_for(seed, "echo network")):
         network = EchoNetwork(make, task)
     sequences, chances, tests = (
@@ -128,7 +128,7 @@ def measure_estimates(
     """Bias and spread of each truncation on one batch, in double precision; the random kind is drawn so many times."""
     if draws < 2:
         raise UsageError(f"a spread needs two draws or more, not {draws}")
-    dtype = network.tell.weight.dtype
+    dtype = network.output.weight.dtype
     network.double()
     try:
         generator = torch.Generator().manual_seed(seed_for(seed, "estimates"))
@@ -271,10 +271,10 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _verdict(row: Row, fixed: Sequence[Row]) -> str:
-    """How a random truncation does against the better of the fixed ones of the same length, as far as seeds tell."""
+    """Compare a random truncation with the better fixed one of the same length, over the seeds."""
     best = min(fixed, key=lambda other: median(other.losses))
     if len(row.losses) == 1:
-        how = "one seed tells no order"
+        how = "one seed is not enough to compare"
     elif max(row.losses) < min(best.losses):
         how = "all seeds of the first are below all of the second"
     elif min(row.losses) > max(best.losses):

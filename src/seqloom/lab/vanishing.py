@@ -34,10 +34,10 @@ GATED: dict[str, tuple[MakeCell, str]] = {
     "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
 }
 TAUGHT = (("RNN", 16), ("RNN", 8), ("LSTM", 16))
-"""Whose memory is measured: the cell of the experiment `horizon`, and how many symbols it has to tell apart.
+"""Whose memory is measured: the cell of the experiment `horizon`, and the number of symbols it has to distinguish.
 
-Sixteen were chosen after a look at three settings, because they tell the cells apart most clearly: with 8 symbols the
-horizons of RNNs go from a tenth of the largest lag to all of it. So the easier task is shown beside the harder one.
+Sixteen were chosen after a look at three settings, because they separate the cells most clearly: with 8 symbols the
+horizons of RNNs go from a tenth of the largest lag to all of it. So both the easier and the harder task are shown.
 """
 
 NAMES: dict[Activation, str] = {"identity": "linear RNN", "tanh": "tanh RNN"}
@@ -47,7 +47,7 @@ Simple = dict[Activation, dict[float, list[list[float]]]]
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """Gradient norms by lag, measured slopes beside predicted ones, and memory horizons found by training."""
+    """Gradient norms by lag, measured and predicted slopes, and memory horizons found by training."""
     bench = Bench(width=32, sequences=8, steps=60, burn_in=40) if quick else Bench()
     radii = (0.7, 0.9, 1.0, 1.1) if quick else RADII
     networks = 1 if quick else 3
