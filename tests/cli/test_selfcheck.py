@@ -70,7 +70,7 @@ def test_an_interruption_leaves_what_was_found(tiny: Tiny, monkeypatch: pytest.M
         return
     assert "✓ greedy      promise of greedy" in called.lines
     assert called.lines[-1].startswith(
-        "Of those looked at, all 2 promises hold; 2 were not looked at: plan, terms; it took "
+        "Of those looked at, all 2 promises hold; 2 were not checked: plan, terms; it took "
     )
     assert "promise of plan" not in called.out
 

@@ -52,7 +52,7 @@ def test_a_run_at_its_end_has_nothing_to_do(tiny: Tiny, tmp_path: Path) -> None:
     called = call("train", "--resume", shutil.copytree(tiny.run, tmp_path / "run"))
     assert called.code == 0
     assert "the run has finished: 4 of 4 steps; continue with training.steps=8\n" in called.err
-    assert "going on" not in called.err
+    assert "continued" not in called.err
     assert called.out.replace(str(tmp_path / "run"), str(tiny.run)) == tiny.called.out
 
 

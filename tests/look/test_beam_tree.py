@@ -112,7 +112,7 @@ def test_the_winner_that_was_behind_at_first_is_told() -> None:
     assert math.exp(tree.leaves[0].node.score) == pytest.approx(0.36)
     sentence = describe(tree)
     assert "not the best at step 1 (place 2); greedy search leaves its way at step 1" in sentence
-    assert sentence.startswith(f"{sum(tree.fates.values())} candidates were looked at in 3 steps: ")
+    assert sentence.startswith(f"{sum(tree.fates.values())} candidates were expanded in 3 steps: ")
     assert f"{tree.fates['kept']} kept" in sentence
 
 
@@ -120,7 +120,7 @@ def test_greedy_search_leads_all_the_way_by_itself() -> None:
     tree = golden(beam=1)
     assert tree.leaves[0].text == "我你"
     assert "led at every step" in describe(tree)
-    assert "no proof" in describe(tree)
+    assert "a wider beam may find a better one" in describe(tree)
 
 
 def test_a_proof_and_a_cut_are_told() -> None:
@@ -139,5 +139,5 @@ def test_a_search_without_candidates_is_refused() -> None:
     trace, found = searched(beam=2)
     with pytest.raises(UsageError, match=r"search\.groups=1"):
         tree_of(Trace(()), found)
-    with pytest.raises(UsageError, match="0 pruned candidates per node"):
+    with pytest.raises(UsageError, match="pruned=0 is invalid"):
         tree_of(trace, found, pruned=0)

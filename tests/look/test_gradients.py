@@ -160,7 +160,7 @@ def test_progress_counts_the_pairs(tmp_path: Path) -> None:
 def test_blank_pairs_are_left_out_and_only_blank_ones_refused(tmp_path: Path) -> None:
     loaded = loaded_model("seq2seq", tmp_path)
     assert len(text_pairs(loaded, [("a", "A"), (" ", "A"), ("a", "")])) == 1
-    with pytest.raises(DataError, match="each of 2 pairs has a blank side"):
+    with pytest.raises(DataError, match="each of the 2 pairs has a blank side"):
         text_pairs(loaded, [(" ", "A"), ("a", "")])
 
 
@@ -177,5 +177,5 @@ def test_sentences_of_the_run_itself_are_spread_over_its_dev_set(tmp_path: Path)
 
 def test_a_model_without_its_run_asks_for_sentences(tmp_path: Path) -> None:
     loaded = loaded_model("seq2seq", tmp_path / "alone")
-    with pytest.raises(UsageError, match="no sentences of its own to look at; give some with --source FILE"):
+    with pytest.raises(UsageError, match="no sentences to use; give some with --source FILE"):
         dev_pairs(tmp_path / "alone", loaded, count=3)

@@ -103,7 +103,7 @@ def test_the_command_prints_sentences_and_draws_three_pictures(
 def test_what_cannot_be_looked_at_is_refused(model: Path, text: Path, tmp_path: Path) -> None:
     blank = tmp_path / "blank.txt"
     blank.write_text("\n\n")
-    with pytest.raises(DataError, match=r"blank\.txt has no text to look at"):
+    with pytest.raises(DataError, match=r"blank\.txt contains only blank lines"):
         look_at_partition(load_any(model), blank, SMALL)
     counted = trained(tmp_path / "counted", text, "model.kind=ngram", "model.order=2").model
     with pytest.raises(UsageError, match="is normalised by the way it is built"):

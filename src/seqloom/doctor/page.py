@@ -17,7 +17,7 @@ from seqloom.doctor.faults import Fault, Run, Severity, Verdict, counted
 from seqloom.doctor.models import Forecast
 from seqloom.doctor.pairs import ratio_border
 from seqloom.doctor.splits import Split
-from seqloom.drawing.pages import as_text, beside, fill_page
+from seqloom.drawing.pages import as_text, fill_page, read_template
 
 # The plots of a data report, as SVG with the colours of the page (light or dark).
 
@@ -242,7 +242,7 @@ def doctor_page(report: Report) -> str:
         "SCRIPTS": draw_scripts({"source": survey.source.letters, "target": survey.target.letters}),
         "UNKNOWN": "".join(_forecast(forecast) for forecast in report.forecasts),
         "SIZES": _list("ul", report.sizes),
-        "STYLE": beside("doctor_page.css"),
+        "STYLE": read_template("doctor_page.css"),
     }
     return fill_page("doctor_page.html", parts)
 

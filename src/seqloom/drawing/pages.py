@@ -1,4 +1,4 @@
-"""Pages that hold all they need: a template beside the code, and what stands in its places."""
+"""Self-contained HTML pages, made from a template and its values."""
 
 import html
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ def fill_page(template: str, parts: Mapping[str, str]) -> str:
 
     Part by part and not by replacing: what a part holds is never taken for the place of another.
     """
-    opening, *rest = beside(template).split("{{")
+    opening, *rest = read_template(template).split("{{")
     pieces = [opening]
     for section in rest:
         name, _, after = section.partition("}}")
@@ -18,11 +18,11 @@ def fill_page(template: str, parts: Mapping[str, str]) -> str:
     return "".join(pieces)
 
 
-def beside(name: str) -> str:
-    """A file that lies beside the code."""
+def read_template(name: str) -> str:
+    """The text of a file in the templates folder."""
     return (files("seqloom.drawing") / "templates" / name).read_text(encoding="utf-8")
 
 
 def as_text(text: str) -> str:
-    """Text that a page shows as it is."""
+    """Escape text for HTML."""
     return html.escape(text, quote=True)

@@ -9,7 +9,7 @@ from seqloom.core.terminal import visible
 INK, QUIET, GRID = "#222222", "#8a8a8a", "#e6e6e6"
 FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH = "#1f6f8b", "#d1495b", "#edae49", "#5b8e7d", "#7a5195", "#8d6346"
 SERIES = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
-"""Colours of things side by side; they differ in lightness too, so that they can be told apart in grey."""
+"""Colours of series; they also differ in lightness, so that they are distinguishable in greyscale."""
 
 OTHER_SCRIPTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Arial Unicode MS", "PingFang SC", "Microsoft YaHei")
 """Fonts with Chinese characters, by their names on several systems."""
@@ -34,7 +34,7 @@ def tidy(axes: Axes) -> None:
 def as_written(text: str) -> str:
     """Text from models and data as a picture may show it; draw it with `parse_math=False`.
 
-    Otherwise what stands between two dollar signs is taken for a formula, and a control character spoils an SVG file.
+    Otherwise text between two dollar signs is treated as a formula, and a control character breaks an SVG file.
     """
     return visible(text)
 

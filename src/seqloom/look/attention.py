@@ -31,7 +31,7 @@ class AttentionMap:
 def attention_of(translator: Translator, line: str) -> AttentionMap:
     """Translate a sentence and keep where each step looked (last decoder layer, mean over heads)."""
     if is_blank(line):
-        raise DataError("there is nothing to look at: the sentence is blank")
+        raise DataError("the sentence is blank")
     best = translator.search([line], attention=True)[0][0]
     if best.hit_limit:
         warn(limit_message(1, 1))
@@ -39,7 +39,7 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
         raise DataError(f"the sentence has more than {translator.config.data.longest} pieces; give a shorter one")
     hypothesis = best.hypotheses[0]
     if hypothesis.attention is None:
-        raise UsageError("this model has no attention (model.attention=none), so there is no look to draw")
+        raise UsageError("this model has no attention (model.attention=none)")
     end = (RESERVED[END],) if hypothesis.is_finished else ()
     weights = hypothesis.attention.cpu().double().numpy()
     return AttentionMap(best.text, best.source_pieces, (*best.target_pieces, *end), weights)
@@ -61,12 +61,12 @@ MOST_PIXELS = 60_000
 
 
 def beam_of(translator: Translator, line: str, *, pruned: int = 2) -> BeamTree:
-    """Translate a sentence by beam search and lay out all that was looked at, with the `pruned` best of each node."""
+    """Translate a sentence by beam search and lay out its candidates, with the `pruned` best of each node."""
     search = translator.config.search
     if is_blank(line):
-        raise DataError("there is nothing to look at: the sentence is blank")
+        raise DataError("the sentence is blank")
     if wrong := search.unwatched():
-        raise UsageError(f"only our own beam search can be looked at; set {' '.join(wrong)}")
+        raise UsageError(f"only the built-in beam search can be shown; set {' '.join(wrong)}")
     watched = translator.watch(line)
     return lay_out(
         watched.trace,

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from seqloom.drawing.pages import as_text, beside, fill_page
+from seqloom.drawing.pages import as_text, fill_page, read_template
 from seqloom.drawing.style import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
 from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, Place, cells, describe, number, percent
 
@@ -34,7 +34,7 @@ LOOKS = {
     "cut": (SIXTH, "v", "cut at the maximum length"),
     "left": (FIFTH, "D", "left when the sentence was decided"),
 }
-"""Colour, shape and name of each fate; shapes tell them apart where colours do not."""
+"""Colour, shape and name of each fate; the shapes distinguish them without colour."""
 
 
 PALE = 0.5
@@ -168,7 +168,7 @@ CHARACTER, LINE, MARGIN, HEAD = 7.4, 22.0, 12.0, 30.0
 """Pixels: a character of the fixed-width font of 12 pixels, a line, the edge, and the row with the numbers of steps."""
 
 FATES = {
-    "kept": "kept: it went on",
+    "kept": "kept: continued",
     "pruned": "pruned: others of its step were better",
     "finished": "finished",
     "cut": "cut at the maximum length",
@@ -190,8 +190,8 @@ def beam_page(tree: BeamTree, *, source: str, settings: str = "") -> str:
         "TREE": _tree(tree),
         "LEAVES": _table(tree),
         "DATA": _data(tree),
-        "STYLE": beside("beam_page.css"),
-        "SCRIPT": beside("beam_page.js"),
+        "STYLE": read_template("beam_page.css"),
+        "SCRIPT": read_template("beam_page.js"),
     }
     return fill_page("beam_page.html", parts)
 
@@ -270,12 +270,12 @@ def _line(tree: BeamTree, place: Place, parent: Place | None) -> str:
 
 def _node(tree: BeamTree, place: Place) -> str:
     x, y = _x(place.x + 0.6), _y(tree, place.y)
-    told = f"{place.symbol}, probability {percent(place.probability)}, {FATES[place.node.fate]}"
+    label = f"{place.symbol}, probability {percent(place.probability)}, {FATES[place.node.fate]}"
     classes = f"node {place.node.fate}{' winner' if place.is_winner else ''}"
     middle = float(y)
     return (
         f'<g class="{classes}" data-step="{place.node.step}" data-number="{place.node.number}" role="button" '
-        f'tabindex="-1" aria-label="{as_text(told)}"><title>{as_text(told)}</title>'
+        f'tabindex="-1" aria-label="{as_text(label)}"><title>{as_text(label)}</title>'
         f'<rect x="{_x(place.x - 0.4)}" y="{middle - LINE / 2:.1f}" width="{CHARACTER * (_width(place) + 0.6):.1f}" '
         f'height="{LINE:.0f}"/>{_mark(place.node.fate, float(x), middle)}'
         f'<text x="{_x(place.x + MARKER)}" y="{middle + 4:.1f}">{as_text(place.label)}'
@@ -284,7 +284,7 @@ def _node(tree: BeamTree, place: Place) -> str:
 
 
 def _mark(fate: str, x: float, y: float) -> str:
-    """Each fate has a shape of its own as well as a colour."""
+    """Each fate has its own shape and colour."""
     outlines = {
         "pruned": f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6",
         "finished": f"M{x - 5:.1f} {y - 5:.1f}h10v10h-10z",

@@ -1,12 +1,12 @@
-"""The tree of a beam search, laid out: which candidates are shown, where each of them stands, and what is seen in it.
+"""The layout of the tree of a beam search: which candidates are shown, where, and with which label.
 
-Steps are columns from left to right. In a column children stand in the order of their parents, the better above the
+Steps are columns from left to right. In a column children follow the order of their parents, the better above the
 worse, so no two lines cross; they are at least a line apart, and as near to their parents as that lets them be:
 
     minimise Σ_i w_i (y_i − y_parent(i))²    so that y_{i+1} − y_i ≥ 1        least squares under an order
 
-The winning path weighs so much that it is straight. Lengths are in lines of text (y) and characters (x), which whoever
-draws turns into inches or pixels.
+The winning path weighs so much that it is straight. Lengths are in lines of text (y) and characters (x);
+the drawing code converts them to inches or pixels.
 """
 
 import math
@@ -21,12 +21,12 @@ from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.trace import Node, Trace
 
 LONGEST_LABEL = 14
-"""Characters of a symbol that are shown; more are cut, and told where there is room."""
+"""Maximum number of characters shown of a symbol."""
 
 MARKER, GAP = 2.0, 4.0
 """Characters that a node's mark takes before its text, and the room for lines between two columns."""
 
-WEIGHTS = {"winner": 1e9, "going on": 4.0, "pruned": 1.0}
+WEIGHTS = {"winner": 1e9, "continued": 4.0, "pruned": 1.0}
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Place:
 
     node: Node
     symbol: str
-    """The symbol as it is written, with whatever cannot be seen as an escape."""
+    """The symbol, with invisible characters escaped."""
     label: str
     note: str
-    """What stands after the label: the probability, the score of what has ended, the number of siblings not shown."""
+    """Text after the label: the probability, the score if finished, the number of hidden siblings."""
     rank: int
     """1 for the candidate of its step that the search likes best."""
     others: int
@@ -71,14 +71,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class BeamTree:
-    """A beam search as it is shown."""
+    """The layout of a beam search."""
 
     places: tuple[Place, ...]
     """By step, then from above."""
     columns: tuple[float, ...]
     """Where each step begins, the root (step 0) first, and after the last one the right edge."""
     root: float
-    """How high the root stands."""
+    """The vertical position of the root."""
     leaves: tuple[Leaf, ...]
     """What has ended, best first; the first of them are the hypotheses that the search returned."""
     fates: Mapping[str, int] = field(hash=False)
@@ -106,16 +106,16 @@ def lay_out(
 ) -> BeamTree:
     """The tree of a search that returned these hypotheses.
 
-    Of the children of a node that were pruned, the `pruned` best are shown; the last of them tells how many more there
+    Of the children of a node that were pruned, the `pruned` best are shown; the last of them shows how many more there
     are. `piece` writes a symbol, `text` an output without `end`.
     """
     if not trace.nodes:
         raise UsageError(
-            "this search told of no candidates: only beam search does "
+            "this search recorded no candidates: only beam search does "
             "(search.method=beam, search.groups=1, search.mode=seqloom)"
         )
     if pruned < 1:
-        raise UsageError(f"{pruned} pruned candidates per node are too few to tell of the others; give 1 or more")
+        raise UsageError(f"pruned={pruned} is invalid; give 1 or more pruned candidates per node")
     leaves = _leaves(trace, hypotheses, text=text, end=end)
     winner = set(leaves[0].path)
     ranks = _ranks(trace)
@@ -168,13 +168,13 @@ def describe(tree: BeamTree) -> str:
     fates, best = tree.fates, tree.leaves[0]
     parts = [f"{fates.get('kept', 0)} kept", f"{fates.get('pruned', 0)} pruned", f"{fates.get('finished', 0)} finished"]
     parts += [f"{fates[fate]} {words}" for fate, words in _RARE.items() if fate in fates]
-    looked = f"{sum(fates.values())} candidates were looked at in {tree.steps} steps: {_listed(parts)}."
+    looked = f"{sum(fates.values())} candidates were expanded in {tree.steps} steps: {_listed(parts)}."
     if best.is_complete:
         proof = "it is proven that no wider beam finds a better one"
     elif best.node.fate == "cut":
         proof = "it reached the maximum length without an end"
     else:
-        proof = "there is no proof that a wider beam finds none better"
+        proof = "a wider beam may find a better one"
     return f"{looked} The best has score {number(best.node.score)}; {proof}. {_describe_way(tree)}"
 
 
@@ -199,7 +199,7 @@ def _describe_way(tree: BeamTree) -> str:
 
 
 def _has_better_sibling(tree: BeamTree, place: Place) -> bool:
-    """The best child of a node is always shown: it goes on, or it is the best of the pruned."""
+    """The best child of a node is always shown: it continues, or is the best of the pruned."""
     siblings = [other for other in tree.places if other.node.parent == place.node.parent]
     return any(other.rank < place.rank for other in siblings)
 
@@ -266,7 +266,7 @@ def _of_step(nodes: Sequence[Node], step: int) -> list[Node]:
     return [node for node in nodes if node.step == step]
 
 
-# --- where they stand -------------------------------------------------------------------------------------------------
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 def _place(
@@ -298,13 +298,13 @@ def _place(
 
 
 def _heights(columns: Sequence[Sequence[Node]], winner: set[int]) -> dict[int, float]:
-    """How high each node stands; nodes of a column come best first."""
+    """The vertical position of each node; nodes of a column come best first."""
     heights: dict[int | None, float] = {None: 0.0}
     for column in columns:
         # Sorting keeps the order of what compares equal: children of one parent stay best first.
         ordered = sorted(column, key=lambda node: heights[node.parent])
         weights = [
-            WEIGHTS["winner" if node.number in winner else "pruned" if node.fate == "pruned" else "going on"]
+            WEIGHTS["winner" if node.number in winner else "pruned" if node.fate == "pruned" else "continued"]
             for node in ordered
         ]
         found = spread([heights[node.parent] for node in ordered], weights)

@@ -1,4 +1,4 @@
-"""Look at the gradients of a model: which inputs its losses depend on, and how that fades with distance."""
+"""Gradients of a model: which inputs its losses depend on, and how that decays with distance."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +43,10 @@ from seqloom.text.normalise import is_blank
 #     m[t, k] = ‖∂loss_t/∂x_k‖        loss_t = −log P(y_t | y_<t, source), x_k the vector of input symbol k
 #
 # On the target side input k is the symbol before output k, so the lag t − k is 0 for what was read last, and later
-# inputs have no effect. On the source side the distance is counted from where a word-for-word translation would stand;
+# inputs have no effect. On the source side the distance is counted from the position of a word-for-word translation;
 # or, where the decoder knows nothing but the last state of an encoder, from the end of the source at which that state
 # was reached. A language model has the target side alone. All goes through automatic differentiation of the embedded
-# inputs, so every translator and every recurrent language model can be looked at.
+# inputs, so this works for every translator and every recurrent language model.
 
 TABLES = (Embedding, CharacterInput, nn.Embedding)
 """What turns symbols into vectors."""
@@ -75,7 +75,7 @@ class Profile:
 def connectivity_of(model: nn.Module, source: Int[Tensor, " source"], target: Int[Tensor, " target"]) -> Connectivity:
     """m[t, k] of a pair of sentences, each with its END, in whatever mode the model is in.
 
-    The pair is copied once for every output and row t is asked for loss_t alone, so one pass back gives all.
+    The pair is copied once for every output and row t computes loss_t alone, so one backward pass gives all.
     """
     rows = max(1, TOKENS_AT_ONCE // max(len(source), len(target)))
     parts = [_some_rows(model, source, target, outputs) for outputs in torch.arange(len(target)).split(rows)]
@@ -175,7 +175,7 @@ def _rows_of_text(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The vectors that stood for the symbols of either side."""
+    """The embeddings of the symbols of both sides."""
 
     found: dict[str, Tensor] = field(default_factory=dict)
 
@@ -341,8 +341,8 @@ def _scale_norms(axes: Axes, norms: Sequence[float]) -> None:
 #
 #     J = ∂s'/∂s        s is all that a cell remembers: h, or h and c one above the other
 #
-# No single matrix of a gated cell tells that. Its gates decide at every step how much of each product passes, so J is
-# another matrix at every step; the one in the middle of a sentence stands for all.
+# No single matrix of a gated cell shows that. Its gates decide at every step how much of each product passes, so J is
+# another matrix at every step; the one in the middle of a sentence represents them.
 
 Met = dict[str, list[tuple[Tensor, CellState]]]
 """By the name of a cell the steps that it took: what the input adds to its gates, and the state before, of one row."""
@@ -384,7 +384,7 @@ def _recorded(cells: dict[str, Cell]) -> Iterator[Met]:
     """Inside, each step that a cell takes is kept, and whole sequences go step by step too."""
     met: Met = {name: [] for name in cells}
     for name, cell in cells.items():
-        # On the instance these hide the methods of its class, which are found again when they are gone.
+        # On the instance these shadow the methods of its class until they are deleted.
         vars(cell)["run"] = partial(unroll, cell)
         vars(cell)["advance"] = partial(_advance, cell, met[name])
     try:
@@ -402,9 +402,9 @@ def _advance(cell: Cell, steps: list[tuple[Tensor, CellState]], projected: Tenso
 READABLE = 16
 """Pieces of a side up to which a map of a sentence can be read."""
 MAX_TOKENS = 256
-"""Of a line of text that a language model reads, the tokens that are looked at: as many as a translator takes."""
+"""Maximum number of tokens used of a line: as many as for a translator."""
 GATES_DECIDE = (
-    "The gates decide how much passes, so the matrix of a single gate does not tell whether gradients explode"
+    "The gates decide how much passes, so the matrix of a single gate does not show whether gradients explode"
 )
 
 
@@ -420,7 +420,7 @@ def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[Pa
     """Pairs of lines as this model reads them. Pairs with a blank side are left out; some must be left."""
     seen = [line for line in lines if not (is_blank(line[0]) or is_blank(line[1]))]
     if not seen:
-        raise DataError(f"there is nothing to look at: each of {len(lines)} pairs has a blank side")
+        raise DataError(f"each of the {len(lines)} pairs has a blank side")
     sources = loaded.tokenizers.source.encode_many([line[0] for line in seen])
     targets = loaded.tokenizers.target.encode_many([line[1] for line in seen])
     return [Pair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
@@ -430,7 +430,7 @@ def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[Pair]:
     """Lines as a language model reads them. Blank ones are left out; some must be left."""
     seen = [line for line in lines if not is_blank(line)]
     if not seen:
-        raise DataError(f"there is nothing to look at: each of {len(lines)} lines is blank")
+        raise DataError(f"all {len(lines)} lines are blank")
     return [Pair([], [*ids, END][:MAX_TOKENS]) for ids in loaded.tokenizers.target.encode_many(seen)]
 
 
@@ -443,7 +443,7 @@ def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
         pairs = "--source FILE --reference FILE, or one pair: 'A sentence.' 'Its translation.'"
         lines = "--source FILE, or one: 'A sentence.'"
         raise UsageError(
-            f"{given} does not hold the dev set it was trained with, so it has no sentences of its own to look at; "
+            f"{given} does not contain its dev set, so there are no sentences to use; "
             f"give some with {pairs if is_translator else lines}"
         )
     if not is_translator:
@@ -465,7 +465,7 @@ def look_at_gradients(
 ) -> list[Finding]:
     """How gradients of the losses fade with distance, and for recurrent models the spectra of matrices and of a step.
 
-    Of a language model, pairs have no source; an ELMo is looked at as it reads from left to right. `progress` is told
+    Of a language model, pairs have no source; an ELMo is used from left to right. `progress` is told
     how many pairs are done.
     """
     reader = None if loaded.config.purpose == "translator" else _reader(loaded)
@@ -642,7 +642,7 @@ def _profile_data(profile: Profile) -> dict[str, Any]:
 def _half_life(profile: Profile) -> float | None:
     """The steps in which the mean norm halves by its slope from distance 1 on; None where it does not fade.
 
-    At distance 0 stands the direct effect of an input, which is no part of the decay.
+    Distance 0 is the direct effect of an input, which is not part of the decay.
     """
     slope = _slope(profile)
     return -math.log(2) / slope if slope is not None and slope < 0 else None

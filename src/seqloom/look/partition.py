@@ -1,4 +1,4 @@
-"""The normaliser of a softmax, and what estimates of it are worth.
+"""The normaliser of a softmax, and the accuracy of its estimates.
 
     Z(x) = Σ_w exp(s_w(x))          log Z is 0 where scores are log-probabilities by themselves
 
@@ -228,16 +228,16 @@ def sample_numbers(symbols: int) -> tuple[int, ...]:
     return tuple(int(number) for number in np.unique(np.geomspace(1, symbols, 25).round()))
 
 
-# Look at the normaliser of a language model: log Z over a text, and what samples would know of it.
+# The normaliser of a language model: log Z over a text, and its estimates from samples.
 
-Tell = Callable[[int, int], None]
-"""Told how many parts are done, and how many there are."""
+Progress = Callable[[int, int], None]
+"""Called with the number of parts done and the total."""
 
 PARTS = 4
 
 
 class PartitionConfig(Config):
-    """How much is looked at."""
+    """How much text is used."""
 
     tokens: int = Field(2048, ge=2)
     """Positions of the text, from its beginning."""
@@ -257,14 +257,14 @@ def look_at_partition(
     config: PartitionConfig | None = None,
     *,
     encoding: str | None = None,
-    progress: Tell = lambda _done, _all: None,
+    progress: Progress = lambda _done, _all: None,
 ) -> list[Finding]:
     """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling."""
     settings = config or PartitionConfig()
     reader = require_reader(loaded)
     if not isinstance(reader, RecurrentReader) or not isinstance(reader.model.output, Output):
         raise UsageError(
-            f"{loaded.folder} is normalised by the way it is built, so there is no log Z to look at; take a recurrent "
+            f"{loaded.folder} is normalised by construction and has no log Z; use a recurrent "
             "language model with model.output=full"
         )
     lines = _encoded_lines(loaded, file, settings.tokens, encoding=encoding)
@@ -298,7 +298,7 @@ def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str | Non
         if tokens >= most:
             break
     if tokens < 2:
-        raise DataError(f"{file} has no text to look at: all its lines are blank")
+        raise DataError(f"{file} contains only blank lines")
     return found
 
 
@@ -308,7 +308,7 @@ def _features(
     """What the model makes of each position before it is scored, and the symbol that comes there."""
     features, labels, state = [], [], None
     for line in lines:
-        # A model of lines begins each of them anew; one of texts reads the end of a line as the next beginning.
+        # A model of lines restarts at each line; a model of texts continues across line ends.
         if reader.context == "line":
             state = None
         ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)

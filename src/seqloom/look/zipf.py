@@ -29,7 +29,7 @@ from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizer
 
 FEWEST_RANKS = 5
-"""Ranks below which no exponent is told."""
+"""Minimum number of ranks to report an exponent."""
 
 _PRECISION = 1e-9
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -158,7 +158,7 @@ def _gap(counts: Int[np.ndarray, " ranks"], weights: Float[np.ndarray, " ranks"]
 # What a text is made of: its n-grams by rank, how its vocabulary grows, how long its lines are.
 
 COVERED_BY = (1, 10, 100, 1000, 10_000, 100_000)
-"""Numbers of most frequent words whose share of the text is told."""
+"""Numbers of most frequent words whose share of the text is reported."""
 
 GROWTH_POINTS = 60
 RANK_POINTS = 120
@@ -207,7 +207,7 @@ class OrderStatistics:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the vocabulary grows as the text goes on (Heaps' law): types = scale · tokens^exponent."""
+    """Vocabulary growth (Heaps' law): types = scale · tokens^exponent."""
 
     points: tuple[tuple[int, int], ...]
     """Tokens read, and different ones among them."""
@@ -232,7 +232,7 @@ class LineLengths:
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """All that is told of a text."""
+    """The statistics of a text."""
 
     orders: tuple[OrderStatistics, ...]
     growth: Growth
@@ -423,7 +423,7 @@ class ZipfConfig(Config):
     """What is counted."""
 
     unit: Literal["words", "spaces", "characters"] = "words"
-    """What a token is: a word or a mark (`words`), what stands between spaces (`spaces`), or a character."""
+    """What a token is: a word or punctuation mark (`words`), text between spaces (`spaces`), or a character."""
     lowercase: bool = True
     """Whether capital letters and small ones are the same."""
     punctuation: bool = False
@@ -434,7 +434,7 @@ class ZipfConfig(Config):
     minimum_count: int = Field(default=10, ge=1)
     """How often an n-gram must be seen for its rank to take part in the fit: ranks of rare ones are chance."""
     top: int = Field(default=10, ge=0)
-    """How many of the most frequent n-grams are told."""
+    """How many of the most frequent n-grams are listed."""
     encoding: str = "utf-8"
     """The encoding of the files."""
     language: str | None = None
@@ -503,7 +503,7 @@ _NAMES: dict[str, Literal["word", "token", "character"]] = {
 def find_tokenizer(folder: Path) -> Tokenizer:
     """The tokeniser of a run, of a model, or in this very folder."""
     for place in (folder, folder / "model" / "text", folder / "text"):
-        # A run keeps its tokenisers beside its model's, so the first place that has any is taken.
+        # A run and its model both hold tokenisers; the first folder that has any is used.
         found = sorted(path.parent for path in [place / DESCRIPTION, *place.glob(f"*/{DESCRIPTION}")] if path.is_file())
         if len(found) > 1:
             raise UsageError(f"{folder} has a tokeniser for each side; name one of {', '.join(map(str, found))}")

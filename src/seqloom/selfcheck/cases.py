@@ -63,7 +63,7 @@ class Bench:
         self._steppers = Steppers([translator.loaded])
 
     def stepper(self, settings: SearchConfig) -> Stepper:
-        """The model, which tells its attention only where the score needs it."""
+        """The model, with attention only where the score needs it."""
         return self._steppers.stepper(settings, attention=settings.coverage > 0, required=[])
 
     def case(self, places: Sequence[int], *, padding: int = 0) -> Case:

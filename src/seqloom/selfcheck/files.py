@@ -43,7 +43,7 @@ def check_files(folder: Path) -> Finding:
     strangers = sorted(there - set(listed) - {"manifest.json"})
     sentence = f"{counted(len(listed), 'file')} as the manifest says, by SHA-256"
     if strangers:
-        sentence += f"; {counted(len(strangers), 'file')} beside them that it does not list, such as {strangers[0]}"
+        sentence += f"; {counted(len(strangers), 'file')} that it does not list, such as {strangers[0]}"
     return judged(True, sentence, figures={"files": len(listed), "damaged": 0, "not_listed": len(strangers)})
 
 

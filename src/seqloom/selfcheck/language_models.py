@@ -54,7 +54,7 @@ class WordVectorChecks:
         self.words = tuple(vectors.words[place] for place in sorted(places.tolist()))
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told."""
+        """All checks, in the order in which they are reported."""
         reason = "word vectors read no lines and are not searched"
         found = {
             "saved": partial(check_saved, self.loaded, self._outputs),
@@ -71,7 +71,7 @@ class WordVectorChecks:
 
 
 def check_nearest(vectors: WordVectors, words: Sequence[str]) -> Finding:
-    """The nearest words of a word are the same whatever is asked beside it, but for cosines as good as equal."""
+    """The nearest words of a word do not depend on the other words of the query, up to ties."""
     together = vectors.nearest(words, count=NEAREST)
     off, worst, changed, ties = 0.0, None, 0, 0
     for word, among_others in zip(words, together, strict=True):
@@ -115,7 +115,7 @@ class LanguageModelChecks:
         )
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told."""
+        """All checks, in the order in which they are reported."""
 
         def check(name: str, run: partial[Finding], passes: int = 1) -> Check:
             return Check(name, PROMISES[name], run, passes)
@@ -145,7 +145,7 @@ class LanguageModelChecks:
     def _on_cases(self, check: SearchCheck) -> Finding:
         found = self.cases()
         if not found:
-            return Finding("not applicable", "the model can go on after the beginning of no line")
+            return Finding("not applicable", "the model cannot continue any of the lines")
         return check(found, self.settings)
 
     def cases(self) -> list[Case]:
@@ -174,7 +174,7 @@ def _absent(name: str, reason: str) -> Check:
 
 
 def _nothing(model: LanguageModel) -> Source:
-    """The source of a text that is no translation."""
+    """The source of a text that is not a translation."""
     one = torch.ones(1, 1, dtype=torch.long, device=model.loaded.device)
     return Source(one, one[0])
 
@@ -186,7 +186,7 @@ def check_scored_lines(model: LanguageModel, lines: Sequence[str]) -> Finding:
     is_kept = len(found) == len(lines) and not wrong
     sentence = f"{counted(len(lines), 'line')} in, {len(found):,} scores out"
     if wrong:
-        sentence += f"; {len(wrong):,} are no log-probabilities"
+        sentence += f"; {len(wrong):,} are not valid log-probabilities"
     worst = f"{shown(lines[wrong[0]])} has log P {found[wrong[0]].log_prob}" if wrong else None
     figures: dict[str, Figure] = {"in": len(lines), "out": len(found), "wrong": len(wrong)}
     return judged(is_kept, sentence, figures=figures, worst=worst)
@@ -201,7 +201,7 @@ def check_neighbours(model: LanguageModel, lines: Sequence[str]) -> Finding:
     is_kept = apart[at] <= TIE
     sentence = f"log P of {counted(len(lines), 'line')} alone and side by side, {within(apart[at])}"
     if not is_kept:
-        sentence = f"log P of a line differs by {apart[at]:.1e} when others stand beside it"
+        sentence = f"log P of a line differs by {apart[at]:.1e} when it is batched with other lines"
     worst = f"{shown(lines[at])}: {alone[at]:.6f} alone, {together[at]:.6f} among others"
     return judged(is_kept, sentence, figures={"lines": len(lines), "largest_difference": apart[at]}, worst=worst)
 
@@ -240,7 +240,7 @@ def check_features(model: ContextualModel, lines: Sequence[str]) -> Finding:
     """The vectors of a sentence are the same alone and among others."""
     chosen = [line for line in lines if model.tokenizer.encode(line)]
     if not chosen:
-        return Finding("not applicable", "no line holds a word to look at")
+        return Finding("not applicable", "no line contains a word to check")
     off, worst = 0.0, None
     for line, together in zip(chosen, model.features(chosen), strict=True):
         (alone,) = model.features([line])

@@ -84,7 +84,7 @@ def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> Line
 def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: int, seed: int) -> Lines:
     """Lines of the run's dev or training text, or lines put together from pieces of the model's tokeniser.
 
-    Only a run is asked for its text: the settings of a model that came from elsewhere do not make us read files.
+    Only runs are searched for their text: the settings of a foreign model must not make us read files.
     """
     run = next((each for each in (folder, folder.parent) if (each / "run.json").is_file()), None)
     if run is not None:

@@ -33,7 +33,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A promise that can be looked at on a model."""
+    """A promise that can be checked on a model."""
 
     name: str
     promise: str
@@ -64,7 +64,7 @@ def judged(
 
 
 def out_of_place(name: str, promise: str, reason: str) -> Check:
-    """A promise that says nothing about the model at hand."""
+    """A promise that does not apply to the model."""
     return Check(name, promise, lambda: Finding("not applicable", reason), passes=0)
 
 

@@ -27,8 +27,8 @@ from seqloom.selfcheck.promises import PROMISES, Check, Checked, Finding, counte
 from seqloom.selfcheck.translators import TranslatorChecks
 from seqloom.version import __version__
 
-CHECKING = "promises looked at"
-"""The name under which progress is told."""
+CHECKING = "promises checked"
+"""The name of the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Report:
     checked: tuple[Checked, ...]
     versions: Mapping[str, str]
     left: tuple[str, ...] = ()
-    """Names of the promises that are still to be looked at."""
+    """Names of the promises that were not checked yet."""
 
     @property
     def broken(self) -> list[Checked]:
@@ -63,9 +63,9 @@ class Report:
         rest = len(self.checked) - applying
         left = f" ({rest} of {len(self.checked)} do not apply to this model)" if rest else ""
         if self.left:
-            left += f"; {len(self.left)} were not looked at: {', '.join(self.left)}"
+            left += f"; {len(self.left)} were not checked: {', '.join(self.left)}"
         if self.is_kept:
-            all_or_some = "Of those looked at, all" if self.left else "All"
+            all_or_some = "Of those checked, all" if self.left else "All"
             return f"{all_or_some} {counted(applying, 'promise')} hold{left}."
         names = ", ".join(each.name for each in self.broken)
         verb = "is" if len(self.broken) == 1 else "are"
@@ -101,9 +101,9 @@ def selfcheck(
     listener: Listener = ignore,
     decided: Callable[[Report], None] = _say_nothing,
 ) -> Report:
-    """Run the promises on a model directory or a finished run, with lines of a file or with some of its own.
+    """Run the promises on a model directory or a finished run, with lines of a file or with built-in ones.
 
-    `decided` is handed the report so far whenever one more promise was looked at.
+    `decided` is called with the report so far after each promise.
     """
     if count < 1:
         raise UsageError(f"count {count} leaves nothing to check with; give 1 or more")
@@ -130,7 +130,7 @@ def selfcheck(
 
 def _progress(report: Report, checks: Sequence[Check]) -> Event:
     """How many promises are decided, and the seconds that the rest may take, by how often it goes through the lines."""
-    decided = len(report.checked) - 1  # beside the files, which cost nothing
+    decided = len(report.checked) - 1  # without the files, which cost nothing
     seconds = sum(each.seconds for each in report.checked[1:])
     passes = [sum(check.passes for check in part) for part in (checks[:decided], checks[decided:])]
     values: dict[str, Value] = {"what": CHECKING, "done": decided + 1, "all": len(checks) + 1}
@@ -143,7 +143,7 @@ def _progress(report: Report, checks: Sequence[Check]) -> Event:
 def _few_threads() -> Iterator[None]:
     """One thread, unless OMP_NUM_THREADS says otherwise: for products this small, several mostly wait for each other.
 
-    On a machine that is busy besides, the waiting takes several times the processor time of the work.
+    On a busy machine, waiting takes several times the processor time of the work.
     """
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:

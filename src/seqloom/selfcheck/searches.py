@@ -20,7 +20,7 @@ from seqloom.selfcheck.promises import TIE, Figure, Finding, counted, judged, sh
 # Two searches that should agree: where they differ, whether a tie was decided otherwise or a promise broken.
 #
 # At each step a beam search keeps some candidates and drops the others. Two searches over the same sentence part at
-# the first step where they keep different ones. If what one kept and the other dropped was worth the same there, to
+# the first step where they keep different ones. If what one kept and the other dropped had the same score there, to
 # within the rounding of numbers, then they have decided a tie; from then on they go different ways, and end where they
 # may.
 #
@@ -42,7 +42,7 @@ class Difference:
     gap: float
 
     def __str__(self) -> str:
-        distance = "nothing tells how near they are" if math.isinf(self.gap) else f"{self.gap:.1e} apart"
+        distance = "their distance is unknown" if math.isinf(self.gap) else f"{self.gap:.1e} apart"
         return f"{self.name!r} gives {self.one!r} and {self.other!r}, {distance}"
 
 
@@ -112,7 +112,7 @@ def greedy_gap(one: Hypothesis, other: Hypothesis) -> float:
     ):
         if a != b:
             return abs(of_a - of_b)
-    return math.inf  # one stopped where the other went on, at its maximum length
+    return math.inf  # one stopped at its maximum length where the other continued
 
 
 def _outcome(hypothesis: Hypothesis) -> tuple[Way, bool]:
@@ -135,7 +135,7 @@ def _gap(traces: Sequence[Trace], best: Sequence[Hypothesis]) -> float:
 
 
 def _lead(kept: set[Way], dropped: set[Way], values: Mapping[Way, float]) -> float:
-    """By how much what was kept was better than what was dropped, which is unknown if it was not even looked at."""
+    """Score difference between the kept and the dropped candidate; unknown if the latter was never expanded."""
     if not kept or not dropped or any(way not in values for way in dropped):
         return math.inf
     return max(values[way] for way in kept) - min(values[way] for way in dropped)
@@ -143,7 +143,7 @@ def _lead(kept: set[Way], dropped: set[Way], values: Mapping[Way, float]) -> flo
 
 @dataclass
 class _Step:
-    """The candidates of a step: what each was worth, and which were kept."""
+    """The candidates of a step: their scores, and which were kept."""
 
     values: dict[Way, float] = field(default_factory=dict)
     kept: set[Way] = field(default_factory=set)
@@ -272,7 +272,7 @@ def check_complete(cases: Sequence[Case], settings: SearchConfig) -> Finding:
 def check_terms(cases: Sequence[Case], settings: SearchConfig, *, source: bool) -> Finding:
     """Terms add up to the score, and token log-probabilities to log P; under the model's settings and with all terms.
 
-    `source` says that there is a source text, whose length and attention scores may look at.
+    `source` says that there is a source text, whose length and attention scores may use.
     """
     own = settings.model_copy(update={"nbest": settings.beam})
     rich = {"length_normalisation": "power", "alpha": 0.7, "reward": 0.3}

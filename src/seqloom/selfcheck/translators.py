@@ -103,14 +103,14 @@ def _finding(found: Agreement, *, is_kept: bool, more: dict[str, int] | None = N
 
 
 SAME_LINE = 1e-2
-"""How far log P of an output may be from the one that was told of it: well above all rounding."""
+"""Tolerance between the reported log P of an output and its recomputed value: well above all rounding."""
 
 SAMPLES = 2
 """Texts drawn for each line."""
 
 
 class TranslatorChecks:
-    """A translator, the lines it is checked with, and what several checks look at."""
+    """A translator, the lines it is checked with, and values shared by several checks."""
 
     def __init__(self, loaded: LoadedModel, lines: Lines, *, seed: int) -> None:
         self.translator = Translator(loaded)
@@ -120,7 +120,7 @@ class TranslatorChecks:
         self.bench = Bench(self.translator, [*lines.texts, *self.all[len(lines.texts) : -1]], seed=seed)
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told."""
+        """All checks, in the order in which they are reported."""
         bench, settings = self.bench, self.bench.settings
 
         def check(name: str, run: partial[Finding], passes: int) -> Check:
@@ -143,7 +143,7 @@ class TranslatorChecks:
 
     @cached_property
     def cases(self) -> list[Case]:
-        """The sentences as they are searched fastest."""
+        """The sentences, batched for speed."""
         return self.bench.sorted
 
     def _on_cases(self, check: SearchCheck, settings: SearchConfig) -> Finding:
@@ -187,16 +187,16 @@ def check_lines(translator: Translator, lines: Sequence[str]) -> Finding:
 
 @torch.inference_mode()
 def _of_other_lines(bench: Bench, found: Sequence[Sequence[Translation]]) -> list[int]:
-    """Places of translations whose log P, given the line in whose place they stand, is not the one that is told."""
+    """Positions of translations whose log P, given the line at that position, differs from the reported one."""
     # A line in parts has an output for each of them, in their order.
-    told = [each for of_line in found for each in of_line[0].hypotheses]
+    hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
     strangers = set()
     for places in bench.batches():
-        symbols = [told[place].symbols for place in places]
+        symbols = [hypotheses[place].symbols for place in places]
         case = bench.case(places)
         forced = forced_search(case.stepper(bench.settings), case.source, symbols, settings=bench.settings)
         for place, again in zip(places, forced, strict=True):
-            tokens = told[place].token_log_probs
+            tokens = hypotheses[place].token_log_probs
             apart = abs(sum(tokens) - sum(again.token_log_probs[: len(tokens)]))
             if not apart <= SAME_LINE:
                 strangers.add(bench.parts[place].line)
@@ -220,7 +220,7 @@ def check_blank(translator: Translator) -> Finding:
 
 
 def _beam(translator: Translator) -> SearchConfig:
-    """The settings of the model, by beam: a draw is no reading of a line that two calls must share."""
+    """The settings of the model with beam search: sampled outputs differ between calls."""
     plain = {"method": "beam", "nbest": 1, "rerank": "none", "precision": "float32", "shortlist": 0, "mode": "seqloom"}
     return translator.config.search.model_copy(update=plain)
 
@@ -265,9 +265,9 @@ def judge_draws(
 
 @torch.inference_mode()
 def check_score(bench: Bench) -> Finding:
-    """log P of the search = log P step by step over its symbols, and that of a text by `score` likewise.
+    """log P of the search = log P step by step over its symbols, and the same for a text by `score`.
 
-    A text may be cut into other pieces than those that the search has put together: hence two comparisons.
+    A text may be segmented differently than the output of the search, hence two comparisons.
     """
     settings, tokenizer = bench.settings, bench.translator.tokenizers.target
     off, worst, outputs, read_back = 0.0, None, 0, 0
