@@ -37,12 +37,12 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
     predicted = {bias: -math.log1p(math.exp(-bias)) for bias in curves}
     highest = max(slopes, key=lambda bias: slopes[bias])
     listed = sorted({-2.0, 0.0, 1.0, 4.0, highest})
-    listed, alone = (
+    measured, alone = (
         ", ".join(f"{math.exp(values[bias]):.2f} at {signed(bias)}" for bias in listed)
         for values in (slopes, predicted)
     )
     sentence = (
-        f"The factor by which the gradient of an LSTM changes per step, by forget bias: {listed}. A gate of σ(bias) "
+        f"The factor by which the gradient of an LSTM changes per step, by forget bias: {measured}. A gate of σ(bias) "
         f"alone would give {alone}. An open gate is no guarantee: {_warning(slopes, highest)}"
     )
     data: dict[str, Any] = {
