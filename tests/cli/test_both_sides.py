@@ -168,4 +168,4 @@ def test_zipf_counts_one_language_of_a_memory(tiny: Tiny, tmp_path: Path, pairs:
     assert found["text"] == plain["text"]
     asked = call("look", "zipf", memory)
     assert asked.code == 3
-    assert "say which of them to read: language=de" in asked.err
+    assert "choose one of them: language=de" in asked.err

@@ -114,7 +114,7 @@ def test_texts_of_several_files_of_any_kind_are_measured_as_one(models: Models, 
     (whole,) = call("perplexity", models.counted, models.dev, "--json").records
     asked = call("perplexity", models.counted, tmp_path / "1.txt.xz", tmp_path / "2.tmx")
     assert asked.code == 3
-    assert "holds texts in en and xx; say which of them to read" in asked.err
+    assert "holds texts in en and xx; choose one of them" in asked.err
     settings = ["model.kind=ngram", "model.order=3", *WORDS, "data.target=en"]
     texts = ["--train", models.text, "--dev", tmp_path / "2.tmx", "--out", tmp_path / "run"]
     assert call("train", *settings, *texts).code == 0

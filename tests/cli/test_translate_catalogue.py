@@ -9,8 +9,8 @@ import pytest
 from cli.calling import Called, call
 from cli.conftest import Tiny
 from seqloom.text.formats.carry import Carrier, has_all_of
-from seqloom.text.formats.mo import compile_mo
 from seqloom.text.formats.readers import open_catalogue
+from text.formats.mo_files import compile_mo
 from text.formats.samples import NAMES, PO, write
 
 EN_DE = ("en", "de")
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     _refused(call("translate", tiny.run, tiny.dev[0], "--review"), "--review is not supported with plain text")
     compiled = tmp_path / "messages.mo"
     compiled.write_bytes(compile_mo([]))
-    _refused(call("translate", tiny.run, compiled, "--review"), "a compiled catalogue cannot be marked for --review")
+    _refused(call("translate", tiny.run, compiled), "translate the .po file that it was compiled from")
     _refused(call("translate", tiny.run, path, "--target", "fr"), "this model translates into 'de'")
     path.write_text(PO.replace("Language: de", "Language: fr"), encoding="utf-8")
     _refused(

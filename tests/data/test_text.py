@@ -63,7 +63,7 @@ def test_names_with_stars_stand_for_files_of_every_kind(tmp_path: Path) -> None:
     among = TextCorpus([tmp_path / "c.tmx", tmp_path / "d.txt"], language="fr")
     assert ([line.text for line in among], among.place(1)) == (["quatre"], f"{tmp_path / 'd.txt'}:1")
     assert among.notices[0].startswith("1 of 2 files skipped, which have nothing to learn from: ")
-    with pytest.raises(DataError, match=r"c\.tmx holds texts in en and de; say which"):
+    with pytest.raises(DataError, match=r"c\.tmx holds texts in en and de; choose one"):
         TextCorpus([tmp_path / "c.tmx"])
 
 

@@ -86,9 +86,9 @@ def test_a_text_may_be_one_side_of_a_memory_and_says_what_was_left_out(tmp_path:
     trained = train(None, settings, out=tmp_path / "run", train=names, dev=[str(text)], listener=events.append)
     assert trained is not None
     notices = [event["message"] for event in events if event.kind == "notice"]
-    assert any(f"texts in en are read, {count} of them" in said for said in notices)
+    assert any(f"{count} texts in en are read" in said for said in notices)
     assert any("1 segments that have none, or a fuzzy one, left out" in said for said in notices)
-    with pytest.raises(DataError, match=r"a\.tmx holds texts in en and de; say which of them to read"):
+    with pytest.raises(DataError, match=r"a\.tmx holds texts in en and de; choose one of them"):
         train(None, settings[:2], out=tmp_path / "other", train=names)
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.mo import Message, compile_mo, read_mo
-from seqloom.text.formats.segments import Filling
 from system.mutations import Case, Escape, Outcome, attempt, attempt_many
 from system.readers import READERS
 from system.text_readers import APPROVED, DTD
@@ -65,7 +63,7 @@ FOUND: dict[str, tuple[str, bytes, Outcome]] = {
     "quotes in an instruction before the root": ("subset.tmx filled", DTD.encode(), "read"),
     "UTF-16 without a mark": ("unmarked.xlf filled", XLIFF_2.encode("utf-16-be"), "read"),
     "a unit that is doubted twice": ("approved.xlf filled", APPROVED.encode(), "read"),
-    "messages that lie over each other": ("little.mo filled", SHARED, "refused"),
+    "messages that lie over each other": ("little.mo pairs", SHARED, "refused"),
     "a vocabulary that counts in thousands of digits": ("vocabulary", b"<pad>\t" + b"1" * 5_000 + b"\n", "refused"),
     "a lock of a process that cannot be": ("lock", FAR, "read"),
     "a lock that is no text": ("lock", b"\xff", "read"),
@@ -79,13 +77,6 @@ FOUND: dict[str, tuple[str, bytes, Outcome]] = {
 def test_what_escaped_once_does_not_again(tmp_path: Path, found: str) -> None:
     name, content, outcome = FOUND[found]
     assert attempt(READERS[name](tmp_path), content) == outcome
-
-
-def test_a_compiled_catalogue_that_cannot_write_a_translation_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "a.mo"
-    path.write_bytes(compile_mo([Message("", ("charset=ISO-8859-1\n",)), Message("Price", ("",))]))
-    with pytest.raises(DataError, match=r"a\.mo: a translation has '€', which ISO-8859-1 cannot write"):
-        read_mo(path).filled({0: Filling(("5 €",))})
 
 
 # --- controls: a careless reader is seen -----------------------------------------------------------------------------

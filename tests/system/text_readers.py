@@ -17,7 +17,6 @@ from seqloom.data.plain_text import TextCorpus
 from seqloom.metrics.analogy import read_questions
 from seqloom.metrics.similarity import read_judgements
 from seqloom.runs.config import RunConfig
-from seqloom.text.formats.mo import compile_mo
 from seqloom.text.formats.pharaoh import read_gold
 from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue
 from seqloom.text.formats.tsv import split_rows
@@ -25,8 +24,8 @@ from seqloom.text.glossary import read_glossary
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from system.bad_files import ENGLISH, GERMAN
 from system.mutations import Build, Case
+from text.formats.mo_files import MESSAGES, compile_mo
 from text.formats.samples import NAMES, PO, TMX, XLIFF_1, XLIFF_2, fill, inventing, reversed_words
-from text.formats.test_mo import MESSAGES
 
 TEXT = "".join(f"{line}\n" for line in ENGLISH).encode()
 LATIN = PO.replace("UTF-8", "ISO-8859-1").encode("latin-1")
@@ -97,7 +96,10 @@ def catalogues() -> dict[str, Build]:
     }
     uses = {"filled": _use_catalogue, "sides": _use_sides, "pairs": _use_pairs}
     return {
-        f"{name} {use}": _file(name, content, read) for name, content in files.items() for use, read in uses.items()
+        f"{name} {use}": _file(name, content, read)
+        for name, content in files.items()
+        for use, read in uses.items()
+        if not (use == "filled" and name.endswith(".mo"))
     }
 
 

@@ -9,7 +9,6 @@ from seqloom.apps.request import Request
 from seqloom.apps.translator import PartListener, Translation
 from seqloom.core.errors import UsageError
 from seqloom.text.formats.carry import CannotCarry, Carrier, Rendering
-from seqloom.text.formats.mo import MoCatalogue
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 from seqloom.text.formats.tmx import TmxCatalogue, is_language
 
@@ -88,8 +87,6 @@ class Work:
 
 def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
     """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
-    if isinstance(catalogue, MoCatalogue):
-        catalogue.require_fillable()
     states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
     wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
     carriers, passed_over = {}, {}

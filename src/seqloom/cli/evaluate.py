@@ -26,7 +26,8 @@ from seqloom.cli.inputs import (
 )
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, notice
-from seqloom.text.formats.readers import Languages, holds_both_sides
+from seqloom.text.formats.readers import holds_both_sides
+from seqloom.text.formats.segments import Languages
 
 if TYPE_CHECKING:
     from seqloom.apps.evaluate import Test

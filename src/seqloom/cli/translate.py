@@ -37,6 +37,8 @@ from seqloom.cli.translate_jobs import (
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_file, require_writable
 from seqloom.core.text_files import is_compressed
+from seqloom.text.formats.jsonl import JSONL
+from seqloom.text.formats.po import PO
 from seqloom.text.formats.readers import format_of
 from seqloom.text.languages import is_language_code
 
@@ -288,7 +290,7 @@ def translate(
         raise UsageError("--align - writes to standard output, and so do the translations; name a file with --out")
     inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, *(companions or ())) if each]
     if path is not None and is_catalogue:
-        _check_catalogue(path, out, in_place=in_place, target=target, review=review, json=json)
+        _check_catalogue(path, out, in_place=in_place, target=target, json=json)
     require_new_file(out, inputs=inputs)
     require_new_file(None if align == STANDARD_OUTPUT else align, inputs=inputs, flag="--align")
     if out is not None and align is not None and out.resolve() == align.resolve():
@@ -330,27 +332,20 @@ def translate(
             translate_text(job, translator, stream=stream, links=links, total=total, listener=listener)
 
 
-def _check_catalogue(
-    path: Path, out: Path | None, *, in_place: bool, target: str | None, review: bool, json: bool
-) -> None:
+def _check_catalogue(path: Path, out: Path | None, *, in_place: bool, target: str | None, json: bool) -> None:
     """Refuse what cannot be done with this catalogue, before anything is read."""
     kind = format_of(path)
     if target is not None and not is_language_code(target):
         raise UsageError(f"--target {target[:60]!r} is not a language code, such as de, pt-BR or sr_RS@latin")
-    if review and kind == "mo":
-        raise UsageError(f"{path}: a compiled catalogue cannot be marked for --review; fill the .po it is made from")
-    if kind not in ("po", "jsonl"):  # an empty file of these formats is valid
+    if kind not in (PO, JSONL):  # an empty file of these formats is valid
         require_content([path])
     if in_place:
         if is_compressed(path):
             raise UsageError(f"{path} is compressed and cannot be filled in place; decompress it, or use --out")
         require_file(path)
         require_writable(path)
-    elif out is None:
-        if json:
-            raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
-        if kind == "mo" and sys.stdout.isatty():
-            raise UsageError("a compiled catalogue cannot be printed on a terminal; name a file with --out")
+    elif out is None and json:
+        raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
 
 
 def _check_nbest(nbest: int, model: Path, overrides: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seqloom.cli.console import clean, json_line, one_line
 from seqloom.cli.inputs import LanguageModelFusion, TextEncoding, open_input, open_translator, read_blocks
@@ -14,7 +14,7 @@ from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import open_output, write_atomically
 from seqloom.text.formats.pharaoh import format_links
-from seqloom.text.formats.readers import format_of, is_tsv
+from seqloom.text.formats.readers import is_tsv
 from seqloom.text.formats.tsv import column_problem
 
 if TYPE_CHECKING:
@@ -157,8 +157,6 @@ class TranslationProgress:
 class Anomalies:
     """Counts what is reported once at the end: truncated translations and mostly unknown lines."""
 
-    unit: Literal["line", "entry"] = "line"
-    """What the numbers count."""
     translations: int = 0
     truncated: int = 0
     """Translations that ended at the maximum output length."""
@@ -203,7 +201,7 @@ class Anomalies:
         return messages
 
     def _listed(self, numbers: Sequence[int]) -> str:
-        nouns = {"line": "lines", "entry": "entries"}[self.unit] if len(numbers) > 1 else self.unit
+        nouns = "lines" if len(numbers) > 1 else "line"
         shown = ", ".join(f"{number:,}" for number in numbers[:MAX_LISTED])
         more = len(numbers) - MAX_LISTED
         return f"{nouns} {shown} and {more:,} more" if more > 0 else f"{nouns} {shown}"
@@ -429,7 +427,7 @@ def translate_catalogue(
     catalogue = open_catalogue(job.path, languages=wanted)
     require_languages(str(job.path), catalogue.languages, wanted)
     work = plan_work(catalogue, with_fuzzy=job.with_fuzzy)
-    anomalies = Anomalies(unit="entry" if format_of(job.path) == "mo" else "line")
+    anomalies = Anomalies()
     with opening as translator:
         if anomalies.check_source(zip(work.places, work.lines, strict=True), translator.tokenizers.source):
             notice(listener, ALL_UNKNOWN)
@@ -451,7 +449,7 @@ def translate_catalogue(
         notice(listener, message)
     if job.as_json:
         counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
-        marked = len(filled.fillings) if job.for_review else 0 if format_of(job.path) == "mo" else filled.fuzzy
+        marked = len(filled.fillings) if job.for_review else filled.fuzzy
         marks = {"fuzzy": filled.fuzzy, "review": job.for_review, "marked": marked, "left": filled.left}
         print(json_line({"catalogue": job.out, **counts, **marks, "alone": asdict(filled.rest)}))
 
@@ -484,9 +482,7 @@ def _summary(job: CatalogueJob, filled: "Filled") -> list[str]:
     summary = f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated{marked}"
     messages = [f"{summary}; not translated: {others}" if others else summary]
     if filled.fuzzy:
-        if format_of(job.path) == "mo":
-            kept = "omitted, because a compiled catalogue cannot mark them"
-        elif job.for_review:  # all are marked, so the mark does not identify these
+        if job.for_review:  # all are marked, so the mark does not identify these
             kept = "need review most"
         else:
             kept = "marked fuzzy"

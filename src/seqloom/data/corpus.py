@@ -21,13 +21,14 @@ from seqloom.core.seeds import seed_for
 from seqloom.core.text_files import OnBad, bare_name
 from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
 from seqloom.text.formats.readers import (
-    Languages,
+    FORMATS,
     PairReader,
     format_of,
     holds_both_sides,
     languages_of,
     skipped_notice,
 )
+from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.formats.tmx import is_language
 from seqloom.text.formats.tsv import column_problem
 from seqloom.text.languages import LANGUAGES
@@ -149,20 +150,23 @@ def open_corpus(
     encoding: str = "utf-8",
     languages: Languages = (None, None),
     on_bad: OnBad = "error",
+    formats: Sequence[Format] = FORMATS,
 ) -> "ParallelCorpus":
     """The corpus of `[a.de, a.en]`, of several such pairs one after another, or of files that hold both sides.
 
-    A name may stand for several files (`*.tmx`); of two such names, the files go together in their order. `languages`
-    choose among those of a translation memory. `on_bad` says what becomes of lines that are no text: one that is
-    skipped is read as an empty one, whose pair is never learnt from.
+    A name may be a pattern (`*.tmx`); of two patterns, the files are paired in their order. `languages` choose among
+    those of a translation memory. `on_bad` says what becomes of lines with invalid bytes: one that is skipped is read
+    as an empty one, whose pair is never learnt from. `formats` are the file formats, by the endings of their names.
     """
-    return ParallelCorpus(parts_of(paths), encoding=encoding, languages=languages, on_bad=on_bad)
+    return ParallelCorpus(
+        parts_of(paths, formats), encoding=encoding, languages=languages, on_bad=on_bad, formats=formats
+    )
 
 
-def parts_of(paths: Sequence[Path]) -> list[Part]:
+def parts_of(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> list[Part]:
     """The files that belong together among those of a corpus: one with both sides, or two; none is opened."""
-    paths = _expanded(paths)
-    tables = [path for path in paths if holds_both_sides(path)]
+    paths = _expanded(paths, formats)
+    tables = [path for path in paths if holds_both_sides(path, formats)]
     if paths and len(tables) == len(paths):
         return [(path,) for path in paths]
     if tables:
@@ -179,9 +183,10 @@ def parts_of(paths: Sequence[Path]) -> list[Part]:
     return pairs
 
 
-def _expanded(paths: Sequence[Path]) -> list[Path]:
+def _expanded(paths: Sequence[Path], formats: Sequence[Format]) -> list[Path]:
     lists = [matching_files(path) for path in paths]
-    if len(lists) % 2 or all(len(each) == 1 for each in lists) or all(holds_both_sides(path) for path in paths):
+    is_paired = len(lists) % 2 == 0 and not all(holds_both_sides(path, formats) for path in paths)
+    if not is_paired or all(len(each) == 1 for each in lists):
         return list(chain.from_iterable(lists))
     for at in range(0, len(lists), 2):
         if len(lists[at]) != len(lists[at + 1]):
@@ -193,16 +198,16 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     return [path for some in pairs for pair in some for path in pair]
 
 
-def languages_from(paths: Sequence[Path]) -> tuple[str, str] | None:
+def languages_from(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> tuple[str, str] | None:
     """Source and target language by the names of the files: `train.de.gz train.en.gz` or `train.de-en.tsv`.
 
-    Translators' files say it themselves. None where nothing tells, or two parts disagree.
+    Translators' files name them inside. None where nothing does, or two parts disagree.
     """
-    paths = _expanded(paths)
+    paths = _expanded(paths, formats)
     names = [bare_name(path) for path in paths]
     found: set[tuple[str, str] | None] = set()
-    if paths and all(format_of(path) is not None for path in paths):
-        source, target = languages_of(paths[0])
+    if paths and all(format_of(path, formats) is not None for path in paths):
+        source, target = languages_of(paths[0], formats)
         found.add((source, target) if source and target else _two_languages(Path(names[0]).stem))
     elif all(name.endswith(".tsv") for name in names):
         for name in names:
@@ -246,15 +251,17 @@ class ParallelCorpus:
         encoding: str = "utf-8",
         languages: Languages = (None, None),
         on_bad: OnBad = "error",
+        formats: Sequence[Format] = FORMATS,
     ) -> None:
-        self.parts, self.encoding, self.languages, self.on_bad = tuple(parts), encoding, languages, on_bad
+        self.parts = tuple(parts)
+        self._reading = _Reading(encoding, languages, on_bad, tuple(formats))
         checks: list[_Check] = []
         empty: dict[Path, str] = {}
         problems: list[Problem] = []
         more = 0
         for part in self.parts:
             try:
-                check = _check_once(part, encoding, languages, on_bad)
+                check = _check_once(part, self._reading)
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
@@ -290,7 +297,7 @@ class ParallelCorpus:
 
     def _lines_of(self, file: int, *, before: int, skipped: int = 0) -> Iterator[Line]:
         """The lines of a part but for those skipped; `before` lines stand in the parts before it."""
-        pairs = islice(_pairs(self.parts[file], self.encoding, self.languages, self.on_bad), skipped, None)
+        pairs = islice(_pairs(self.parts[file], self._reading), skipped, None)
         last = before + skipped
         for last, (source, target) in enumerate(pairs, start=before + skipped + 1):
             yield Line(last, file, source, target)
@@ -301,9 +308,10 @@ class ParallelCorpus:
         """All lines in blocks: where two plain files are read, none of their text is read here."""
         before = 0
         for file, (part, count) in enumerate(zip(self.parts, self._counts, strict=True)):
-            if len(part) == 2 and self.on_bad == "error" and all(has_ranges(path, self.encoding) for path in part):
+            encoding, is_strict = self._reading.encoding, self._reading.on_bad == "error"
+            if len(part) == 2 and is_strict and all(has_ranges(path, encoding) for path in part):
                 both = part[0], part[1]
-                yield from range_blocks(both, count=count, before=before, file=file, encoding=self.encoding)
+                yield from range_blocks(both, count=count, before=before, file=file, encoding=encoding)
             else:
                 yield from text_blocks(self._lines_of(file, before=before))
             before += count
@@ -312,13 +320,36 @@ class ParallelCorpus:
         """Where a line stands, for messages: `train.de:17`, or `memory.tmx, pair 17`."""
         for part, count in zip(self.parts, self._counts, strict=True):
             if number <= count:
-                return f"{part[0]}:{number}" if format_of(part[0]) is None else f"{part[0]}, pair {number}"
+                is_plain = self._reading.format_of(part) is None
+                return f"{part[0]}:{number}" if is_plain else f"{part[0]}, pair {number}"
             number -= count
         raise IndexError(f"the corpus has {len(self)} lines; there is none beyond")
 
     def fingerprint(self) -> str:
         """A hash of the text of both sides: the same whether it is compressed or not, in pairs or tables."""
         return self._digest
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the files of a corpus are read."""
+
+    encoding: str
+    languages: Languages
+    on_bad: OnBad
+    formats: tuple[Format, ...]
+
+    def format_of(self, part: Part) -> Format | None:
+        """The format of one file with both sides; None for a table or two files."""
+        return format_of(part[0], self.formats) if len(part) == 1 else None
+
+    def lines(self, part: Part) -> list[LineReader]:
+        """The files of a part; a line that is skipped still has the tab of a table."""
+        blank = "\t" if len(part) == 1 else ""
+        return [LineReader(path, self.encoding, on_bad=self.on_bad, blank=blank) for path in part]
+
+    def pairs(self, path: Path) -> PairReader:
+        return PairReader(path, languages=self.languages, encoding=self.encoding, formats=self.formats)
 
 
 @dataclass(frozen=True)
@@ -330,41 +361,34 @@ class _Check:
     """Why a catalogue has no pair, where it has none."""
 
 
-def _pairs(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> Iterator[tuple[str, str]]:
+def _pairs(part: Part, reading: _Reading) -> Iterator[tuple[str, str]]:
     try:
-        if len(part) == 1 and format_of(part[0]) is not None:
-            for pair in PairReader(part[0], languages=languages, encoding=encoding):
+        if reading.format_of(part) is not None:
+            for pair in reading.pairs(part[0]):
                 yield pair.source, pair.target
         elif len(part) == 1:
-            for line in _readers(part, encoding, on_bad)[0]:
+            for line in reading.lines(part)[0]:
                 source, target = line.split("\t")
                 yield source, target
         else:
-            yield from zip(*_readers(part, encoding, on_bad), strict=True)
+            yield from zip(*reading.lines(part), strict=True)
     except ValueError as error:
         raise changed(part) from error
 
 
-def _readers(part: Part, encoding: str, on_bad: OnBad) -> list[LineReader]:
-    """The files of a part; a line that is skipped still has the tab of a table."""
-    return [LineReader(path, encoding, on_bad=on_bad, blank="\t" if len(part) == 1 else "") for path in part]
-
-
-def _check_once(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _Check:
+def _check_once(part: Part, reading: _Reading) -> _Check:
     """What is known of files that were checked before and have the same size and time since."""
     stamps = file_stamps(part)
     # Two changes within a tick of the clock leave the same time, so only what has rested for a while is known by it.
     is_settled = all(time.time_ns() - changed_at > _SETTLED for _, changed_at in stamps.values())
     if len(stamps) == len(part) and is_settled:
-        return _check_remembered(part, encoding, languages, on_bad, tuple(stamps.values()))
-    return _check(part, encoding, languages, on_bad)
+        return _check_remembered(part, reading, tuple(stamps.values()))
+    return _check(part, reading)
 
 
 @lru_cache(maxsize=32)
-def _check_remembered(
-    part: Part, encoding: str, languages: Languages, on_bad: OnBad, _stamps: tuple[tuple[int, int], ...]
-) -> _Check:
-    return _check(part, encoding, languages, on_bad)
+def _check_remembered(part: Part, reading: _Reading, _stamps: tuple[tuple[int, int], ...]) -> _Check:
+    return _check(part, reading)
 
 
 def file_stamps(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
@@ -373,11 +397,14 @@ def file_stamps(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
-def _check(part: Part, encoding: str, languages: Languages, on_bad: OnBad) -> _Check:
-    if len(part) == 1 and format_of(part[0]) is not None:
-        return _check_catalogue(PairReader(part[0], languages=languages, encoding=encoding))
-    readers = _readers(part, encoding, on_bad)
-    lines, digest = _check_table(readers[0], part[0]) if len(part) == 1 else _check_pair(readers, part, encoding)
+def _check(part: Part, reading: _Reading) -> _Check:
+    if reading.format_of(part) is not None:
+        return _check_catalogue(reading.pairs(part[0]))
+    readers = reading.lines(part)
+    if len(part) == 1:
+        lines, digest = _check_table(readers[0], part[0])
+    else:
+        lines, digest = _check_pair(readers, part, reading.encoding)
     return _Check(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
 
 
@@ -385,10 +412,13 @@ _CHOSEN = "data.source and data.target choose the languages, and where they are 
 
 
 def _check_catalogue(reader: PairReader) -> _Check:
-    asked = " and ".join(language or "any" for language in reader.languages)
-    if foreign := _other_languages(reader.path, reader.languages):
-        return _Check(0, b"", (), f"its languages are {foreign}, not {asked}; {_CHOSEN}")
-    asked_for = f" in {asked}; {_CHOSEN}" if any(reader.languages) else ""
+    requested = " and ".join(language or "any" for language in reader.languages)
+    named = languages_of(reader.path, (reader.format,)) if reader.format.settle is None else (None, None)
+    both = zip(named, reader.languages, strict=True)
+    if not all(has is None or wanted is None or is_language(has, wanted) for has, wanted in both):
+        foreign = " and ".join(language or "any" for language in named)
+        return _Check(0, b"", (), f"its languages are {foreign}, not {requested}; {_CHOSEN}")
+    asked_for = f" in {requested}; {_CHOSEN}" if any(reader.languages) else ""
     digest = hashlib.sha256()
     for pair in reader:
         digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
@@ -396,18 +426,6 @@ def _check_catalogue(reader: PairReader) -> _Check:
         message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked_for}"
         return _Check(0, b"", (), message)
     return _Check(reader.pairs, digest.digest(), tuple(reader.notices()))
-
-
-def _other_languages(path: Path, languages: Languages) -> str | None:
-    """The languages that a PO or XLIFF file names, if they are not those asked for; a memory may hold several."""
-    if format_of(path) in ("tmx", "jsonl") or not any(languages):
-        return None
-    named = languages_of(path)
-    if all(
-        has is None or asked is None or is_language(has, asked) for has, asked in zip(named, languages, strict=True)
-    ):
-        return None
-    return " and ".join(language or "any" for language in named)
 
 
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:

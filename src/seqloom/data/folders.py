@@ -14,7 +14,8 @@ from pathlib import Path
 
 from seqloom.core.errors import UsageError
 from seqloom.core.text_files import bare_name
-from seqloom.text.formats.readers import Languages, format_of
+from seqloom.text.formats.readers import format_of
+from seqloom.text.formats.segments import Languages
 from seqloom.text.languages import is_known_language
 
 _HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")

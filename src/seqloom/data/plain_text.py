@@ -24,7 +24,8 @@ from seqloom.core.files import LineReader, matching_files, read_lines
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.core.text_files import OnBad
 from seqloom.data.store import Folder, FolderWriter, Layout, borders, damaged, open_folder
-from seqloom.text.formats.readers import NoTextInLanguageError, SideReader, format_of, is_tsv, skipped_notice
+from seqloom.text.formats.readers import FORMATS, NoTextInLanguageError, SideReader, format_of, is_tsv, skipped_notice
+from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import is_blank
 
 # Texts: restartable readers over files of one language, checked before anything slow begins.
@@ -69,16 +70,22 @@ def require_text_files(paths: Sequence[Path]) -> None:
 
 
 def read_one_language(
-    path: Path, *, encoding: str | None = None, language: str | None = None, setting: str = "data.target"
+    path: Path,
+    *,
+    encoding: str | None = None,
+    language: str | None = None,
+    setting: str = "data.target",
+    formats: Sequence[Format] = FORMATS,
 ) -> Iterator[str]:
     """The lines of a text file, or the texts of a translators' file in a language; tables of pairs are refused.
 
-    `setting` is what names the language, for messages.
+    `setting` is the option that chooses the language, for messages.
     """
     require_text_files([path])
-    if format_of(path) is None:
+    if format_of(path, formats) is None:
         return read_lines(path, encoding)
-    return iter(SideReader(path, language=language, encoding=encoding or "utf-8", setting=setting))
+    encoding = encoding or "utf-8"
+    return iter(SideReader(path, language=language, encoding=encoding, setting=setting, formats=formats))
 
 
 class TextCorpus:
@@ -104,7 +111,9 @@ class TextCorpus:
         unit: Unit = "line",
         on_bad: OnBad = "error",
         language: str | None = None,
+        formats: Sequence[Format] = FORMATS,
     ) -> None:
+        self._formats = tuple(formats)
         if not paths:
             raise UsageError("a text file is needed, and none was given")
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
@@ -145,13 +154,13 @@ class TextCorpus:
             before += check.lines
 
     def _reader(self, path: Path) -> LineReader | SideReader:
-        if format_of(path) is None:
+        if format_of(path, self._formats) is None:
             return LineReader(path, self.encoding, on_bad=self.on_bad)
-        return SideReader(path, language=self.language, encoding=self.encoding)
+        return SideReader(path, language=self.language, encoding=self.encoding, formats=self._formats)
 
     def _unit(self, path: Path) -> Unit:
         """No empty lines part the texts of a catalogue."""
-        return self.unit if format_of(path) is None else "line"
+        return self.unit if format_of(path, self._formats) is None else "line"
 
     def require_text(self) -> None:
         """Refuse files without any text: a model of them would know of nothing but the ends of lines."""
@@ -167,7 +176,8 @@ class TextCorpus:
         """Where a line stands, for messages: `train.txt:17`, or `memory.tmx, text 17`."""
         for path, check in zip(self.paths, self._checks, strict=True):
             if number <= check.lines:
-                return f"{path}:{number}" if format_of(path) is None else f"{path}, text {number}"
+                is_plain = format_of(path, self._formats) is None
+                return f"{path}:{number}" if is_plain else f"{path}, text {number}"
             number -= check.lines
         raise IndexError("the corpus has no such line")
 

@@ -27,7 +27,7 @@ from seqloom.doctor.splits import Split, judge_split
 from seqloom.doctor.wording import examine_accents
 from seqloom.runs.config import RunConfig
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
-from seqloom.text.formats.readers import Languages
+from seqloom.text.formats.segments import Languages
 
 
 class DoctorData(Config):

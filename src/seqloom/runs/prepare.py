@@ -41,7 +41,7 @@ from seqloom.runs.model_dir import (
 from seqloom.runs.pipeline import Text, Work
 from seqloom.runs.plain_text import ModellingWork
 from seqloom.runs.translation import Split, TranslationWork
-from seqloom.text.formats.readers import Languages
+from seqloom.text.formats.segments import Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.run_guard import RECORD, locked

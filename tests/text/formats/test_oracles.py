@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.text.formats.carry import has_all_of
-from seqloom.text.formats.mo import compile_mo, read_mo
-from seqloom.text.formats.po import read_po
+from seqloom.text.formats.po import read_mo, read_po
 from seqloom.text.formats.segments import Content, Filling
 from seqloom.text.formats.tmx import read_tmx
 from seqloom.text.formats.xliff import read_xliff
@@ -85,18 +84,14 @@ def test_polib_reads_generated_catalogues_as_they_were_written_and_filled(
         path.write_bytes(catalogue.filled(fill(catalogue, shouting, aligned=True)))
 
 
-def test_compiled_catalogues_of_polib_are_read_and_ours_by_it(tmp_path: Path) -> None:
+def test_compiled_catalogues_of_polib_are_read(tmp_path: Path) -> None:
     polib = _import("polib")
     theirs = tmp_path / "theirs.mo"
     polib.pofile(str(write(tmp_path, "messages.po"))).save_as_mofile(str(theirs))
     catalogue = read_mo(theirs)
     assert ("Open file", "Datei öffnen") in [(each.text, each.target) for each in catalogue.segments]
-    ours = tmp_path / "ours.mo"
-    ours.write_bytes(compile_mo(catalogue.messages, order=">"))
-    again = polib.mofile(str(ours))
-    assert {(each.msgid, each.msgstr) for each in again} == {
-        (each.msgid, each.msgstr) for each in polib.mofile(str(theirs))
-    }
+    singular = {(each.msgid, each.msgstr) for each in polib.mofile(str(theirs)) if each.msgstr}
+    assert singular <= {(each.text, each.target) for each in catalogue.segments}
 
 
 @pytest.mark.parametrize("name", ["page.xlf", "page2.xliff"])

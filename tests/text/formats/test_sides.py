@@ -23,8 +23,8 @@ def test_a_memory_gives_the_variants_in_a_language(tmp_path: Path) -> None:
     assert list(reader) == list(reader)
     assert reader.lines == 1
     assert [notice.split(": ")[1] for notice in reader.notices()] == [
-        "texts in fr are read, 1 of them",
-        "2 segments that have none, or a fuzzy one, left out",
+        "1 texts in fr are read",
+        "2 segments without a text, or with a fuzzy one, left out",
     ]
 
 
@@ -44,7 +44,7 @@ def test_fuzzy_variants_are_no_example(tmp_path: Path) -> None:
     ("name", "there", "last"), [("memory.tmx", "en, de and fr", "fr"), ("page.xlf", "en and de", "de")]
 )
 def test_a_file_of_several_languages_asks_which(tmp_path: Path, name: str, there: str, last: str) -> None:
-    with pytest.raises(DataError, match=rf"holds texts in {there}; say which of them to read: data\.target={last}"):
+    with pytest.raises(DataError, match=rf"holds texts in {there}; choose one of them: data\.target={last}"):
         SideReader(write(tmp_path, name))
 
 
@@ -54,11 +54,11 @@ def test_catalogues_give_the_side_that_is_in_the_language(tmp_path: Path) -> Non
     english = _texts(path, "en")
     assert english[:2] == ["Open file", 'Cannot open "%s": %m']
     assert len(english) == 8
-    assert SideReader(path, language="en").notices()[0].endswith("texts of the source side are read, 0 of them")
+    assert SideReader(path, language="en").notices()[0].endswith("0 texts of the source side are read")
     other = write(tmp_path, "page.xlf")
     assert _texts(other, "de-AT") == ["Hallo"]
     assert _texts(other, "en")[0] == "Hello"
-    with pytest.raises(DataError, match=r"page\.xlf holds no text in fr: it says en and de"):
+    with pytest.raises(DataError, match=r"page\.xlf has no text in fr: its languages are en and de"):
         SideReader(other, language="fr")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from seqloom.core.errors import Problems
 from seqloom.core.files import LineReader
 from seqloom.core.text_files import read_whole
-from seqloom.text.formats.segments import Edit, Filling, Pair, Script, Segment, State, decoded, text_of
+from seqloom.text.formats.segments import Edit, Filling, Format, Pair, Script, Segment, State, decoded, text_of
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -108,6 +108,37 @@ def require_text(value: Any) -> str | None:
     if value and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadRecord("half of a character (a lone surrogate) in the text")
     return value
+
+
+def read_texts(path: Path, *, language: str | None = None, encoding: str = "utf-8") -> Iterator[str | None]:
+    """A member of each record; bad lines are reported together."""
+    problems = Problems()
+    for number, line in enumerate(LineReader(path, encoding), start=1):
+        if not line.strip():
+            continue
+        try:
+            text = _member(parse_record(line), language)
+        except BadRecord as error:
+            problems.add(str(error), path, number, error.column)
+            continue
+        if not problems:
+            yield text
+    problems.require_none()
+
+
+def _member(record: Mapping[str, Any], language: str | None) -> str | None:
+    """The text of a record: under its own name, that of the language, or as one side of a pair."""
+    inner = record.get("translation")
+    pair = inner if isinstance(inner, Mapping) else record
+    names = ["text", *([language] if language else []), *(("target", "source") if pair is record else ())]
+    for name in names:
+        holder = record if name == "text" else pair
+        if name in holder:
+            return None if record.get("fuzzy") is True and name == "target" else require_text(holder[name])
+    wanted = " or ".join(repr(name) for name in names)
+    offered = ", ".join(map(str, pair))[:80] or "none"
+    hint = "; name its language: data.target=…" if pair is not record and language is None else ""
+    raise BadRecord(f"no member {wanted}; there are {offered}{hint}")
 
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -229,3 +260,12 @@ def _skip(line: str, at: int) -> int:
     found = _SPACE.match(line, at)
     assert found is not None
     return found.end()
+
+
+JSONL = Format(
+    "JSONL",
+    (".jsonl",),
+    pairs=lambda path, languages, encoding: read_pairs(path, languages=languages, encoding=encoding),
+    texts=lambda path, _side, language, encoding: read_texts(path, language=language, encoding=encoding),
+    catalogue=lambda path, languages: read_jsonl(path, languages=languages),
+)

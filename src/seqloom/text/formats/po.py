@@ -1,4 +1,4 @@
-"""Message catalogues of gettext (PO): read with their places, filled without another byte changed.
+"""Message catalogues of gettext: PO, read with their places and filled without another byte changed; MO, read only.
 
     #, fuzzy, c-format          a flag: somebody should look at this translation
     #| msgid "Open file"        what the source was when it was translated
@@ -13,15 +13,29 @@ longer lines.
 
 import gettext
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from seqloom.core.errors import DataError, Problem
-from seqloom.core.text_files import read_whole
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.text_files import is_encoding_of_files, read_whole
 from seqloom.text.formats.placeholders import count_placeholders
-from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, decoded, text_of
+from seqloom.text.formats.segments import (
+    Catalogue,
+    Edit,
+    Filling,
+    Format,
+    Languages,
+    Script,
+    Segment,
+    State,
+    decoded,
+    segment_pairs,
+    segment_texts,
+    text_of,
+)
 
 # Plural forms of a language, as the header of a message catalogue tells them.
 #
@@ -241,10 +255,9 @@ class PoCatalogue:
         return [segment for segment, _ in self._read]
 
     @property
-    def languages(self) -> tuple[str | None, str | None]:
-        """The target alone is told, by the header."""
-        found = _LANGUAGE.search(self.header)
-        return None, found[1] if found else None
+    def languages(self) -> Languages:
+        """The header names the target only."""
+        return None, _language(self.header)
 
     @cached_property
     def plural_forms(self) -> PluralForms | None:
@@ -335,6 +348,11 @@ class PoCatalogue:
             yield Edit(start, end, f"#, {kept}")
         else:
             yield Edit(text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1 or len(text), "")
+
+
+def _language(header: str) -> str | None:
+    found = _LANGUAGE.search(header)
+    return found[1] if found else None
 
 
 def _flags(line: str) -> list[str]:
@@ -468,3 +486,116 @@ class _Reader:
 
     def _refuse(self, message: str, place: int) -> None:
         self.problems.append(self.script.problem(message, place))
+
+
+# --- compiled catalogues ---------------------------------------------------------------------------------------------
+#
+# magic 0x950412de, revision, N, places of two tables of N lengths and offsets: sources, translations
+# context EOT source NUL plural      translation NUL translation …
+#
+# The module gettext of the standard library reads these files too, but forgets the plural of the source.
+
+MO_MAGIC = 0x950412DE
+_MO_SYSTEM_COUNT = 36
+"""Where a file of minor revision 1 counts its messages with system-dependent parts, such as %<PRIu64>."""
+_MO_MAX_SHARING = 4
+"""Texts may share bytes, but a table that names the whole file a million times is made to fill the memory."""
+
+
+@dataclass(frozen=True)
+class MoFile:
+    """What a compiled catalogue holds."""
+
+    header: str
+    segments: tuple[Segment, ...]
+    """Every message, and of those with a plural every form; lines are numbers of messages."""
+    skipped: int
+    """Messages with system-dependent parts, which are not read."""
+
+
+def read_mo(path: Path) -> MoFile:
+    """Read a compiled catalogue in either byte order; one that is damaged is a DataError."""
+    data = read_whole(path)
+    order = {struct.pack("<I", MO_MAGIC): "<", struct.pack(">I", MO_MAGIC): ">"}.get(data[:4])
+    if order is None:
+        raise DataError(f"{path}: not a compiled catalogue; it begins with {data[:4].hex(' ')!r}")
+    try:
+        pairs = _mo_strings(data, order)
+        found = next((_CHARSET.search(target) for source, target in pairs if not source), None)
+        encoding = found[1].decode("ascii") if found else "utf-8"
+        if not is_encoding_of_files(encoding):
+            raise LookupError(f"unknown encoding: {encoding[:40]}")
+        texts = [(source.decode(encoding), target.decode(encoding)) for source, target in pairs]
+        (revision,) = struct.unpack_from(f"{order}I", data, 4)
+        (skipped,) = struct.unpack_from(f"{order}I", data, _MO_SYSTEM_COUNT) if revision & 0xFFFF else (0,)
+        header = next((target for source, target in texts if not source), "")
+        segments = [each for at, text in enumerate(texts) for each in _mo_segments(*text, at + 1, plural_forms(header))]
+    except (struct.error, ValueError, LookupError) as error:
+        raise DataError(f"{path}: the compiled catalogue is damaged ({error}); compile it again") from error
+    return MoFile(header, tuple(segments), min(skipped, len(data)))
+
+
+def _mo_strings(data: bytes, order: str) -> list[tuple[bytes, bytes]]:
+    revision, count, sources, targets = struct.unpack_from(f"{order}4I", data, 4)
+    if revision >> 16 > 1:
+        raise ValueError(f"unknown revision {revision >> 16}")
+    if max(sources, targets) + 8 * count > len(data):
+        raise ValueError(f"{count:,} messages do not fit into {len(data):,} bytes")
+    room = _MO_MAX_SHARING * len(data)
+
+    def string(table: int, number: int) -> bytes:
+        nonlocal room
+        length, offset = struct.unpack_from(f"{order}2I", data, table + 8 * number)
+        if offset + length > len(data):
+            raise ValueError(f"message {number + 1} lies beyond the end")
+        room -= length
+        if room < 0:
+            raise ValueError(f"its messages are more than {_MO_MAX_SHARING} times as long as the file")
+        return data[offset : offset + length]
+
+    return [(string(sources, number), string(targets, number)) for number in range(count)]
+
+
+def _mo_segments(source: str, target: str, number: int, forms: PluralForms | None) -> Iterator[Segment]:
+    if not source:
+        return  # the header
+    context, mark, rest = source.partition("\x04")
+    singular, has_plural, plural = (rest if mark else source).partition("\0")
+    if "\0" in plural:
+        raise ValueError(f"{singular[:40]!r} has more than one plural")
+    targets = target.split("\0") if has_plural else [target]
+    forms = forms or forms_like_english(len(targets))
+    for form in range(forms.count if has_plural else 1):
+        text = targets[form] if form < len(targets) else ""
+        said = forms.source(form, singular, plural) if has_plural else singular
+        yield Segment((said,), text, "translated" if text else "untranslated", number, context if mark else "")
+
+
+def _refuse_mo(path: Path, _languages: Languages) -> Catalogue:
+    raise UsageError(
+        f"{path} is a compiled catalogue, which cannot be filled; translate the .po file that it was compiled "
+        "from, and compile the result with msgfmt"
+    )
+
+
+def _with_skipped(read: MoFile) -> Iterator[Segment]:
+    yield from read.segments
+    yield from [Segment((), "", "untranslated", 0)] * read.skipped
+
+
+PO = Format(
+    "PO",
+    (".po", ".pot"),
+    pairs=lambda path, _languages, _encoding: segment_pairs(read_po(path).segments),
+    texts=lambda path, side, _language, _encoding: segment_texts(read_po(path).segments, side),
+    languages=lambda path: read_po(path).languages,
+    catalogue=lambda path, _languages: read_po(path),
+)
+MO = Format(
+    "MO",
+    (".mo",),
+    pairs=lambda path, _languages, _encoding: segment_pairs(_with_skipped(read_mo(path))),
+    texts=lambda path, side, _language, _encoding: segment_texts(_with_skipped(read_mo(path)), side),
+    languages=lambda path: (None, _language(read_mo(path).header)),
+    catalogue=_refuse_mo,
+)

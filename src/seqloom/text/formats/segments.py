@@ -4,7 +4,7 @@ A file is filled by edits of its own text: whatever no edit touches stays as it 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,10 @@ from typing import Literal, Protocol
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.text_files import is_encoding_of_files
 
+Languages = tuple[str | None, str | None]
+"""Source and target, where they are known."""
+
+Side = Literal["source", "target"]
 State = Literal["untranslated", "fuzzy", "translated"]
 Kind = Literal["alone", "open", "close", "border"]
 
@@ -42,7 +46,7 @@ class Segment:
     """Without codes; empty where there is none."""
     state: State
     line: int
-    """Where it begins in the file, counted from 1; of an MO file the number of its entry."""
+    """Where it begins in the file, counted from 1; of an MO file the number of its message."""
     context: str = ""
     is_format: bool = False
     """Whether the file says that its text goes to printf or its like."""
@@ -75,7 +79,7 @@ class Catalogue(Protocol):
         ...
 
     @property
-    def languages(self) -> tuple[str | None, str | None]:
+    def languages(self) -> Languages:
         """Source and target as the file names them."""
         ...
 
@@ -91,6 +95,41 @@ class Pair:
     source: str
     target: str
     line: int
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format with both sides of a translation. Only `pairs` is needed to train on it.
+
+    A None among pairs or texts stands for a segment that has none to learn from; these are counted and reported.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    """Lower-case endings of its files, such as ".po"; a compressed file has another one after it."""
+    pairs: Callable[[Path, Languages, str], Iterable[Pair | None]]
+    """The pairs of a file, given the requested languages and the encoding of plain text."""
+    texts: Callable[[Path, Side, str | None, str], Iterable[str | None]] | None = None
+    """The texts of one side, given the requested language and the encoding; by default those of the pairs."""
+    languages: Callable[[Path], tuple[str | None, ...]] = lambda _path: (None, None)
+    """The languages that a file names: source and target, or all of them where it holds any number."""
+    settle: Callable[[Path, Languages], Languages] | None = None
+    """Of a format whose files hold any number of languages: the two to read, given those requested."""
+    catalogue: Callable[[Path, Languages], Catalogue] | None = None
+    """The file opened for `seqloom translate` to fill, if the format can be filled."""
+
+
+def segment_pairs(segments: Iterable[Segment]) -> Iterator[Pair | None]:
+    """The pairs of segments; fuzzy translations are not learnt from."""
+    for each in segments:
+        is_good = each.state == "translated" and each.text.strip()
+        yield Pair(each.text, each.target, each.line) if is_good else None
+
+
+def segment_texts(segments: Iterable[Segment], side: Side) -> Iterator[str | None]:
+    """All sources, or the translations that are not fuzzy."""
+    for each in segments:
+        yield each.text if side == "source" else each.target if each.state == "translated" else None
 
 
 def text_of(content: Content) -> str:

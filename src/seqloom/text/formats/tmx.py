@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
-from seqloom.text.formats.segments import Content, Edit, Filling, Pair, Script, Segment, State, text_of
+from seqloom.text.formats.segments import Content, Edit, Filling, Format, Pair, Script, Segment, State, text_of
 from seqloom.text.formats.xml import (
     Element,
     content_of,
@@ -342,3 +342,14 @@ def _mark(variant: Element) -> Element | None:
 
 def _code_of(variant: Element) -> str:
     return variant.get("xml:lang") or variant.get("lang") or ""
+
+
+TMX = Format(
+    "TMX",
+    (".tmx",),
+    pairs=lambda path, languages, _encoding: read_pairs(path, languages=languages),
+    texts=lambda path, _side, language, _encoding: read_side(path, language=language),
+    languages=lambda path: look_into(path).languages,
+    settle=settle_languages,
+    catalogue=lambda path, languages: read_tmx(path, languages=languages),
+)

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.errors import DataError
-from seqloom.text.formats.segments import Edit, Filling, Script, Segment, State, text_of
+from seqloom.text.formats.segments import (
+    Edit,
+    Filling,
+    Format,
+    Script,
+    Segment,
+    State,
+    segment_pairs,
+    segment_texts,
+    text_of,
+)
 from seqloom.text.formats.xml import Element, content_of, escape_attribute, read_tree, space_before, write_content
 
 REVIEW = "needs-review-translation"
@@ -177,3 +187,13 @@ def _units(root: Element, name: str, *, is_open: bool = True) -> Iterator[tuple[
                 yield element, file, keeps_space
         else:
             left += [(child, file, may_change, keeps_space) for child in reversed(element.children)]
+
+
+XLIFF = Format(
+    "XLIFF",
+    (".xlf", ".xliff"),
+    pairs=lambda path, _languages, _encoding: segment_pairs(read_xliff(path).segments),
+    texts=lambda path, side, _language, _encoding: segment_texts(read_xliff(path).segments, side),
+    languages=lambda path: read_xliff(path).languages,
+    catalogue=lambda path, _languages: read_xliff(path),
+)
