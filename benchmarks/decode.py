@@ -40,7 +40,7 @@ from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import unique_tokens
 from seqloom.models.transformer import TransformerConfig
-from seqloom.runs.model_dir import LoadedModel, find_model, load
+from seqloom.runs.loading import LoadedModel, find_model, load
 
 SCRIPTS = Path(__file__).resolve().parent / "contestants"
 CTRANSLATE2 = ("ctranslate2==4.8.4",)

@@ -22,7 +22,7 @@ from seqloom.core.errors import TrainingError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.files import read_lines
 from seqloom.look.partition import PartitionConfig, look_at_partition
-from seqloom.runs.model_dir import load_any
+from seqloom.runs.loading import load_any
 from seqloom.runs.train import train
 
 FULL = "full softmax"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
-    from seqloom.runs.model_dir import load_any as load
+    from seqloom.runs.loading import load_any as load
     from seqloom.runs.train import resume, train
     from seqloom.search.settings import SearchConfig
 
@@ -43,7 +43,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Public names come in when they are asked for: importing seqloom alone does not import torch."""
     if name == "load":
-        from seqloom.runs.model_dir import load_any
+        from seqloom.runs.loading import load_any
 
         return load_any
     if name == "resume":

@@ -7,8 +7,8 @@ import torch
 from seqloom.apps.alignments import align_parts, best_head, look_of, model1_links
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
+from seqloom.runs.loading import load
 from seqloom.runs.long_lines import Part
-from seqloom.runs.model_dir import load
 from seqloom.runs.train import Trained
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers

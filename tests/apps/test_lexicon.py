@@ -18,7 +18,7 @@ from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.runs.train import Trained
 from seqloom.search.settings import SearchConfig
 

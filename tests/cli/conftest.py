@@ -10,7 +10,8 @@ from cli.calling import Called, call
 from seqloom.core.config import resolve
 from seqloom.data.phrasebook import Split, sample_pairs
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import load, save_model
+from seqloom.runs.loading import load
+from seqloom.runs.model_dir import save_model
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.training.weights import weights_of
 

@@ -16,7 +16,8 @@ from seqloom.cli import look
 from seqloom.core.config import resolve
 from seqloom.lab.catalogue import EXPERIMENTS
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import build_model, load, save_model
+from seqloom.runs.loading import build_model, load
+from seqloom.runs.model_dir import save_model
 from seqloom.training.weights import weights_of
 
 # --- lab -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ import torch
 from cli.calling import Called, call, into_closed_pipe
 from cli.conftest import Tiny
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.runs.model_dir import load, load_fitted, save_model
+from seqloom.runs.loading import load, load_fitted
+from seqloom.runs.model_dir import save_model
 from seqloom.training.weights import weights_of
 
 WORDS = ("text.kind=word", "text.minimum_count=1", "text.size=1000")

@@ -8,7 +8,7 @@ import yaml
 from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.core.events import ignore
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.runs.prepare import choose_config
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from cli.calling import call
 from cli.conftest import Tiny, in_small_letters
-from seqloom.runs.model_dir import load, save_model
+from seqloom.runs.loading import load
+from seqloom.runs.model_dir import save_model
 from seqloom.training.weights import weights_of
 
 

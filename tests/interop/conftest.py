@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interop.models import phrases
-from seqloom.runs.model_dir import LoadedModel, load
+from seqloom.runs.loading import LoadedModel, load
 from seqloom.runs.train import train
 
 SETTINGS = (

@@ -7,7 +7,8 @@ import torch
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import DataConfig, ModelConfig, RunConfig
-from seqloom.runs.model_dir import Card, LoadedModel, build_model
+from seqloom.runs.loading import LoadedModel, build_model
+from seqloom.runs.model_dir import Card
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers

@@ -15,7 +15,7 @@ from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.interop.ctranslate2_engine import CTranslate2Engine, Found
-from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.loading import LoadedModel
 from seqloom.search.decode import decode
 from seqloom.search.greedy import forced_search, greedy_search
 from seqloom.search.settings import SearchConfig

@@ -24,7 +24,8 @@ from seqloom.look.gradients import (
 )
 from seqloom.nn.jacobians import jacobians_along
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import Card, LoadedModel, build_model
+from seqloom.runs.loading import LoadedModel, build_model
+from seqloom.runs.model_dir import Card
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizers
 

@@ -14,7 +14,7 @@ from seqloom.look.partition import PartitionConfig, look_at_partition
 from seqloom.models.elmo import Elmo
 from seqloom.models.rnn_lm import RnnLm
 from seqloom.nn.outputs import Output
-from seqloom.runs.model_dir import load_any
+from seqloom.runs.loading import load_any
 from seqloom.runs.train import Trained, train
 from tiny_runs import TINY_LM, write_text
 

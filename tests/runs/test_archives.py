@@ -13,7 +13,8 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.nn.fast.int8 import LEAST_WEIGHTS
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import build_model, load, save_model
+from seqloom.runs.loading import build_model, load
+from seqloom.runs.model_dir import save_model
 from seqloom.runs.train import Trained, average
 from seqloom.selfcheck.files import check_saved
 from seqloom.training.weights import weights_of

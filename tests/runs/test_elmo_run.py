@@ -11,7 +11,7 @@ from seqloom.apps.contextual import compare, open_contextual, two_senses
 from seqloom.apps.language_model import LanguageModel
 from seqloom.core.errors import UsageError
 from seqloom.core.events import read_events
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.runs.train import train
 from tiny_runs import TINY_LM
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.runs import train as recipe
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.runs.prepare import begin_run, choose_config
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.distributed import World

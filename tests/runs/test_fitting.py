@@ -15,7 +15,8 @@ from seqloom.apps.vectors import doubt_of
 from seqloom.classical.ngram import NGram
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event, read_events
-from seqloom.runs.model_dir import load, load_any, load_fitted, read_card
+from seqloom.runs.loading import load, load_any, load_fitted
+from seqloom.runs.model_dir import read_card
 from seqloom.runs.sizing import too_small
 from seqloom.runs.train import Trained, resume, train
 from tiny_runs import write_text

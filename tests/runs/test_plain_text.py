@@ -16,7 +16,8 @@ from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.events import Event, read_events
 from seqloom.data.plain_text import Stream
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import load, read_card
+from seqloom.runs.loading import load
+from seqloom.runs.model_dir import read_card
 from seqloom.runs.prepare import choose_config
 from seqloom.runs.train import Trained, resume, train
 from seqloom.tasks.language_modelling import LanguageModellingConfig

@@ -9,7 +9,8 @@ import pytest
 from seqloom.core.errors import ModelError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.runs.model_dir import load, read_card, save_model
+from seqloom.runs.loading import load
+from seqloom.runs.model_dir import read_card, save_model
 from seqloom.runs.train import Journal, Trained, resume, train
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

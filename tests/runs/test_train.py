@@ -25,7 +25,9 @@ from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import OutsideConfig, RunConfig
-from seqloom.runs.model_dir import add_file, load, read_card, read_settings, require_device, require_memory
+from seqloom.runs.loading import load, require_device
+from seqloom.runs.memory import require_memory
+from seqloom.runs.model_dir import add_file, read_card, read_settings
 from seqloom.runs.prepare import begin_run, choose_config, prepare_again
 from seqloom.runs.train import Trained, average, resume, train
 from seqloom.runs.translation import Corpora, TranslationWork

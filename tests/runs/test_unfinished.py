@@ -20,7 +20,8 @@ from seqloom.apps.lexicon import fit_lexicon
 from seqloom.apps.translator import Translator
 from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError, exit_code_of
 from seqloom.core.events import Event
-from seqloom.runs.model_dir import find_model, load, read_card
+from seqloom.runs.loading import find_model, load
+from seqloom.runs.model_dir import read_card
 from seqloom.runs.train import train
 from seqloom.selfcheck.run import selfcheck
 from seqloom.training.checkpoint import RealDisk, checkpoint_folder, prune, read_checkpoint, write_checkpoint

@@ -19,7 +19,7 @@ from seqloom.core.events import Event
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.nn.fast.decoder_plan import DecoderPlan
 from seqloom.nn.fast.int8 import with_int8
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.runs.train import Trained
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig

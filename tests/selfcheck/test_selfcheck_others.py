@@ -13,7 +13,7 @@ from seqloom.apps.language_model import LanguageModel, LineScore
 from seqloom.classical.ngram import NGram
 from seqloom.classical.vectors import Neighbour, WordVectors
 from seqloom.core.errors import UsageError
-from seqloom.runs.model_dir import load_any
+from seqloom.runs.loading import load_any
 from seqloom.runs.train import train
 from seqloom.selfcheck.language_models import (
     LanguageModelChecks,

@@ -11,7 +11,8 @@ from seqloom.core.events import Event
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import Card, build_model, save_model
+from seqloom.runs.loading import build_model
+from seqloom.runs.model_dir import Card, save_model
 from seqloom.runs.prepare import begin_run, choose_config
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

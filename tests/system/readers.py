@@ -27,7 +27,8 @@ from seqloom.interop.onnx import Graphs
 from seqloom.interop.onnx_stepper import read_graphs, write_graphs
 from seqloom.interop.word2vec_format import read_vectors, write_vectors
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import Card, LoadedFitted, LoadedModel, load_any, save_fitted
+from seqloom.runs.loading import LoadedFitted, LoadedModel, load_any
+from seqloom.runs.model_dir import Card, save_fitted
 from seqloom.runs.prepare import open_run, prepare_again
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

@@ -12,7 +12,8 @@ from seqloom.core.files import directory_manifest
 from seqloom.core.symbols import END
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import Card, build_model, save_fitted, save_model
+from seqloom.runs.loading import build_model
+from seqloom.runs.model_dir import Card, save_fitted, save_model
 from seqloom.text.tokenizer import EncodedText, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.weights import weights_of

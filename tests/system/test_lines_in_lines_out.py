@@ -26,7 +26,8 @@ from seqloom.apps import language_model, search_settings
 from seqloom.apps import translator as translate
 from seqloom.core.config import resolve
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import load, save_model
+from seqloom.runs.loading import load
+from seqloom.runs.model_dir import save_model
 from seqloom.text.normalise import is_blank
 from seqloom.training.weights import weights_of
 

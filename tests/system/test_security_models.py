@@ -17,7 +17,7 @@ from core.zips import File, build
 from seqloom.apps.export import pack, unpack
 from seqloom.core.errors import ModelError, SeqloomError
 from seqloom.core.events import read_events
-from seqloom.runs.model_dir import find_model, load
+from seqloom.runs.loading import find_model, load
 from seqloom.training.run_guard import RECORD, locked
 from system.small_models import change_json, vouch_again, write_small_model
 

@@ -20,8 +20,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, UNKNOWN
 from seqloom.nn.probe import listen
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.long_lines import Part
-from seqloom.runs.model_dir import LoadedModel
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.formats.pharaoh import Link
 from seqloom.text.tokenizer import Tokenizer, Tokenizers

@@ -25,7 +25,7 @@ from seqloom.drawing.style import INK, as_written, fonts
 from seqloom.models.elmo import ElmoConfig, GivesContextualVectors
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.embeddings import Symbols
-from seqloom.runs.model_dir import load
+from seqloom.runs.loading import load
 from seqloom.tasks.bidirectional_language_modelling import both_labels
 from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.tokenizer_training import train_tokenizer

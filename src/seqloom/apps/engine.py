@@ -16,8 +16,8 @@ from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, CTranslate2Engine, Found, asked_of, read_description
 from seqloom.runs.config import RunConfig
+from seqloom.runs.loading import load
 from seqloom.runs.long_lines import Part, join, make_parts
-from seqloom.runs.model_dir import load
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers

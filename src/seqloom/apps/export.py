@@ -41,20 +41,8 @@ from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.nn.fast.int8 import LEAST_WEIGHTS, keep_scales, kept_scales, row_scales
-from seqloom.runs.model_dir import (
-    INT8_FORMAT,
-    LoadedModel,
-    add_file,
-    check_archived,
-    find_model,
-    has_file,
-    listed_files,
-    load,
-    read_card,
-    require_translator,
-    save_model,
-    stored_weights,
-)
+from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, require_translator
+from seqloom.runs.model_dir import INT8_FORMAT, add_file, has_file, listed_files, read_card, save_model, stored_weights
 from seqloom.search.settings import Precision
 from seqloom.text.languages import language_name
 from seqloom.text.tokenizer import Tokenizer

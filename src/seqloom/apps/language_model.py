@@ -33,7 +33,8 @@ from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.metrics.perplexity import Perplexities
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import Card, Loaded, LoadedFitted, in_words, load_any, require_loaded
+from seqloom.runs.loading import Loaded, LoadedFitted, in_words, load_any, require_loaded
+from seqloom.runs.model_dir import Card
 from seqloom.runs.readers import encode_lines, perplexities_of, require_numbers, require_reader
 from seqloom.search.decode import decode
 from seqloom.search.ensemble import Ensemble

@@ -25,15 +25,8 @@ from seqloom.core.symbols import RESERVED
 from seqloom.core.text_files import OnBad
 from seqloom.data.corpus import ParallelCorpus, open_corpus
 from seqloom.data.store import HEADER, Side, Store
-from seqloom.runs.model_dir import (
-    add_file,
-    find_model,
-    has_file,
-    read_card,
-    read_settings,
-    require_finished,
-    require_translator,
-)
+from seqloom.runs.loading import find_model, require_finished, require_translator
+from seqloom.runs.model_dir import add_file, has_file, read_card, read_settings
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 FILE = "lexicon.safetensors"

@@ -9,7 +9,8 @@ from typing import Any
 from seqloom.core.arguments import shown
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import find_model, read_settings
+from seqloom.runs.loading import find_model
+from seqloom.runs.model_dir import read_settings
 from seqloom.search.settings import SearchConfig
 
 

@@ -29,14 +29,9 @@ from seqloom.data.batches import PairBatch
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
+from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
 from seqloom.runs.long_lines import Part, join, make_parts
-from seqloom.runs.model_dir import (
-    Card,
-    LoadedModel,
-    load,
-    require_loaded,
-    require_translator,
-)
+from seqloom.runs.model_dir import Card
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,

@@ -24,7 +24,7 @@ def open_vectors(path: Path) -> WordVectors:
     """Word vectors from a model directory, a run that has finished, or a file in word2vec's text or binary format."""
     if not path.is_dir():
         return read_vectors(path)
-    from seqloom.runs.model_dir import in_words, load_any
+    from seqloom.runs.loading import in_words, load_any
 
     loaded = load_any(path)
     if loaded.config.purpose != "word vectors":
@@ -36,7 +36,8 @@ def doubt_of(path: Path) -> str | None:
     """That the vectors of a model were trained on too little text, if they were; of a file, nobody knows."""
     if not path.is_dir():
         return None
-    from seqloom.runs.model_dir import find_model, read_card
+    from seqloom.runs.loading import find_model
+    from seqloom.runs.model_dir import read_card
     from seqloom.runs.sizing import too_small
 
     folder = find_model(path)

@@ -44,7 +44,8 @@ def info(
     """
     if side is not None and text is None:
         raise UsageError(f"--side {side} requires --text FILE")
-    from seqloom.runs.model_dir import find_model, read_card, read_settings
+    from seqloom.runs.loading import find_model
+    from seqloom.runs.model_dir import read_card, read_settings
 
     folder = find_model(model)
     card = read_card(folder)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seqloom.look.beam_tree import BeamTree
     from seqloom.look.gradients import Pair
     from seqloom.look.zipf import OrderStatistics, ZipfFindings
-    from seqloom.runs.model_dir import LoadedModel
+    from seqloom.runs.loading import LoadedModel
 
 
 # `seqloom look beam`: the tree of a beam search.
@@ -131,7 +131,7 @@ def partition(
     """
     from seqloom.core.config import resolve
     from seqloom.look.partition import PartitionConfig, look_at_partition
-    from seqloom.runs.model_dir import load_any
+    from seqloom.runs.loading import load_any
 
     given = parse_words(words)
     if len(given.others) != 1:
@@ -351,7 +351,8 @@ def gradients(
     Without sentences, pairs of the run's dev set are used.
     """
     from seqloom.look.gradients import look_at_gradients
-    from seqloom.runs.model_dir import find_model, load, read_settings, require_trained
+    from seqloom.runs.loading import find_model, load, require_trained
+    from seqloom.runs.model_dir import read_settings
 
     _check_picture(out)
     folder = find_model(model)
@@ -404,7 +405,7 @@ def heads(
     """
     from seqloom.apps.alignments import best_head
     from seqloom.cli.inputs import languages_for, read_pairs
-    from seqloom.runs.model_dir import load, require_translator
+    from seqloom.runs.loading import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold
     from seqloom.text.normalise import is_blank
 

@@ -33,7 +33,7 @@ from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import Cell, CellState, unroll
 from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.nn.jacobians import Spectrum, fit_slope, lag_below, spectrum_of, state_spectra
-from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.readers import require_reader
 from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank

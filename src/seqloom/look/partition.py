@@ -38,7 +38,7 @@ from seqloom.models.reading import RecurrentReader
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
-from seqloom.runs.model_dir import Loaded
+from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import require_reader
 from seqloom.text.normalise import is_blank
 

@@ -12,7 +12,8 @@ from seqloom.core.seeds import seed_for
 from seqloom.metrics.translation import Score
 from seqloom.runs import plain_text
 from seqloom.runs.config import FitsText, FittedModel, RunConfig
-from seqloom.runs.model_dir import Card, LoadedFitted, save_fitted
+from seqloom.runs.loading import LoadedFitted
+from seqloom.runs.model_dir import Card, save_fitted
 from seqloom.runs.pipeline import Choice
 from seqloom.runs.plain_text import OfPlainText, PreparedText, measure_dev
 from seqloom.runs.sizing import EXTREMES, choose_fitted_sizes, settled, text_facts, too_small

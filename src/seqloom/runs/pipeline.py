@@ -17,7 +17,7 @@ from torch import nn
 from seqloom.core.events import Listener
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import RunConfig
-from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.sizing import Sizing
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.progress import Outcome

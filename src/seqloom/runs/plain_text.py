@@ -23,7 +23,7 @@ from seqloom.core.sizing import TextFacts
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import DataConfig, RunConfig
-from seqloom.runs.model_dir import Loaded, LoadedModel
+from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
 from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import EXTREMES, Sizing, choose_text_sizes, settled, text_facts

@@ -30,14 +30,9 @@ from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import FittingWork
-from seqloom.runs.model_dir import (
-    FEWEST,
-    find_model,
-    read_settings,
-    require_device,
-    require_memory,
-    symbols_of,
-)
+from seqloom.runs.loading import find_model, require_device, symbols_of
+from seqloom.runs.memory import FEWEST, require_memory
+from seqloom.runs.model_dir import read_settings
 from seqloom.runs.pipeline import Text, Work
 from seqloom.runs.plain_text import ModellingWork
 from seqloom.runs.translation import Split, TranslationWork

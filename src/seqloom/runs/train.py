@@ -25,20 +25,8 @@ from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import FittingWork, fit
-from seqloom.runs.model_dir import (
-    CARD,
-    Card,
-    LoadedModel,
-    build_model,
-    find_model,
-    read_card,
-    read_settings,
-    require_builder,
-    require_device,
-    require_exact_weights,
-    save_model,
-    write_card,
-)
+from seqloom.runs.loading import LoadedModel, build_model, find_model, require_builder, require_device
+from seqloom.runs.model_dir import CARD, Card, read_card, read_settings, require_exact_weights, save_model, write_card
 from seqloom.runs.pipeline import Prepared, TaskWithLoss, TrainedWork
 from seqloom.runs.prepare import (
     begin_run,

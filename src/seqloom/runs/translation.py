@@ -36,7 +36,7 @@ from seqloom.data.store import Store
 from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
 from seqloom.runs.config import RunConfig
 from seqloom.runs.language_check import doubts_of_lines
-from seqloom.runs.model_dir import LoadedModel
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.pipeline import Choice, clear_stored
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of, settled
 from seqloom.runs.translator import limit_message, translate_lines

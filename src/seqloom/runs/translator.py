@@ -19,8 +19,8 @@ from seqloom.core.symbols import PAD
 from seqloom.metrics.translation import Chrf
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.long_lines import Part, join, make_parts
-from seqloom.runs.model_dir import LoadedModel
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode

@@ -10,16 +10,8 @@ import numpy as np
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.errors import ModelError
 from seqloom.core.files import check_manifest, sha256_of
-from seqloom.runs.model_dir import (
-    Loaded,
-    LoadedModel,
-    load,
-    load_fitted,
-    read_card,
-    save_fitted,
-    save_model,
-    stored_weights,
-)
+from seqloom.runs.loading import Loaded, LoadedModel, load, load_fitted
+from seqloom.runs.model_dir import read_card, save_fitted, save_model, stored_weights
 from seqloom.selfcheck.promises import Figure, Finding, counted, judged
 
 WEIGHTS = "model.safetensors"

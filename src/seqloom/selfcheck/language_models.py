@@ -15,7 +15,7 @@ from seqloom.core.reading import TextIds
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.models.elmo import GivesContextualVectors
-from seqloom.runs.model_dir import Loaded
+from seqloom.runs.loading import Loaded
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig

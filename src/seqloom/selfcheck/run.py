@@ -19,7 +19,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.model_dir import Loaded, LoadedModel, find_model, load_any
+from seqloom.runs.loading import Loaded, LoadedModel, find_model, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, own_lines

@@ -12,7 +12,7 @@ from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import UsageError
 from seqloom.core.files import read_lines, write_atomically
 from seqloom.nn.fast.int8 import Int8Linear, Int8Output, with_int8
-from seqloom.runs.model_dir import Loaded, LoadedModel
+from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.search.greedy import forced_search
 from seqloom.search.settings import Precision, SearchConfig
 from seqloom.selfcheck.cases import Bench, Case

@@ -1,0 +1,469 @@
+"""Opening models: a model directory, a run, its best checkpoint or an archive, as a model ready for use."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seqloom.core.archive import by_origin, is_archive, temporary_folder, unpacked
+from seqloom.core.arguments import as_path, shown
+from seqloom.core.arrays import map_safetensors
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError, warn
+from seqloom.nn.embeddings import Symbols
+from seqloom.nn.fast.int8 import keep_scales
+from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.model_dir import (
+    AGAIN,
+    CARD,
+    Card,
+    listed_files,
+    parse_card,
+    read_card,
+    read_part,
+    read_settings,
+    read_weights,
+    shapes_of,
+    unrounded,
+    write_model,
+)
+from seqloom.search.settings import SearchConfig
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.checkpoint import (
+    NewerFormatError,
+    checkpoint_folder,
+    checkpoint_steps,
+    copy_weights,
+    pointed_step,
+)
+from seqloom.training.progress import Progress
+from seqloom.training.run_guard import holder_of
+from seqloom.training.weights import load_weights
+
+NUMBERS = 4, 1 << 24
+"""Numbers that building a model may ask for: so many times those of its weights, and so many besides for tables that
+are computed. Our models ask for what they have and hardly more."""
+
+TENSORS = 4, 100
+"""The same for the number of tensors that are made, which ends a model of a million layers at its hundredth."""
+
+_MAKERS = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "zeros", "ones", "full", "rand", "randn"))
+
+_TRIES = 20
+"""How often a checkpoint is looked for in a run that is training: it may be removed between two looks."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready for use."""
+
+    folder: Path
+    config: RunConfig
+    tokenizers: Tokenizers
+    model: nn.Module
+    card: Card
+    device: torch.device
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({self.summary()})"
+
+    def summary(self) -> str:
+        """What it is and where it comes from, on one line."""
+        return _summary(self)
+
+    def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
+        """These settings, or its own, with a maximum output length that fits its training data where none was set."""
+        return (given or self.config.search).with_output_limit(self.card.output_limit)
+
+
+@dataclass(frozen=True)
+class LoadedFitted:
+    """A fitted model ready for use."""
+
+    folder: Path
+    config: RunConfig
+    tokenizers: Tokenizers
+    model: FittedModel
+    card: Card
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __repr__(self) -> str:
+        return f"LoadedFitted({self.summary()})"
+
+    def summary(self) -> str:
+        """What it is and where it comes from, on one line."""
+        return _summary(self)
+
+
+Loaded = LoadedModel | LoadedFitted
+
+
+def _summary(loaded: Loaded) -> str:
+    card = loaded.card
+    kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
+    languages = f" {card.source or '?'} → {card.target or '?'}" if loaded.config.purpose == "translator" else ""
+    return f"{kind}{languages}, {card.parameters:,} parameters, {_place(loaded)}"
+
+
+def _place(loaded: Loaded) -> str:
+    """Where a model comes from: its folder, or the archive or the run and step that a temporary folder was made of."""
+    place, unfinished = by_origin(str(loaded.folder)), loaded.card.trained_on.get("unfinished")
+    if unfinished and place != str(loaded.folder):
+        place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
+    return place
+
+
+def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
+    """Read a model directory (or the `model/` inside a run directory) and check every file of it.
+
+    A model that was trained from settings outside the house is read with the same settings as `model`.
+    """
+    folder = find_model(as_path(folder, "folder"))
+    require_builder(model)
+    card = read_card(folder)
+    config = read_settings(folder, [] if device is None else [f"device={device}"])
+    if isinstance(config.model, FitsText):
+        raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
+    # Earlier versions recorded a model from outside by its repr alone.
+    outside = (
+        config.model.in_words() if isinstance(config.model, OutsideConfig) else card.trained_on.get("outside_model")
+    )
+    if outside and model is None:
+        raise ModelError(
+            f"{folder} holds a model from outside, {outside}. Only Python can use it, with the settings it was "
+            f"trained from: seqloom.load({str(folder)!r}, model={outside})"
+        )
+    tokenizers = Tokenizers.load(folder / "text")
+    place = require_device(config.device)
+    settings, weights = config.model if model is None else model, folder / "model.safetensors"
+    assert isinstance(settings, BuildsModel)
+    built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
+    found, scales = unrounded(read_weights(weights), origin=weights)
+    way_out = {"way_out": f"They were trained with {outside}; give these settings as model="} if outside else {}
+    with torch.no_grad():
+        load_weights(built, found, origin=str(folder), **way_out)
+    keep_scales(built, scales)
+    built.to(place).eval()
+    return LoadedModel(folder, config, tokenizers, built, card, place)
+
+
+def load_fitted(folder: Path | str) -> LoadedFitted:
+    """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
+    folder = find_model(as_path(folder, "folder"))
+    card = read_card(folder)
+    config = read_settings(folder)
+    if not isinstance(config.model, FitsText):
+        raise UsageError(
+            f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
+        )
+    tokenizers = Tokenizers.load(folder / "text")
+    path = folder / "model.safetensors"
+    try:
+        fitted = config.model.restore(map_safetensors(path), tokenizers.target.vocabulary)
+    except (DataError, ModelError) as error:  # which know nothing of a file, or name it already
+        raise ModelError(str(error) if str(path) in str(error) else f"{path}: {error}; {AGAIN}") from error
+    return LoadedFitted(folder, config, tokenizers, fitted, card)
+
+
+def load_any(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> Loaded:
+    """Read a model directory (or the `model/` inside a run directory), whatever it holds, and check every file of it.
+
+    A model that was trained from settings outside the house is read with the same settings as `model`.
+    """
+    found = find_model(as_path(folder, "folder"))
+    require_builder(model)
+    config = read_settings(found)
+    if not isinstance(config.model, FitsText):
+        return load(found, device=device, model=model)
+    if model is not None:
+        raise UsageError(f"{found} holds a model of kind {config.model.kind}, not one from outside; leave out model=")
+    return load_fitted(found)
+
+
+def find_model(folder: Path) -> Path:
+    """The model directory at this path; a run directory stands for the model in it, or for its best checkpoint.
+
+    An archive stands for the model in it too. What is no model directory yet is made into one in a folder that goes
+    when the program ends.
+    """
+    if (folder / "model.json").is_file():
+        return folder
+    if (folder / "model" / "model.json").is_file():
+        return folder / "model"
+    if not folder.exists():
+        raise UsageError(f"{folder}: there is no such model directory")
+    if is_archive(folder):
+        return find_model(unpacked(folder, check=check_archived))
+    if folder.is_file():
+        raise ModelError(
+            f"{folder} is a file, and a model is a folder or a .zip archive of one. Pickled checkpoints (.pt, .bin, "
+            ".ckpt, .pkl) can carry code and are never opened"
+        )
+    if _is_run(folder):
+        return _from_checkpoint(folder)
+    if (holder := holder_of(folder)) is not None:
+        raise ModelError(f"{folder} is in use by {holder}, which prepares a run there; it has no model yet")
+    raise ModelError(f"{folder} is no model directory: it has no model.json")
+
+
+def _from_checkpoint(run: Path) -> Path:
+    """A model directory made of the best checkpoint of a run that has no model yet; a SeqloomWarning says so.
+
+    It is in a folder that goes when the program ends. Nothing in the run is changed, which may be training.
+    """
+    for _ in range(_TRIES):
+        steps = checkpoint_steps(run)
+        best = pointed_step(run, "best")
+        damages: list[str] = []
+        # A run that was never validated has no best checkpoint.
+        for step in dict.fromkeys([*([best] if best in steps else []), *reversed(steps)]):
+            assert step is not None
+            try:
+                folder = _model_at(run, step)
+            except NewerFormatError:
+                raise
+            except ModelError as error:
+                damages.append(str(error))
+                continue
+            _warn_of_unfinished(run, folder, is_best=step == best, damages=damages)
+            return folder
+        if checkpoint_steps(run) == steps:
+            break
+    if damages:
+        raise ModelError(f"no checkpoint of {run} can be read: {'; '.join(damages)}; bring one back from a copy")
+    holder = holder_of(run)
+    if holder is not None:
+        raise ModelError(
+            f"{run} is in use by {holder} and has no checkpoint yet, so it has no model; wait for the first"
+        )
+    raise ModelError(
+        f"{run} has not finished and has no checkpoint yet, so it has no model; continue it with: "
+        f"seqloom train --resume {run}"
+    )
+
+
+def _model_at(run: Path, step: int) -> Path:
+    """The model directory made of a checkpoint, whose files are checked."""
+    checkpoint = checkpoint_folder(run, step)
+    try:
+        version = (step, *(path.stat().st_mtime_ns for path in (checkpoint / "manifest.json", run / "config.yaml")))
+    except OSError as error:
+        raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    def make(folder: Path) -> None:
+        config, tokenizers = read_settings(run), Tokenizers.load(run / "text")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        weights = folder.parent / "model.safetensors"
+        state = copy_weights(checkpoint, weights)
+        try:
+            progress = Progress.from_json(state["progress"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{checkpoint} does not say how far its run has got ({error})") from error
+        card = _card_at(run, config, progress=progress, weights=weights)
+
+        def write(path: Path) -> None:
+            weights.replace(path)
+
+        write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+
+    return temporary_folder(run, version=version, make=make)
+
+
+def _card_at(run: Path, config: RunConfig, *, progress: Progress, weights: Path) -> Card:
+    """What the model of a run says of itself at a step. A run of an earlier version has not written down the rest."""
+    try:
+        begun = parse_card(read_part(run / CARD), run / CARD)
+    except ModelError:
+        source = config.data.source if config.purpose == "translator" else None
+        parameters = sum(map(math.prod, shapes_of(weights).values()))
+        begun = Card(source, config.data.target, parameters, trained_on={"files": list(config.data.train)})
+    best = progress.best
+    is_best = best.step == progress.step
+    reached = {
+        "steps": progress.step,
+        "target_tokens" if config.purpose == "translator" else "tokens_read": progress.tokens,
+        "seconds": round(progress.seconds, 1),
+        "best_dev_loss": best.loss,
+        "weights": "the best checkpoint" if is_best else "a checkpoint",
+        **({"dev_loss": best.loss} if is_best else {}),
+        "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
+    }
+    return replace(begun, trained_on={**begun.trained_on, **reached})
+
+
+def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequence[str]) -> None:
+    trained_on = read_part(folder / "model.json")["trained_on"]
+    loss = trained_on.get("dev_loss")
+    where = f"step {trained_on['steps']:,} of {trained_on['unfinished']['steps']:,}"
+    which = f"{'best' if is_best else 'newest'} checkpoint, {where}{f' (dev loss {loss:.4f})' if loss else ''}"
+    holder, model = holder_of(run), read_settings(folder).model
+    how = f"seqloom train --resume {run}"
+    if isinstance(model, OutsideConfig):
+        how = f"seqloom.resume({str(run)!r}, model={model.in_words()})"
+    skipped = f" Not used: {'; '.join(damages)}." if damages else ""
+    if holder is None:
+        message = f"{run} has not finished: using its {which}.{skipped} Finish it with: {how}"
+    else:
+        message = (
+            f"{run} is still training ({holder}): using its {which}.{skipped} Its model will be in {run / 'model'}"
+        )
+    warn(message)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "checkpoints").is_dir() or (folder / "run.json").is_file()
+
+
+def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
+    """Refuse what came out of an archive if it is no model, is not as its manifest says, or has files besides."""
+    lying = [Path(name).parent for name in names if Path(name).name == "model.json"]
+    if len(lying) == 1 and lying[0].as_posix() not in (".", "model"):
+        raise ModelError(
+            f"{archive} is no archive of a model: the files of one lie in {lying[0].as_posix()}/ inside it; "
+            "make it with seqloom pack"
+        )
+    try:
+        home = find_model(folder)
+        read_card(home)
+        above = home.relative_to(folder)
+        wanted = {(above / name).as_posix() for name in ("manifest.json", *listed_files(home))}
+    except ModelError as error:
+        # The folder has a temporary name, which would tell nobody anything.
+        raise ModelError(f"{archive} holds no whole model: {str(error).replace(str(folder), archive.name)}") from error
+    if unknown := sorted(set(names) - wanted):
+        raise ModelError(
+            f"{archive} was not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
+            "download it again, or have it packed again with seqloom pack"
+        )
+
+
+def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
+    """Build a model whose weights are in a file; settings that ask for far more than the file holds are refused.
+
+    Settings are a line of text: one that says width 1000000000 would otherwise fill the memory before anybody sees
+    that no such weights are there.
+    """
+    shapes = shapes_of(weights)
+    numbers, tensors = sum(map(math.prod, shapes.values())), len(shapes)
+    complaint = (
+        f"{weights.parent} does not fit together: its settings ask for a model far larger than the {numbers:,} numbers "
+        f"in {weights.name}; copy the model directory again from where it was made"
+    )
+    most = NUMBERS[0] * numbers + NUMBERS[1], TENSORS[0] * tensors + TENSORS[1]
+    try:
+        with _Allowance(numbers=most[0], tensors=most[1], complaint=complaint):
+            return build()
+    except (OverflowError, TypeError, RuntimeError) as error:
+        if "overflow" in str(error).lower():  # torch's word for a number that no tensor can have for a size
+            raise ModelError(complaint) from error
+        raise
+
+
+class _Allowance(TorchDispatchMode):
+    """Sees each tensor before it is made, and ends the building of a model that asks for too much."""
+
+    def __init__(self, *, numbers: int, tensors: int, complaint: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._numbers, self._tensors, self._complaint = numbers, tensors, complaint
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func._schema.name in _MAKERS:
+            self._tensors -= 1
+            self._numbers -= math.prod(args[0])
+            if self._numbers < 0 or self._tensors < 0:
+                raise ModelError(self._complaint)
+        return func(*args, **(kwargs or {}))
+
+
+def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> nn.Module:
+    """A model for these vocabularies, with fresh weights."""
+    name = type(settings).__name__
+    try:
+        model: Any = settings.build(symbols_of(tokenizers), seed=seed)
+    except (SeqloomError, MemoryError):
+        raise
+    except Exception as error:
+        if is_own(settings):
+            raise
+        raise ModelError(f"{name}.build(symbols, seed=…) failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"{name}.build(symbols, seed=…) must return a torch.nn.Module; got {shown(model)}")
+    return model
+
+
+def symbols_of(tokenizers: Tokenizers) -> Symbols:
+    """The vocabularies of a model."""
+    source, target = tokenizers.source, tokenizers.target
+    return Symbols(source.size, target.size, is_shared=tokenizers.is_shared, pieces=target.vocabulary)
+
+
+def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
+    """The models that are used together with the first; anything but loaded models is refused."""
+    if isinstance(others, LoadedModel | LoadedFitted | str | bytes) or not isinstance(others, Iterable):
+        raise UsageError(f"{caller} takes further models as a list, such as [seqloom.load(…)]; got {shown(others)}")
+    further = list(others)
+    for each in (first, *further):
+        if not isinstance(each, LoadedModel | LoadedFitted):
+            raise UsageError(
+                f"{caller}(…) takes models that are loaded, as {caller}(seqloom.load(folder)); got {shown(each)}. "
+                f"{caller}.load(folder) does both"
+            )
+    return further
+
+
+def require_builder(model: Any) -> None:
+    """Refuse settings of a model from outside that cannot build one."""
+    if isinstance(model, type):
+        raise UsageError(f"model={model.__name__} is a class; give an instance of it: model={model.__name__}()")
+    if model is not None and not callable(getattr(model, "build", None)):
+        raise UsageError(f"model={shown(model)} has no build(symbols, seed=…), which makes the model for a vocabulary")
+
+
+def require_device(name: str) -> torch.device:
+    """The device of this name, if it is there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"device {name!r} is not known; use cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no GPU found; use device=cpu")
+    return device
+
+
+def require_translator(folder: Path, config: RunConfig) -> None:
+    """Refuse a model that does not translate, with what can be done with it."""
+    if config.purpose != "translator":
+        raise UsageError(f"{folder} does not translate: {in_words(config)}")
+
+
+def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
+    """Refuse a model that was fitted by a loop of its own, and so lacks what is asked for."""
+    if isinstance(config.model, FitsText):
+        raise UsageError(f"{folder} was not trained by gradient descent, so {what}: {in_words(config)}")
+
+
+def require_finished(model: Path) -> None:
+    """Refuse a run that has not finished, where something is to be added to its model."""
+    if _is_run(model) and not (model / "model" / "model.json").is_file():
+        raise UsageError(
+            f"{model} has not finished, so it has no model folder, and nothing is added to a checkpoint; finish it "
+            f"with: seqloom train --resume {model}"
+        )
+
+
+def in_words(config: RunConfig) -> str:
+    """What a model is and what can be done with it, for messages."""
+    commands = {
+        "translator": "seqloom translate",
+        "language model": "seqloom perplexity and seqloom generate",
+        "word vectors": "seqloom vectors",
+    }
+    purpose = config.purpose
+    what = f"it holds {purpose}" if purpose == "word vectors" else f"it is a {purpose}"
+    return f"{what} of kind {config.model.kind}; use {commands[purpose]}"
