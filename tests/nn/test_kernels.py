@@ -91,7 +91,7 @@ def test_other_precisions_and_norms_go_by_the_plain_pass() -> None:
 
 
 def test_gates_are_right_to_single_precision_and_never_leave_their_range() -> None:
-    from seqloom.nn.bptt import kernels
+    from seqloom.nn.bptt import lstm as kernels
 
     values = np.concatenate([np.linspace(-30, 30, 200_001), [0.0, 1e-30, -1e-30, np.inf, -np.inf]]).astype(np.float32)
     exact = values.astype(np.float64)

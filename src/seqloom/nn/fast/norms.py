@@ -1,15 +1,52 @@
 """The end of a sublayer and the beginning of the next in one pass, by compiled loops: a sum and its layer norm."""
 
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seqloom.core.jit import compiled
 from seqloom.nn.fast.beam_cache import flat
+
+Array = Any
+"""numba infers types and shapes. Arrays are flat."""
+
+
+@compiled(fast={"contract", "reassoc"}, is_inlined=True)
+def _normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, start: Any) -> None:
+    """The same for the row that begins at `start`."""
+    width = np.uint64(weight.shape[0])
+    share = np.float32(1) / np.float32(weight.shape[0])
+    total, squares = np.float32(0), np.float32(0)
+    for k in range(width):
+        total += x[start + k]
+    mean = total * share
+    for k in range(width):
+        apart = x[start + k] - mean
+        squares += apart * apart
+    scale = np.float32(1) / np.sqrt(squares * share + epsilon)
+    for k in range(width):
+        out[start + k] = (x[start + k] - mean) * scale * weight[k] + bias[k]
+
+
+@compiled(fast={"contract", "reassoc"})
+def _add_and_normalise(x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+    """x = x + branch, out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+    width = np.uint64(weight.shape[0])
+    for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
+        for k in range(start, start + width):
+            x[k] += branch[k]
+        _normalise_row(x, weight, bias, out, epsilon, start)
+
+
+@compiled(fast={"contract", "reassoc"})
+def _normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+    """out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+    width = np.uint64(weight.shape[0])
+    for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
+        _normalise_row(x, weight, bias, out, epsilon, start)
 
 
 class Table:
@@ -34,17 +71,10 @@ class FusedNorm:
 
     def __call__(self, x: Table, out: Table) -> Table:
         """The norm of x."""
-        _kernels().normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
+        _normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
         return out
 
     def add(self, x: Table, branch: Table, out: Table) -> Table:
         """x becomes x + branch; returns its norm. `out` may be x itself, which then holds the norm."""
-        _kernels().add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
+        _add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
         return out
-
-
-@cache
-def _kernels() -> ModuleType:
-    from seqloom.nn.fast import kernels as norm_kernels
-
-    return norm_kernels

@@ -8,12 +8,15 @@ Each sentence has its own list, whatever stands beside it, and a step costs as m
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
+from seqloom.core.jit import compiled
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.nn.fast.beam_attention import uses_loops
@@ -65,12 +68,10 @@ class Offered:
     def _scores_by_loops(
         self, features: Float[Tensor, "rows width"], owners: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows offered"]:
-        from seqloom.nn.fast.kernels import score
-
         scores = features.new_empty(len(features), self.symbols.shape[1])
         tables = (features.contiguous().view(-1), self.weight.detach().contiguous().view(-1))
         places = (self.symbols, self.bias, owners, scores)
-        score(*(each.numpy() for each in (*tables, *places)))
+        _score(*(each.numpy() for each in (*tables, *places)))
         return scores
 
 
@@ -82,3 +83,48 @@ def _check(listed: Int[Tensor, "sentences offered"], *, symbols: int) -> None:
         )
     if not bool((listed == END).any(1).all()):
         raise ModelError("a shortlist without the end symbol lets no output end; add it to every list")
+
+
+# Scores of the symbols offered to each sentence, compiled. A product needs the rows of the output that belong to a
+# sentence side by side, a copy of them for every sentence; here they are read in place. The scores of a sentence depend
+# on nothing but its own rows, to the last bit.
+
+Array = Any
+"""numba infers types and shapes."""
+
+
+@compiled(fast={"contract", "reassoc"})
+def _score(features: Array, weight: Array, symbols: Array, bias: Array, owners: Array, out: Array) -> None:
+    """out[r, c] = features[r] · weight[y] + bias[s, c], where y = symbols[s, c] and s = owners[r].
+
+    Features and weight are flat; their places are unsigned, because a number that may be negative is tested at every
+    use. Rows of one sentence that follow each other share the rows of the weight, four at a time.
+    """
+    rows, columns = out.shape
+    width = np.uint64(features.shape[0] // max(rows, 1))
+    begin = 0
+    while begin < rows:
+        s, end = owners[begin], begin + 1
+        while end < rows and owners[end] == s:
+            end += 1
+        fours = begin + (end - begin) // 4 * 4
+        for c in range(columns):
+            at = np.uint64(symbols[s, c]) * width
+            for r in range(begin, fours, 4):
+                first = np.uint64(r) * width
+                second, third, fourth = first + width, first + width + width, first + width + width + width
+                a = b = d = e = np.float32(0.0)
+                for k in range(width):
+                    number = weight[at + k]
+                    a += features[first + k] * number
+                    b += features[second + k] * number
+                    d += features[third + k] * number
+                    e += features[fourth + k] * number
+                out[r, c], out[r + 1, c] = a + bias[s, c], b + bias[s, c]
+                out[r + 2, c], out[r + 3, c] = d + bias[s, c], e + bias[s, c]
+            for r in range(fours, end):
+                row, total = np.uint64(r) * width, np.float32(0.0)
+                for k in range(width):
+                    total += features[row + k] * weight[at + k]
+                out[r, c] = total + bias[s, c]
+        begin = end
