@@ -37,7 +37,7 @@ def walked(constraint: Constraint, longest: int = LONGEST) -> Outputs:
 
 
 def allowed_at(constraint: Constraint, place: object) -> list[int]:
-    only, forbidden = constraint.only(place), constraint.forbidden(place)
+    only, forbidden = constraint.allowed(place), constraint.forbidden(place)
     return [s for s in (END, *SYMBOLS) if s not in forbidden and (only is None or s in only)]
 
 

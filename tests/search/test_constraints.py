@@ -13,7 +13,6 @@ from seqloom.search.constraints import (
     All,
     Constraint,
     Forbidden,
-    Free,
     Lengths,
     NoRepeat,
     OneOf,
@@ -115,7 +114,7 @@ def test_an_output_stops_where_the_first_of_its_stops_is_complete(stops: list[Ru
     assert walked(All((Forbidden(never), stop_text)), 4) == expected
 
 
-class RestartingPhrases(Free):
+class RestartingPhrases(Constraint):
     """Phrases as they should not be: after a symbol that does not fit, the run is looked for from its beginning."""
 
     def __init__(self, phrase: Run) -> None:
@@ -261,7 +260,7 @@ def test_constraints_are_values() -> None:
     assert make() == make()
     assert hash(make()) == hash(make())
     assert make() != All((*make().parts[:-1], Lengths(1, 5, END)))
-    assert All((All((Prefix((A,)),)), Free())) == All((Prefix((A,)), Free()))
+    assert All((All((Prefix((A,)),)), Constraint())) == All((Prefix((A,)), Constraint()))
     assert {make().after(make().begin(), A)} == {make().after(make().begin(), A)}
 
 
@@ -322,7 +321,7 @@ def test_what_is_called_a_contradiction_lets_nothing_through(makes: tuple[list[M
         All((Phrases(((A, B), (B, C), (C, A)), END), Prefix((A, B)))),
         All((StopAt(((B, C),)), Phrases(((A, B, C),), END))),
         All((Phrases(((A, B),) * 2, END), NoRepeat(3))),
-        Free(),
+        Constraint(),
     ],
 )
 def test_what_can_be_met_is_not_called_a_contradiction(constraint: Constraint) -> None:

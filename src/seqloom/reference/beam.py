@@ -19,7 +19,7 @@ import torch
 from seqloom.core.stepping import Source, Step, Stepper
 
 
-class Found(NamedTuple):
+class Scored(NamedTuple):
     """A hypothesis: its symbols without end, and its score."""
 
     symbols: tuple[int, ...]
@@ -45,15 +45,15 @@ def beam_search(
     limits: Sequence[int],
     score: Callable[[float, int], float],
     bound: Callable[[float, int, int], float],
-) -> list[list[Found]]:
+) -> list[list[Scored]]:
     """At most `nbest` hypotheses for each sentence, best first.
 
     `limits` are maximum lengths, end included; `score(log_prob, length)` ranks what has ended; no continuation of a
     hypothesis scores more than `bound(log_prob, length, limit)`.
     """
     lives = [[Live()] for _ in limits]
-    finished: list[list[Found]] = [[] for _ in limits]
-    cut: list[list[Found]] = [[] for _ in limits]
+    finished: list[list[Scored]] = [[] for _ in limits]
+    cut: list[list[Scored]] = [[] for _ in limits]
     state = stepper.start(source)
     last = source.lengths.new_full((len(limits),), stepper.begin)
     for length in range(1, max(limits, default=0) + 1):
@@ -69,11 +69,11 @@ def beam_search(
             kept = candidates[:beam]
             lives[number] = [each for each in kept if each.symbols[-1] != stepper.end]
             ended = [each for each in kept if each.symbols[-1] == stepper.end]
-            finished[number] += [Found(each.symbols[:-1], True, score(each.log_prob, length)) for each in ended]
+            finished[number] += [Scored(each.symbols[:-1], True, score(each.log_prob, length)) for each in ended]
             finished[number].sort(key=lambda each: -each.score)
             best = finished[number][:nbest]
             if length == limit:
-                cut[number] = [Found(each.symbols, False, score(each.log_prob, length)) for each in lives[number]]
+                cut[number] = [Scored(each.symbols, False, score(each.log_prob, length)) for each in lives[number]]
                 lives[number] = []
             elif len(best) == nbest and all(
                 bound(each.log_prob, length, limit) <= best[-1].score for each in lives[number]

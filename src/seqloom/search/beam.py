@@ -30,7 +30,7 @@ import torch
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, columns_of, ranked, top_symbols
 from seqloom.search.constraints import Constraints
-from seqloom.search.driver import Candidate, Choice, Frontier, search
+from seqloom.search.driver import Candidate, Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import Score
 from seqloom.search.settings import SearchConfig
@@ -63,11 +63,11 @@ class BeamSearch:
     beam: int
     end: int
     shows_all: bool = False
-    """Whether a choice has all candidates that it looked at, for a trace; else only the best of those dropped."""
+    """Whether a expansion has all candidates that it looked at, for a trace; else only the best of those dropped."""
     beams: int = 1
     proves_completeness: bool = True
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         # No row can place more than its own `beam` best; one more tells the best of what is dropped.
         top = top_symbols(frontier.step, self.beam + 1, values=frontier.values)
         is_missing = [state is not None and state.is_missing_something() for state in frontier.states]
@@ -82,12 +82,12 @@ class BeamSearch:
         tables = (found.values, found.rows, found.symbols, found.log_probs)  # [sentences, candidates] each
         values, rows, symbols, log_probs = (table.cpu().numpy() for table in tables)
         is_kept = np.broadcast_to(np.arange(values.shape[1]) < self.beam, values.shape)
-        choice = Choice(values, rows, symbols, log_probs, is_kept)
-        return self._with_forced(choice, frontier, is_missing) if any(is_missing) else choice
+        expansion = Expansion(values, rows, symbols, log_probs, is_kept)
+        return self._with_forced(expansion, frontier, is_missing) if any(is_missing) else expansion
 
-    def _with_forced(self, choice: Choice, frontier: Frontier, is_missing: Sequence[bool]) -> Choice:
-        """The choice with the symbols that forced phrases need, however improbable, and with places by banks."""
-        beams = choice.candidates()
+    def _with_forced(self, expansion: Expansion, frontier: Frontier, is_missing: Sequence[bool]) -> Expansion:
+        """The expansion with the symbols that forced phrases need, however improbable, and with places by banks."""
+        beams = expansion.candidates()
         for place, (start, size) in enumerate(zip(frontier.starts.tolist(), frontier.sizes.tolist(), strict=True)):
             rows = range(start, start + size)
             if not any(is_missing[row] for row in rows):
@@ -99,10 +99,10 @@ class BeamSearch:
                 state = frontier.states[each.row]
                 assert state is not None
                 after = state if each.symbol == self.end else state.after(each.symbol)
-                banked.append(Banked(after.constraint.missing(after.place), each.value))
+                banked.append(Banked(after.constraint.missing(after.state), each.value))
             chosen = set(share_beam(banked, self.beam))
             beams[place] = [each._replace(is_kept=number in chosen) for number, each in enumerate(found)]
-        return Choice.of(beams)
+        return Expansion.of(beams)
 
 
 def _wanted(frontier: Frontier, rows: range, known: Container[tuple[int, int]]) -> Iterator[Candidate]:
@@ -111,7 +111,7 @@ def _wanted(frontier: Frontier, rows: range, known: Container[tuple[int, int]]) 
     for row in rows:
         state = frontier.states[row]
         assert state is not None
-        wanted = {symbol for symbol in state.constraint.wanted(state.place) if (row, symbol) not in known}
+        wanted = {symbol for symbol in state.constraint.wanted(state.state) if (row, symbol) not in known}
         for column in columns_of(step.symbols, row, wanted):
             symbol = column if step.symbols is None else int(step.symbols.expand_as(values)[row, column])
             value = float(frontier.totals[row]) + float(values[row, column])

@@ -1,24 +1,24 @@
 """Constraints: what an output must or must not hold, as values that every search obeys.
 
-A constraint is asked about places. A place is where a hypothesis stands with it: a hashable value that only the
-constraint itself can read, made by `begin` and `after`. Nothing in a constraint changes, so one object serves all
-hypotheses of a sentence, and a hypothesis that is dropped leaves no trace.
+A constraint is an automaton over output symbols: `begin` and `after` make states, hashable values that only the
+constraint reads, and the other methods say what a state restricts. Nothing in a constraint changes, so one object
+serves all hypotheses of a sentence. To write your own, derive from `Constraint`.
 
     Prefix      the output begins so                     Lengths   no fewer and no more symbols than these
     Phrases     these runs must occur                    StopAt    the output stops when one of these runs is there
     Forbidden   these runs must not occur                StopText  … when one of these strings is in its text
     NoRepeat    no n-gram occurs twice                   All       several of these at once
 
-`ForbiddenText`, by which strings must not stand in the text of an output, has a file of its own.
+    ForbiddenText   these strings must not occur in the text of the output, however it is split into symbols
 
-Constraints speak of symbols before END; END itself is never fed to one. Those that forbid it are told which it is.
+Constraints see the symbols before END; END itself is never fed to one. Those that forbid it get its id.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from seqloom.core.errors import UsageError
 from seqloom.search.phrase_automata import (
@@ -28,52 +28,61 @@ from seqloom.search.phrase_automata import (
     Automaton,
     Borders,
     Demands,
+    DemandState,
     Run,
-    Standing,
     automaton_of,
 )
 
-# ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the place
+# ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the state
 
 
 NOTHING: frozenset[int] = frozenset()
 NO_SYMBOLS: Mapping[int, int] = {}
 
 
-class Constraint(Protocol):
-    """What a search asks. `after` is asked only for symbols that are neither forbidden nor shut out by `only`."""
+@dataclass(frozen=True)
+class Constraint:
+    """The interface of all constraints. As it is, it restricts nothing; a constraint overrides what it restricts.
+
+    A search calls `after` only for symbols that are neither forbidden nor missing from `allowed`.
+    """
+
+    needs_limit: ClassVar[bool] = False
+    """Whether something must come before the output ends, so that the maximum length has to be known in time."""
+    can_stop: ClassVar[bool] = False
+    """Whether `is_over` can be true."""
 
     def begin(self) -> Hashable:
-        """Where a hypothesis of no symbols stands."""
-        ...
+        """The state of a hypothesis without symbols."""
+        return ROOT
 
-    def after(self, place: Any, symbol: int) -> Hashable:
-        """Where it stands one symbol later. END is never fed."""
-        ...
+    def after(self, state: Any, symbol: int) -> Hashable:
+        """The state one symbol later. END is never fed."""
+        return ROOT
 
-    def forbidden(self, place: Any) -> Collection[int]:
+    def forbidden(self, state: Any) -> Collection[int]:
         """The symbols, END perhaps among them, that may not come next."""
-        ...
+        return NOTHING
 
-    def only(self, place: Any) -> Collection[int] | None:
-        """If not None, nothing else may come next."""
-        ...
+    def allowed(self, state: Any) -> Collection[int] | None:
+        """The only symbols that may come next; None for no such restriction."""
+        return None
 
-    def wanted(self, place: Any) -> Collection[int]:
-        """The symbols that bring a forced run on, to be offered even if they are improbable."""
-        ...
+    def wanted(self, state: Any) -> Collection[int]:
+        """The symbols that continue a forced run, to be offered even if they are improbable, while any are missing."""
+        return NOTHING
 
-    def missing(self, place: Any) -> int:
-        """How many forced symbols are still to come, at least. While it is above 0, END may not come."""
-        ...
+    def missing(self, state: Any) -> int:
+        """How many forced symbols are still to come, at least. While it is above 0, END must be forbidden."""
+        return 0
 
-    def unfinished(self, place: Any) -> Mapping[int, int]:
+    def unfinished(self, state: Any) -> Mapping[int, int]:
         """The symbols that may come but not be the last, with the fewest symbols that must then follow."""
-        ...
+        return NO_SYMBOLS
 
-    def is_over(self, place: Any) -> bool:
-        """Whether the output is to stop here although END has not come."""
-        ...
+    def is_over(self, state: Any) -> bool:
+        """Whether the output stops here although END has not come."""
+        return False
 
 
 Constraints = Sequence[Constraint | None]
@@ -85,68 +94,39 @@ class ConstraintState:
     """How far a hypothesis has come with the constraint of its sentence."""
 
     constraint: Constraint
-    place: Hashable
+    state: Hashable
 
     def after(self, symbol: int) -> "ConstraintState":
-        return ConstraintState(self.constraint, self.constraint.after(self.place, symbol))
+        return ConstraintState(self.constraint, self.constraint.after(self.state, symbol))
 
     def is_missing_something(self) -> bool:
         """Whether forced symbols are still to come."""
-        return self.constraint.missing(self.place) > 0
-
-
-@dataclass(frozen=True)
-class Free:
-    """No constraint at all. The others are written as what differs from it."""
-
-    def begin(self) -> Hashable:
-        return ROOT
-
-    def after(self, place: Any, symbol: int) -> Hashable:
-        return ROOT
-
-    def forbidden(self, place: Any) -> Collection[int]:
-        return NOTHING
-
-    def only(self, place: Any) -> Collection[int] | None:
-        return None
-
-    def wanted(self, place: Any) -> Collection[int]:
-        return NOTHING
-
-    def missing(self, place: Any) -> int:
-        return 0
-
-    def unfinished(self, place: Any) -> Mapping[int, int]:
-        return NO_SYMBOLS
-
-    def is_over(self, place: Any) -> bool:
-        return False
+        return self.constraint.missing(self.state) > 0
 
 
 # --- what must be there ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Prefix(Free):
-    """The output begins with these symbols. A place is how many of them are there."""
+class Prefix(Constraint):
+    """The output begins with these symbols. A state is how many of them are there."""
 
     symbols: Run
 
     def begin(self) -> int:
         return 0
 
-    def after(self, place: int, symbol: int) -> int:
-        return min(place + 1, len(self.symbols))
+    def after(self, state: int, symbol: int) -> int:
+        return min(state + 1, len(self.symbols))
 
-    def only(self, place: int) -> Collection[int] | None:
-        return frozenset(self.symbols[place : place + 1]) or None
+    def allowed(self, state: int) -> Collection[int] | None:
+        return frozenset(self.symbols[state : state + 1]) or None
 
-    def wanted(self, place: int) -> Collection[int]:
-        return frozenset(self.symbols[place : place + 1])
+    def wanted(self, state: int) -> Collection[int]:
+        return frozenset(self.symbols[state : state + 1])
 
-    def missing(self, place: int) -> int:
-        return len(self.symbols) - place
+    def missing(self, state: int) -> int:
+        return len(self.symbols) - state
 
 
 @dataclass(frozen=True)
@@ -161,45 +141,46 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Phrases(Free):
+class Phrases(Constraint):
     """Every phrase must occur as a run between borders; END is forbidden until all do.
 
-    A phrase that is given twice must occur twice, at places that do not overlap. Different phrases may share symbols:
+    A phrase that is given twice must occur twice, at states that do not overlap. Different phrases may share symbols:
     `a b c` holds both `a b` and `b c`. Behind a phrase that has come a border must come, by `borders`.
     """
 
+    needs_limit: ClassVar[bool] = True
     phrases: tuple[Run | OneOf, ...]
     end: int
     borders: Borders = ANYWHERE
 
     def __post_init__(self) -> None:
-        for ways in self._wishes():
+        for ways in self._alternatives():
             _require_symbols(ways, name="a forced phrase")
             if any(self.end in way for way in ways):
                 raise UsageError(f"a forced phrase holds the end symbol {self.end}: {ways}; leave it out")
 
-    def begin(self) -> Standing:
+    def begin(self) -> DemandState:
         return self.demands.begin()
 
-    def after(self, place: Standing, symbol: int) -> Standing:
-        return self.demands.after(place, symbol)
+    def after(self, state: DemandState, symbol: int) -> DemandState:
+        return self.demands.after(state, symbol)
 
-    def forbidden(self, place: Standing) -> Collection[int]:
-        open_end = NOTHING if self.demands.is_met(place) else frozenset({self.end})
-        return open_end.union(self.borders.inner(place.at)) if self.demands.is_complete(place) else open_end
+    def forbidden(self, state: DemandState) -> Collection[int]:
+        open_end = NOTHING if self.demands.is_met(state) else frozenset({self.end})
+        return open_end.union(self.borders.inner(state.at)) if self.demands.is_complete(state) else open_end
 
-    def wanted(self, place: Standing) -> Collection[int]:
-        return self.demands.wanted(place)
+    def wanted(self, state: DemandState) -> Collection[int]:
+        return self.demands.wanted(state)
 
-    def missing(self, place: Standing) -> int:
-        return self.demands.missing(place)
+    def missing(self, state: DemandState) -> int:
+        return self.demands.missing(state)
 
     @cached_property
     def demands(self) -> Demands:
         """The different phrases, each with how often it must occur."""
-        return Demands.of(self._wishes(), self.borders)
+        return Demands.of(self._alternatives(), self.borders)
 
-    def _wishes(self) -> list[tuple[Run, ...]]:
+    def _alternatives(self) -> list[tuple[Run, ...]]:
         return [phrase.ways if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
 
 
@@ -207,19 +188,19 @@ class Phrases(Free):
 
 
 @dataclass(frozen=True)
-class Forbidden(Free):
-    """No phrase may occur. A phrase of one symbol forbids the symbol. A place is a node of the automaton."""
+class Forbidden(Constraint):
+    """No phrase may occur. A phrase of one symbol forbids the symbol. A state is a node of the automaton."""
 
     phrases: tuple[Run, ...]
 
     def __post_init__(self) -> None:
         _require_symbols(self.phrases, name="a forbidden phrase")
 
-    def after(self, place: int, symbol: int) -> int:
-        return self._automaton.after(place, symbol)
+    def after(self, state: int, symbol: int) -> int:
+        return self._automaton.after(state, symbol)
 
-    def forbidden(self, place: int) -> Collection[int]:
-        return self._automaton.completing[place]
+    def forbidden(self, state: int) -> Collection[int]:
+        return self._automaton.completing[state]
 
     @cached_property
     def _automaton(self) -> Automaton:
@@ -227,8 +208,8 @@ class Forbidden(Free):
 
 
 @dataclass(frozen=True)
-class NoRepeat(Free):
-    """No n-gram of `size` symbols occurs twice, overlapping or not. A place is all symbols so far."""
+class NoRepeat(Constraint):
+    """No n-gram of `size` symbols occurs twice, overlapping or not. A state is all symbols so far."""
 
     size: int
 
@@ -239,19 +220,19 @@ class NoRepeat(Free):
     def begin(self) -> Run:
         return ()
 
-    def after(self, place: Run, symbol: int) -> Run:
-        return (*place, symbol)
+    def after(self, state: Run, symbol: int) -> Run:
+        return (*state, symbol)
 
-    def forbidden(self, place: Run) -> Collection[int]:
+    def forbidden(self, state: Run) -> Collection[int]:
         known = self.size - 1
-        last = place[len(place) - known :]
-        ends = range(known, len(place))
-        return frozenset(place[end] for end in ends if place[end - known : end] == last)
+        last = state[len(state) - known :]
+        ends = range(known, len(state))
+        return frozenset(state[end] for end in ends if state[end - known : end] == last)
 
 
 @dataclass(frozen=True)
-class Lengths(Free):
-    """END comes after at least `least` and at most `most` symbols. A place is how many there are.
+class Lengths(Constraint):
+    """END comes after at least `least` and at most `most` symbols. A state is how many there are.
 
     Nothing is ever `missing` here: which symbols come does not matter.
     """
@@ -269,14 +250,14 @@ class Lengths(Free):
     def begin(self) -> int:
         return 0
 
-    def after(self, place: int, symbol: int) -> int:
-        return place + 1
+    def after(self, state: int, symbol: int) -> int:
+        return state + 1
 
-    def forbidden(self, place: int) -> Collection[int]:
-        return frozenset({self.end}) if place < self.least else NOTHING
+    def forbidden(self, state: int) -> Collection[int]:
+        return frozenset({self.end}) if state < self.least else NOTHING
 
-    def only(self, place: int) -> Collection[int] | None:
-        return frozenset({self.end}) if self.most is not None and place >= self.most else None
+    def allowed(self, state: int) -> Collection[int] | None:
+        return frozenset({self.end}) if self.most is not None and state >= self.most else None
 
 
 # --- when to stop ----------------------------------------------------------------------------------------------------
@@ -285,21 +266,22 @@ OVER = -1
 
 
 @dataclass(frozen=True)
-class StopAt(Free):
+class StopAt(Constraint):
     """The output stops when one of these runs is complete. The run is part of the output."""
 
+    can_stop: ClassVar[bool] = True
     phrases: tuple[Run, ...]
 
     def __post_init__(self) -> None:
         _require_symbols(self.phrases, name="a run to stop at")
 
-    def after(self, place: int, symbol: int) -> int:
-        if place == OVER or symbol in self._automaton.completing[place]:
+    def after(self, state: int, symbol: int) -> int:
+        if state == OVER or symbol in self._automaton.completing[state]:
             return OVER
-        return self._automaton.after(place, symbol)
+        return self._automaton.after(state, symbol)
 
-    def is_over(self, place: int) -> bool:
-        return place == OVER
+    def is_over(self, state: int) -> bool:
+        return state == OVER
 
     @cached_property
     def _automaton(self) -> Automaton:
@@ -307,12 +289,13 @@ class StopAt(Free):
 
 
 @dataclass(frozen=True)
-class StopText(Free):
+class StopText(Constraint):
     """The output stops when its text holds one of these strings, however it is cut into symbols.
 
     The string is part of the output, and so is what its last symbol brings with it.
     """
 
+    can_stop: ClassVar[bool] = True
     decode: Callable[[Sequence[int]], str]
     strings: tuple[str, ...]
 
@@ -323,11 +306,11 @@ class StopText(Free):
     def begin(self) -> Run:
         return ()
 
-    def after(self, place: Run, symbol: int) -> Run:
-        return (*place, symbol)
+    def after(self, state: Run, symbol: int) -> Run:
+        return (*state, symbol)
 
-    def is_over(self, place: Run) -> bool:
-        text = self.decode(place)
+    def is_over(self, state: Run) -> bool:
+        text = self.decode(state)
         return any(string in text for string in self.strings)
 
 
@@ -335,7 +318,7 @@ class StopText(Free):
 
 
 @dataclass(frozen=True)
-class All(Free):
+class All(Constraint):
     """Several constraints, all of which hold.
 
         forbidden = ∪ forbidden_i        wanted  = ∪ wanted_i without what is forbidden
@@ -362,65 +345,49 @@ class All(Free):
     def begin(self) -> tuple[Hashable, ...]:
         return tuple(part.begin() for part in self.parts)
 
-    def after(self, place: tuple[Hashable, ...], symbol: int) -> tuple[Hashable, ...]:
-        return tuple([part.after(at, symbol) for part, at in zip(self.parts, place, strict=True)])
+    def after(self, state: tuple[Hashable, ...], symbol: int) -> tuple[Hashable, ...]:
+        return tuple([part.after(at, symbol) for part, at in zip(self.parts, state, strict=True)])
 
-    def forbidden(self, place: tuple[Hashable, ...]) -> Collection[int]:
-        # A prefix may go on where a forced phrase would have to end: its word is then another one.
-        is_led = self._is_led(place)
-        speakers = self._answering("forbidden")
-        named = [part.forbidden(place[at]) for at, part in speakers if not (is_led and isinstance(part, Phrases))]
-        return _union([*named, self._too_late(place), self._within_words(place)])
+    def forbidden(self, state: tuple[Hashable, ...]) -> Collection[int]:
+        # A prefix may continue where a forced phrase would have to end: its word is then another one.
+        is_led = self._is_led(state)
+        parts = [
+            (part, at) for part, at in zip(self.parts, state, strict=True) if not (is_led and isinstance(part, Phrases))
+        ]
+        return _union([*(part.forbidden(at) for part, at in parts), self._too_late(state), self._within_words(state)])
 
-    def only(self, place: tuple[Hashable, ...]) -> frozenset[int] | None:
-        named = [part.only(place[at]) for at, part in self._answering("only")]
-        choices = [frozenset(symbols) for symbols in (*named, self._last_moment(place) or None) if symbols is not None]
+    def allowed(self, state: tuple[Hashable, ...]) -> frozenset[int] | None:
+        named = [part.allowed(at) for part, at in zip(self.parts, state, strict=True)]
+        choices = [frozenset(symbols) for symbols in (*named, self._last_moment(state) or None) if symbols is not None]
         return frozenset.intersection(*choices) if choices else None
 
-    def wanted(self, place: tuple[Hashable, ...]) -> frozenset[int]:
-        wanted = NOTHING.union(*(part.wanted(place[at]) for at, part in self._answering("wanted")))
+    def wanted(self, state: tuple[Hashable, ...]) -> frozenset[int]:
+        wanted = NOTHING.union(*(part.wanted(at) for part, at in zip(self.parts, state, strict=True)))
         if not wanted:
             return wanted
-        wanted -= frozenset(self.forbidden(place))
-        only = self.only(place)
-        return wanted if only is None else wanted & only
+        wanted -= frozenset(self.forbidden(state))
+        allowed = self.allowed(state)
+        return wanted if allowed is None else wanted & allowed
 
-    def missing(self, place: tuple[Any, ...]) -> int:
-        speakers = self._answering("missing")
-        if not speakers:
-            return 0
+    def missing(self, state: tuple[Any, ...]) -> int:
         # What the prefix brings comes anyway; only what is missing behind it comes on top.
-        ahead = max((part.symbols[place[at] :] for at, part in self._prefixes), key=len, default=())
+        ahead = max((part.symbols[state[at] :] for at, part in self._prefixes), key=len, default=())
         for symbol in ahead:
-            place = self.after(place, symbol)
-        return len(ahead) + sum(part.missing(place[at]) for at, part in speakers)
+            state = self.after(state, symbol)
+        return len(ahead) + sum(part.missing(at) for part, at in zip(self.parts, state, strict=True))
 
-    def unfinished(self, place: tuple[Hashable, ...]) -> Mapping[int, int]:
-        named = [part.unfinished(place[at]) for at, part in self._answering("unfinished")]
+    def unfinished(self, state: tuple[Hashable, ...]) -> Mapping[int, int]:
+        named = [each for part, at in zip(self.parts, state, strict=True) if (each := part.unfinished(at))]
         if len(named) == 1:
             return named[0]
         found: dict[int, int] = {}
-        for each in named:
-            for symbol, more in each.items():
+        for mapping in named:
+            for symbol, more in mapping.items():
                 found[symbol] = max(more, found.get(symbol, 0))
         return found
 
-    def is_over(self, place: tuple[Hashable, ...]) -> bool:
-        return any(part.is_over(place[at]) for at, part in self._answering("is_over"))
-
-    # --- which parts there are: a search asks about thousands of places, and most parts have nothing to say ----------
-
-    def _answering(self, question: str) -> Sequence[tuple[int, Constraint]]:
-        """The parts that answer a question otherwise than what is free, each with where its place is."""
-        if question not in self._speakers:
-            free = getattr(Free, question)
-            parts = [(at, part) for at, part in enumerate(self.parts) if getattr(type(part), question) is not free]
-            self._speakers[question] = parts
-        return self._speakers[question]
-
-    @cached_property
-    def _speakers(self) -> dict[str, list[tuple[int, Constraint]]]:
-        return {}
+    def is_over(self, state: tuple[Hashable, ...]) -> bool:
+        return any(part.is_over(at) for part, at in zip(self.parts, state, strict=True))
 
     @cached_property
     def _prefixes(self) -> list[tuple[int, Prefix]]:
@@ -435,51 +402,47 @@ class All(Free):
         parts = enumerate(self.parts)
         return [(at, part.most) for at, part in parts if isinstance(part, Lengths) and part.most is not None]
 
-    @cached_property
-    def _stops(self) -> list[tuple[int, Constraint]]:
-        return [(at, part) for at, part in enumerate(self.parts) if isinstance(part, StopAt | StopText)]
-
     # --- what holds only together ------------------------------------------------------------------------------------
 
-    def _is_led(self, place: tuple[Any, ...]) -> bool:
+    def _is_led(self, state: tuple[Any, ...]) -> bool:
         """Whether a prefix leaves no choice."""
-        return any(part.missing(place[at]) for at, part in self._prefixes)
+        return any(part.missing(state[at]) for at, part in self._prefixes)
 
-    def _room(self, place: tuple[Any, ...]) -> int | None:
+    def _room(self, state: tuple[Any, ...]) -> int | None:
         """The symbols that may still come before END, if there is a maximum."""
-        return min((most - place[at] for at, most in self._bounds), default=None)
+        return min((most - state[at] for at, most in self._bounds), default=None)
 
-    def _last_moment(self, place: tuple[Any, ...]) -> Collection[int] | None:
+    def _last_moment(self, state: tuple[Any, ...]) -> Collection[int] | None:
         """The symbols after which the phrases still fit, once not any symbol will do; none if a border must come."""
-        room = self._room(place)
+        room = self._room(state)
         # A prefix may bring phrases that are not on their way yet.
-        if not self._phrases or room is None or self._is_led(place):
+        if not self._phrases or room is None or self._is_led(state):
             return None
         at, part = self._phrases[0]
-        return part.demands.fitting(place[at], room)
+        return part.demands.fitting(state[at], room)
 
-    def _within_words(self, place: tuple[Any, ...]) -> Collection[int]:
+    def _within_words(self, state: tuple[Any, ...]) -> Collection[int]:
         """The symbols that are no border, where the last moment has come at which one fits before the phrases."""
-        last_moment = self._last_moment(place)
+        last_moment = self._last_moment(state)
         if last_moment is None or last_moment:
             return NOTHING
-        return _union([part.borders.inner(place[at].at) for at, part in self._phrases])
+        return _union([part.borders.inner(state[at].at) for at, part in self._phrases])
 
-    def _too_late(self, place: tuple[Any, ...]) -> Collection[int]:
+    def _too_late(self, state: tuple[Any, ...]) -> Collection[int]:
         """The symbols behind which a text must go on, where there is no room to, or where a stop ends it."""
-        unfinished = self.unfinished(place)
+        unfinished = self.unfinished(state)
         if not unfinished:
             return NOTHING
-        room = self._room(place)
+        room = self._room(state)
         found = NOTHING
         if room is not None and max(unfinished.values()) >= room:
             found = frozenset(symbol for symbol, more in unfinished.items() if more >= room)
-        if self._stops:
-            found = found.union(symbol for symbol in unfinished if self._stops_after(place, symbol))
+        stops = [(part, at) for part, at in zip(self.parts, state, strict=True) if part.can_stop]
+        if stops:
+            found = found.union(
+                symbol for symbol in unfinished if any(part.is_over(part.after(at, symbol)) for part, at in stops)
+            )
         return found
-
-    def _stops_after(self, place: tuple[Any, ...], symbol: int) -> bool:
-        return any(part.is_over(part.after(place[at], symbol)) for at, part in self._stops)
 
 
 def _union(sets: Sequence[Collection[int]]) -> Collection[int]:
@@ -497,24 +460,24 @@ def _require_symbols(runs: Sequence[Run], *, name: str) -> None:
 
 
 class Reader(Protocol):
-    """Reads what an output says, symbol by symbol. Its places are asked about as a constraint's are."""
+    """Reads what an output says, symbol by symbol. Its states are asked about as a constraint's are."""
 
     def begin(self) -> Hashable:
         """Before the first symbol."""
         ...
 
-    def after(self, place: Any, symbol: int) -> Hashable | None:
-        """The place one symbol later; None if the output would then say what it must not, whatever follows."""
+    def after(self, state: Any, symbol: int) -> Hashable | None:
+        """The state one symbol later; None if the output would then say what it must not, whatever follows."""
         ...
 
-    def may_end(self, place: Any) -> bool:
+    def may_end(self, state: Any) -> bool:
         """Whether an output that ends here does not say what it must not."""
         ...
 
 
 @dataclass(frozen=True)
 class _Onward:
-    """How a text may go on from a place."""
+    """How a text may go on from a state."""
 
     refused: frozenset[int]
     """Symbols that may not come next, END perhaps among them."""
@@ -523,12 +486,13 @@ class _Onward:
 
 
 @dataclass(frozen=True)
-class ForbiddenText(Free):
-    """No phrase may stand in the text of the output, however it is cut into symbols. A place is the reader's.
+class ForbiddenText(Constraint):
+    """No phrase may stand in the text of the output, however it is cut into symbols. A state is the reader's.
 
     Symbols are refused, too, after which the output could never end.
     """
 
+    needs_limit: ClassVar[bool] = True
     reader: Reader
     strings: tuple[str, ...]
     """What is forbidden, for messages; the reader knows it."""
@@ -539,27 +503,27 @@ class ForbiddenText(Free):
     def begin(self) -> Hashable:
         return self.reader.begin()
 
-    def after(self, place: Hashable, symbol: int) -> Hashable:
+    def after(self, state: Hashable, symbol: int) -> Hashable:
         # What has gone wrong stays wrong, where somebody looks beyond what is let through.
-        return None if place is None else self.reader.after(place, symbol)
+        return None if state is None else self.reader.after(state, symbol)
 
-    def forbidden(self, place: Hashable) -> Collection[int]:
-        return self._onward(place).refused
+    def forbidden(self, state: Hashable) -> Collection[int]:
+        return self._onward(state).refused
 
-    def unfinished(self, place: Hashable) -> Mapping[int, int]:
-        return self._onward(place).unfinished
+    def unfinished(self, state: Hashable) -> Mapping[int, int]:
+        return self._onward(state).unfinished
 
-    def _onward(self, place: Hashable) -> _Onward:
-        """Remembered for each place: there are few, and each is met again and again."""
-        if place not in self._known:
-            self._known[place] = self._look(place)
-        return self._known[place]
+    def _onward(self, state: Hashable) -> _Onward:
+        """Remembered for each state: there are few, and each is met again and again."""
+        if state not in self._known:
+            self._known[state] = self._look(state)
+        return self._known[state]
 
-    def _look(self, place: Hashable) -> _Onward:
-        refused = set() if place is not None and self.reader.may_end(place) else {self.end}
+    def _look(self, state: Hashable) -> _Onward:
+        refused = set() if state is not None and self.reader.may_end(state) else {self.end}
         unfinished: dict[int, int] = {}
         for symbol in self._others:
-            later = self.after(place, symbol)
+            later = self.after(state, symbol)
             if later not in self._distances:
                 self._distances[later] = self._distance(later)
             distance = self._distances[later]
@@ -569,12 +533,12 @@ class ForbiddenText(Free):
                 unfinished[symbol] = distance
         return _Onward(frozenset(refused), unfinished)
 
-    def _distance(self, place: Hashable) -> int | None:
+    def _distance(self, state: Hashable) -> int | None:
         """The fewest symbols after which an output that stands here may end, None if it never may."""
-        if place is None or self.reader.may_end(place):
-            return None if place is None else 0
-        level: list[Hashable] = [place]
-        reached, distance = {None, place}, 0
+        if state is None or self.reader.may_end(state):
+            return None if state is None else 0
+        level: list[Hashable] = [state]
+        reached, distance = {None, state}, 0
         while level:
             distance += 1
             further: list[Hashable] = []
@@ -688,14 +652,14 @@ def _refuses(part: Constraint, run: Run, *, with_end: bool = False) -> bool:
 
     In a text that may not end here, no border may come either.
     """
-    place = part.begin()
+    state = part.begin()
     for symbol in run:
-        only = part.only(place)
+        only = part.allowed(state)
         is_shut_out = only is not None and symbol not in only
-        if is_shut_out or symbol in part.forbidden(place) or part.is_over(place):
+        if is_shut_out or symbol in part.forbidden(state) or part.is_over(state):
             return True
-        place = part.after(place, symbol)
-    return with_end and isinstance(part, ForbiddenText) and part.end in part.forbidden(place)
+        state = part.after(state, symbol)
+    return with_end and isinstance(part, ForbiddenText) and part.end in part.forbidden(state)
 
 
 def _reason(part: Constraint, show: Show) -> str:

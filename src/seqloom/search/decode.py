@@ -9,10 +9,8 @@ from seqloom.search.constraints import (
     All,
     Constraint,
     Constraints,
-    ForbiddenText,
     Lengths,
     NoRepeat,
-    Phrases,
     Show,
     check,
 )
@@ -101,7 +99,7 @@ def _of_one(
     if settings.no_repeat:
         parts.append(NoRepeat(settings.no_repeat))
     least = min(settings.least(length), limit) - 1  # symbols before end
-    needs_end = any(isinstance(part, Phrases | ForbiddenText) for part in parts)
+    needs_end = any(part.needs_limit for part in parts)
     if least > 0 or needs_end:
         # A hypothesis that is told its maximum length brings its forced words in before it is cut there, and is not cut
         # where what it says would become a forbidden word.

@@ -22,7 +22,7 @@ import torch
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, top_symbols
-from seqloom.search.driver import Candidate, Choice, Frontier, search
+from seqloom.search.driver import Candidate, Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import without_duplicates
 from seqloom.search.settings import SearchConfig
@@ -56,7 +56,7 @@ class DiverseSearch:
     diversity: float
     proves_completeness: bool = False
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         # Groups before penalise k − k/G symbols at most, so k/G of a row's k best are as good as they were.
         top = top_symbols(frontier.step, self.beams * self.width, values=frontier.values)
         # Ids are exact in float64, so that one transfer brings everything.
@@ -79,7 +79,7 @@ class DiverseSearch:
             candidates.sort(key=lambda candidate: -candidate.value)  # stable: the better row, then its better symbol
             chosen.append(candidates[: self.width])
             taken.update(candidate.symbol for candidate in chosen[-1])
-        return Choice.of(chosen)
+        return Expansion.of(chosen)
 
 
 def _merged(found: Sequence[Sequence[Hypothesis]], nbest: int) -> list[Hypothesis]:

@@ -4,7 +4,7 @@
     while rows are left:
         step     = step(state, last symbol of each row)
         values   = log P(y ∣ x, y_<t)                  −∞ where a constraint forbids y; end as the score changes it
-        choice   = strategy.choose(rows and values)    candidates: a row with one symbol more
+        expansion   = strategy.choose(rows and values)    candidates: a row with one symbol more
         finished = chosen candidates that end          scored, the n best are remembered
         rows     = the others                          until a sentence is decided or reaches its maximum length
 
@@ -99,7 +99,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Expansion:
     """Candidates of each live beam, in the order in which they continue. Those with a value of −∞ only fill the table.
 
     All arrays are [beams, candidates] and have what `Candidate` has.
@@ -113,13 +113,13 @@ class Choice:
     carried: Array | None = None
 
     @staticmethod
-    def of(beams: Sequence[Sequence[Candidate]]) -> "Choice":
+    def of(beams: Sequence[Sequence[Candidate]]) -> "Expansion":
         """The candidates of each live beam as arrays."""
         most = max(map(len, beams))
         filled = [[*beam, *[Candidate(IMPOSSIBLE, 0, 0, 0.0)] * (most - len(beam))] for beam in beams]
         table = np.array(filled, np.float64).reshape(len(beams), most, len(Candidate._fields))  # ids are exact
         values, rows, symbols, log_probs, is_kept, carried = np.moveaxis(table, 2, 0)
-        return Choice(values, rows.astype(np.int64), symbols.astype(np.int64), log_probs, is_kept > 0, carried)
+        return Expansion(values, rows.astype(np.int64), symbols.astype(np.int64), log_probs, is_kept > 0, carried)
 
     def candidates(self) -> list[list[Candidate]]:
         """The candidates of each live beam by themselves."""
@@ -141,10 +141,10 @@ class Strategy(Protocol):
 
     @property
     def proves_completeness(self) -> bool:
-        """Whether everything that a choice leaves out is at most as good as the best candidate that it drops."""
+        """Whether everything that a expansion leaves out is at most as good as the best candidate that it drops."""
         ...
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         """The candidates of each live beam."""
         ...
 
@@ -334,15 +334,17 @@ class _Decoding:
         totals = self.columns[-1].totals if self.columns else np.zeros(len(self.source_lengths))
         values = self._values(step, length)
         frontier = Frontier(step, values, totals, self.carried, self.live, self.starts, self.sizes, length, self.states)
-        choice = self.strategy.choose(frontier)
-        candidates = _Column(choice.rows, choice.symbols, choice.log_probs, totals[choice.rows] + choice.log_probs)
-        is_there = choice.values > IMPOSSIBLE  # [beams, candidates]
-        kept = choice.is_kept & is_there
-        ends = kept & (choice.symbols == self.end)
+        expansion = self.strategy.choose(frontier)
+        candidates = _Column(
+            expansion.rows, expansion.symbols, expansion.log_probs, totals[expansion.rows] + expansion.log_probs
+        )
+        is_there = expansion.values > IMPOSSIBLE  # [beams, candidates]
+        kept = expansion.is_kept & is_there
+        ends = kept & (expansion.symbols == self.end)
         lives = kept & ~ends
         states, cuts = self._follow_constraints(candidates, ends, lives) if self.states else (None, None)
         if self.strategy.proves_completeness:
-            dropped = np.where(is_there & ~kept, choice.values, IMPOSSIBLE).max(1, initial=IMPOSSIBLE)
+            dropped = np.where(is_there & ~kept, expansion.values, IMPOSSIBLE).max(1, initial=IMPOSSIBLE)
             for place in (dropped > IMPOSSIBLE).nonzero()[0].tolist():
                 self.beams[self.live[place]].dropped.append((float(dropped[place]), length))
         if self.recorder is not None:
@@ -362,10 +364,10 @@ class _Decoding:
         self.live, self.sizes = self.live[sizes > 0], sizes[sizes > 0]
         self.starts = self.sizes.cumsum() - self.sizes
         column = _Column(
-            *(table[lives] for table in (choice.rows, choice.symbols, choice.log_probs, candidates.totals))
+            *(table[lives] for table in (expansion.rows, expansion.symbols, expansion.log_probs, candidates.totals))
         )
         self.columns.append(column)
-        self.carried = np.zeros(len(column.rows)) if choice.carried is None else choice.carried[lives]
+        self.carried = np.zeros(len(column.rows)) if expansion.carried is None else expansion.carried[lives]
         self.states = [] if states is None else states[lives].tolist()
         self.source_lengths = self.source_lengths[column.rows]
         return column.rows, column.symbols
@@ -383,13 +385,13 @@ class _Decoding:
         for row, state in enumerate(self.states):
             if state is None:
                 continue
-            only = state.constraint.only(state.place)
-            if only is not None:
-                left = columns_of(step.symbols, row, only)
+            allowed = state.constraint.allowed(state.state)
+            if allowed is not None:
+                left = columns_of(step.symbols, row, allowed)
                 kept = values[row, left]
                 values[row] = IMPOSSIBLE
                 values[row, left] = kept
-            banned = columns_of(step.symbols, row, state.constraint.forbidden(state.place))
+            banned = columns_of(step.symbols, row, state.constraint.forbidden(state.state))
             rows += [row] * len(banned)
             columns += banned
         if rows:  # at these places alone, for they are few in a large table
@@ -408,7 +410,7 @@ class _Decoding:
             if before is None:
                 continue
             state = states[place, at] = before.after(int(candidates.symbols[place, at]))
-            if state.constraint.is_over(state.place):
+            if state.constraint.is_over(state.state):
                 lives[place, at] = False
                 (cuts if state.is_missing_something() else ends)[place, at] = True
         for place in np.flatnonzero(cuts.any(1)).tolist():
@@ -482,7 +484,7 @@ class _Decoding:
         ]
 
     def _record_candidates(self, candidates: _Column, recorded: Array, *, ends: Array, cuts: Array | None) -> None:
-        """Record what ended, was cut by its constraint or was dropped, in the order of the choice."""
+        """Record what ended, was cut by its constraint or was dropped, in the order of the expansion."""
         for place, at in zip(*(each.tolist() for each in recorded.nonzero()), strict=True):
             is_cut = cuts is not None and cuts[place, at]
             fate: Fate = "finished" if ends[place, at] else "cut" if is_cut else "pruned"

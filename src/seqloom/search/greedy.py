@@ -10,7 +10,7 @@ from torch import Tensor
 from seqloom.core.errors import DataError
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import top_symbols
-from seqloom.search.driver import Choice, Frontier, search
+from seqloom.search.driver import Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 
@@ -31,11 +31,11 @@ class GreedySearch:
     beams: int = 1
     proves_completeness: bool = False
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         top = top_symbols(frontier.step, 1, values=frontier.values)
         table = torch.stack([top.values.double(), top.log_probs.double(), top.symbols.double()])  # ids are exact
         values, log_probs, symbols = table.cpu().numpy()  # [rows, 1] each
-        return Choice(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
+        return Expansion(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
 
 
 def forced_search(
@@ -61,10 +61,10 @@ class ForcedSearch:
     beams: int = 1
     proves_completeness: bool = False
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         symbols = np.array([self.paths[beam][frontier.length - 1] for beam in frontier.beams.tolist()])
         log_probs = _log_probs_of(symbols, frontier.step).cpu().numpy()[:, None]  # [rows, 1]
-        return Choice(np.zeros_like(log_probs), frontier.starts[:, None], symbols[:, None], log_probs)
+        return Expansion(np.zeros_like(log_probs), frontier.starts[:, None], symbols[:, None], log_probs)
 
 
 def _log_probs_of(symbols: np.ndarray, step: Step) -> Tensor:

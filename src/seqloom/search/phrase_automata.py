@@ -166,7 +166,7 @@ class Anywhere:
 ANYWHERE = Anywhere()
 
 
-class Standing(NamedTuple):
+class DemandState(NamedTuple):
     """The place between borders and, for each demand, how often it must still be met and the node of its automaton."""
 
     at: Hashable
@@ -244,46 +244,46 @@ class Demands:
     borders: Borders
 
     @staticmethod
-    def of(wishes: Iterable[Sequence[Run]], borders: Borders) -> "Demands":
+    def of(alternatives: Iterable[Sequence[Run]], borders: Borders) -> "Demands":
         """One demand for each set of ways; a set that is given twice must be met twice."""
-        counts = Counter(tuple(sorted(set(ways))) for ways in wishes)
+        counts = Counter(tuple(sorted(set(ways))) for ways in alternatives)
         return Demands(tuple(Demand(ways, times, borders) for ways, times in counts.items()), borders)
 
-    def begin(self) -> Standing:
+    def begin(self) -> DemandState:
         """Before the first symbol."""
-        return Standing(self.borders.begin(), tuple((part.times, ROOT) for part in self.parts))
+        return DemandState(self.borders.begin(), tuple((part.times, ROOT) for part in self.parts))
 
-    def after(self, standing: Standing, symbol: int) -> Standing:
+    def after(self, state: DemandState, symbol: int) -> DemandState:
         """One symbol later."""
-        code = code_of(symbol, may_begin=self.borders.may_begin(standing.at, symbol))
-        before = self._settled(standing) if self.borders.may_end(standing.at, symbol) else standing.parts
+        code = code_of(symbol, may_begin=self.borders.may_begin(state.at, symbol))
+        before = self._settled(state) if self.borders.may_end(state.at, symbol) else state.parts
         places = zip(self.parts, before, strict=True)
         moved = tuple((left, part.automaton.after(node, code) if left else ROOT) for part, (left, node) in places)
-        return Standing(self.borders.after(standing.at, symbol), moved)
+        return DemandState(self.borders.after(state.at, symbol), moved)
 
-    def is_met(self, standing: Standing) -> bool:
+    def is_met(self, state: DemandState) -> bool:
         """Whether nothing is missing if the output ends here."""
-        return not any(left for left, _ in self._settled(standing))
+        return not any(left for left, _ in self._settled(state))
 
-    def is_complete(self, standing: Standing) -> bool:
+    def is_complete(self, state: DemandState) -> bool:
         """Whether a run that is still to be counted has just become complete."""
-        return self._settled(standing) != standing.parts
+        return self._settled(state) != state.parts
 
-    def _settled(self, standing: Standing) -> tuple[tuple[int, int], ...]:
+    def _settled(self, state: DemandState) -> tuple[tuple[int, int], ...]:
         """How often each must still be met if a border comes now."""
-        places = zip(self.parts, standing.parts, strict=True)
+        places = zip(self.parts, state.parts, strict=True)
         return tuple(
             (left - 1, ROOT) if part.automaton.is_whole[node] else (left, node) for part, (left, node) in places
         )
 
-    def needs(self, standing: Standing) -> list[int]:
+    def needs(self, state: DemandState) -> list[int]:
         """The fewest symbols that each demand would need if it were alone."""
         return [
-            part.distance(standing.at, node) + (left - 1) * part.length if left else 0
-            for part, (left, node) in zip(self.parts, self._settled(standing), strict=True)
+            part.distance(state.at, node) + (left - 1) * part.length if left else 0
+            for part, (left, node) in zip(self.parts, self._settled(state), strict=True)
         ]
 
-    def missing(self, standing: Standing) -> int:
+    def missing(self, state: DemandState) -> int:
         """A lower bound on the symbols still needed, 0 only when every demand is met.
 
             Σ_i left_i · own_i + min_f (next_f − own_f)
@@ -293,58 +293,58 @@ class Demands:
         that it needs behind an occurrence of an open demand, with which it may share some. Where no two runs can
         overlap, the bound is exact. It is remembered, since a search asks for it again and again.
         """
-        if standing not in self._known:
-            self._known[standing] = self._missing(standing)
-        return self._known[standing]
+        if state not in self._known:
+            self._known[state] = self._missing(state)
+        return self._known[state]
 
     @cached_property
-    def _known(self) -> dict[Standing, int]:
+    def _known(self) -> dict[DemandState, int]:
         return {}
 
-    def _missing(self, standing: Standing) -> int:
-        settled = self._settled(standing)
+    def _missing(self, state: DemandState) -> int:
+        settled = self._settled(state)
         still = [index for index, (left, _) in enumerate(settled) if left]
         if not still:
             return 0
         own = {index: self._own(index, still, is_last=settled[index][0] == 1) for index in still}
-        first = min(self.parts[index].distance(standing.at, settled[index][1]) - own[index] for index in still)
+        first = min(self.parts[index].distance(state.at, settled[index][1]) - own[index] for index in still)
         together = sum(settled[index][0] * own[index] for index in still) + first
         # Runs within runs can leave nothing of the sum, but each demand alone needs what it needs.
-        return max(together, *self.needs(standing))
+        return max(together, *self.needs(state))
 
-    def wanted(self, standing: Standing) -> frozenset[int]:
+    def wanted(self, state: DemandState) -> frozenset[int]:
         """The symbols after which less is missing (or, if there are none, after which one demand needs less)."""
-        onward = self._onward(standing)
-        later = {symbol: self.after(standing, symbol) for symbol in onward}
-        missing = self.missing(standing)
+        onward = self._onward(state)
+        later = {symbol: self.after(state, symbol) for symbol in onward}
+        missing = self.missing(state)
         helpful = frozenset(symbol for symbol, place in later.items() if self.missing(place) < missing)
         if helpful or not onward:
             return helpful
-        needs = self.needs(standing)
+        needs = self.needs(state)
         return frozenset(
             symbol
             for symbol, place in later.items()
             if any(new < old for new, old in zip(self.needs(place), needs, strict=True))
         )
 
-    def fitting(self, standing: Standing, room: int) -> frozenset[int] | None:
+    def fitting(self, state: DemandState, room: int) -> frozenset[int] | None:
         """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
 
         None when any symbol will do; none at all where a border must come first. The worst is one that neither begins
         a run nor goes on with one, and behind which the fewest may begin.
         """
-        worst = Standing(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(standing)))
+        worst = DemandState(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(state)))
         if self.missing(worst) < max(room, 1):
             return None
-        onward = self._onward(standing)
-        return frozenset(symbol for symbol in onward if self.missing(self.after(standing, symbol)) < room)
+        onward = self._onward(state)
+        return frozenset(symbol for symbol in onward if self.missing(self.after(state, symbol)) < room)
 
-    def _onward(self, standing: Standing) -> frozenset[int]:
+    def _onward(self, state: DemandState) -> frozenset[int]:
         """The symbols that begin a run of an open demand or go on with one."""
-        places = zip(self.parts, self._settled(standing), strict=True)
+        places = zip(self.parts, self._settled(state), strict=True)
         codes = frozenset[int]().union(*(part.automaton.onward(node) for part, (left, node) in places if left))
         symbols = {code // 2 for code in codes}
-        at = standing.at
+        at = state.at
         return frozenset(s for s in symbols if code_of(s, may_begin=self.borders.may_begin(at, s)) in codes)
 
     def _own(self, index: int, still: Sequence[int], *, is_last: bool) -> int:

@@ -33,7 +33,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, Top, top_symbols
 from seqloom.search.constraints import Constraints
-from seqloom.search.driver import Choice, Frontier, search
+from seqloom.search.driver import Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 
@@ -116,7 +116,7 @@ class SampleSearch:
     beams: int
     proves_completeness: bool = False
 
-    def choose(self, frontier: Frontier) -> Choice:
+    def choose(self, frontier: Frontier) -> Expansion:
         choices = choices_of(frontier.step, self.sampling, values=frontier.values)
         numbers = []
         for beam in frontier.beams.tolist():
@@ -131,7 +131,7 @@ class SampleSearch:
         # Ids are exact in float64, so that one transfer brings everything.
         symbols, log_probs, totals = torch.stack([part.double() for part in parts]).cpu().numpy()  # [beams, 1] each
         values = np.where(totals > 0, 0.0, IMPOSSIBLE)  # a total of 0 where nothing is allowed
-        return Choice(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
+        return Expansion(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
 
 
 def uniform(seed: int, key: int, *, sample: int, step: int) -> float:

@@ -37,7 +37,7 @@ from seqloom.search.peers.rules import (
 # A sentence on its way through the search of a peer: which candidates live, which are finished, and when it stops.
 
 
-class Candidate(NamedTuple):
+class PeerCandidate(NamedTuple):
     """A live hypothesis (by its row in the batch and its place in the sentence) with one symbol more."""
 
     row: int
@@ -66,7 +66,7 @@ class PeerSentence:
     def __post_init__(self) -> None:
         self.width, self.seen = self.beam, [False] * self.beam
 
-    def advance(self, candidates: Sequence[Candidate], *, length: int) -> None:
+    def advance(self, candidates: Sequence[PeerCandidate], *, length: int) -> None:
         """Take the candidates of a step, best first: those that end are finished, the best of the others go on.
 
         After it, live hypotheses have `length` symbols.
@@ -100,7 +100,7 @@ class PeerSentence:
         ranked = sorted(self.finished, key=lambda ended: -ended.score)[: self.nbest]
         return [self._hypothesis(ended.trail) for ended in ranked]
 
-    def _ways(self, candidates: Sequence[Candidate], length: int) -> list[Way]:
+    def _ways(self, candidates: Sequence[PeerCandidate], length: int) -> list[Way]:
         """The candidates as hypotheses, without the one that says nothing, if this peer throws it away."""
         end, ways = self.ledger.end, []
         for row, place, symbol, token_log_prob in candidates:
@@ -260,7 +260,7 @@ def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
     return torch.isin(offered, offered.new_tensor(sorted(symbols))).expand_as(step.log_probs)
 
 
-def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> list[list[Candidate]]:
+def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> list[list[PeerCandidate]]:
     """The candidates of each sentence that a step looks at, best first, impossible ones left out."""
     best = beams * max(sentence.width for sentence in live)
     top = top_symbols(step, best)
@@ -275,7 +275,9 @@ def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> li
             for column, total in enumerate(totals[row])
             if total > float("-inf")
         )[: beams * sentence.width]
-        found.append([Candidate(row, place, symbol, values[row][column]) for _, place, symbol, row, column in ranked])
+        found.append(
+            [PeerCandidate(row, place, symbol, values[row][column]) for _, place, symbol, row, column in ranked]
+        )
         first = rows.stop
     return found
 
