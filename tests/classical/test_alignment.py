@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,6 +16,8 @@ from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_aligne
 from seqloom.core.errors import DataError
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.metrics.aer import score_alignments
+from seqloom.reference import model1 as reference
+from seqloom.reference.model1 import Table
 from seqloom.text.formats.pharaoh import GoldLinks
 
 NULL = -1
@@ -27,6 +28,7 @@ sentence = st.lists(st.integers(0, 6), max_size=5)
 texts = st.lists(st.tuples(sentence, sentence), min_size=1, max_size=8).map(
     lambda pairs: ([[4, 5], *(pair[0] for pair in pairs)], [[1, 0], *(pair[1] for pair in pairs)])
 )
+REFERENCE_SETTINGS = ("iterations", "null_rate", "tension", "dirichlet_alpha")
 configs = st.builds(
     Model1Config,
     iterations=st.integers(1, 4),
@@ -35,46 +37,8 @@ configs = st.builds(
 )
 
 
-# --- the twin: what the formulas say, in dictionaries ----------------------------------------------------------------
-
-
-def weights(n: int, m: int, j: int, config: Model1Config) -> dict[int, float]:
-    """a_ij by source position; the null word is at −1."""
-    null = 1 / (n + 1) if config.null_rate is None else config.null_rate
-    near = [math.exp(-config.tension * abs((i + 1) / n - (j + 1) / m)) for i in range(n)]
-    return {NULL: null, **{i: (1 - null) * near[i] / sum(near) for i in range(n)}}
-
-
-def fit_plainly(sources: list[Sentence], targets: list[Sentence], config: Model1Config) -> tuple[dict, list[float]]:
-    pairs = [(x, y) for x, y in zip(sources, targets, strict=True) if x and y]
-    words = {word for _, y in pairs for word in y}
-    table: dict[tuple[int, int], float] = defaultdict(lambda: 1 / len(words))
-    history = []
-    for _ in range(config.iterations):
-        counts: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        log_likelihood = 0.0
-        for x, y in pairs:
-            for j, word in enumerate(y):
-                a = weights(len(x), len(y), j, config)
-                terms = {i: a[i] * table[x[i] if i >= 0 else NULL, word] for i in a if a[i] > 0}
-                log_likelihood += math.log(sum(terms.values()))
-                for i, term in terms.items():
-                    counts[x[i] if i >= 0 else NULL][word] += term / sum(terms.values())
-        history.append(log_likelihood)
-        table = {
-            (word, other): _estimate(count, row, config.dirichlet_alpha)
-            for word, row in counts.items()
-            for other, count in row.items()
-        }
-    return table, history
-
-
-def _estimate(count: float, row: dict[int, float], alpha: float) -> float:
-    total = sum(each + alpha for each in row.values())
-    if alpha == 0:
-        return count / total
-    psi = torch.digamma(torch.tensor([count + alpha, total], dtype=torch.float64))
-    return math.exp(psi[0] - psi[1])
+def fit_plainly(sources: list[Sentence], targets: list[Sentence], config: Model1Config) -> tuple[Table, list[float]]:
+    return reference.fit_model1(sources, targets, **config.model_dump(include=set(REFERENCE_SETTINGS)))
 
 
 def as_dictionary(model: Model1) -> dict[tuple[int, int], float]:
@@ -208,7 +172,7 @@ def test_scores_and_posteriors_and_the_best_links_follow_the_formula(texts: Text
     for x, y in zip(*texts, strict=True):
         terms = []
         for j, word in enumerate(y):
-            a = weights(len(x), len(y), j, config)
+            a = reference.weights(len(x), len(y), j, null_rate=config.null_rate, tension=config.tension)
             terms.append([a[i] * table.get((x[i] if i >= 0 else NULL, word), 0.0) for i in range(-1, len(x))])
         sums = [sum(row) for row in terms]
         log_probability = sum(math.log(total) if total else -math.inf for total in sums)

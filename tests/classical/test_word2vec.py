@@ -15,6 +15,7 @@ from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event
 from seqloom.core.seeds import seed_for
 from seqloom.core.symbols import RESERVED
+from seqloom.reference.word2vec import Word2Vec
 from seqloom.text.tokenizer import EncodedText
 
 MASK = (1 << 64) - 1
@@ -47,17 +48,12 @@ def random_text(*, tokens: int = 300, words: int = 12, seed: int = 3) -> Encoded
     return encoded([[names[word] for word in part] for part in np.array_split(drawn, tokens // 15)])
 
 
-# --- the twin: what the formulas say, word by word, in double precision -----------------------------------------------
-
-
-class Twin:
-    """One epoch of word2vec with plain loops and the same random bits."""
+class Twin(Word2Vec):
+    """One epoch of the readable edition, with the random bits and the tables of the fast one."""
 
     def __init__(self, learner: Learner) -> None:
-        self.learner, self.plan = learner, learner.plan
-        self.x = learner.tables.inputs.astype(np.float64)
-        self.o = learner.tables.outputs.astype(np.float64)
-        self.loss, self.terms = 0.0, 0
+        super().__init__(learner.tables.inputs, learner.tables.outputs, rate=learner.config.learning_rate)
+        self.learner, self.state = learner, seed_for(learner.seed, "word2vec", 0, 0)
 
     def bits(self) -> int:
         self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
@@ -75,71 +71,35 @@ class Twin:
         is_itself = bits & 0xFFFFFFFF < self.learner.noise.thresholds[entry]
         return entry if is_itself else int(self.learner.noise.aliases[entry])
 
-    def members(self, words: Sequence[int]) -> list[int]:
+    def rows(self, words: Sequence[int]) -> list[int]:
         if self.learner.config.subwords is None:
             return list(words)
         parts = self.learner.parts
         return [int(row) for word in words for row in parts.members[parts.starts[word] : parts.starts[word + 1]]]
 
-    def outputs(self, word: int) -> list[tuple[int, int]]:
+    def predicted(self, word: int) -> list[tuple[int, int]]:
         if self.learner.config.output == "hierarchical":
             paths = self.learner.paths
             inside = slice(paths.starts[word], paths.starts[word + 1])
             return [(int(n), 1 - int(c)) for n, c in zip(paths.members[inside], paths.codes[inside], strict=True)]
-        drawn = [self.noise() for _ in range(self.plan.negatives)]
+        drawn = [self.noise() for _ in range(self.learner.plan.negatives)]
         return [(word, 1), *((other, 0) for other in drawn if other != word)]
-
-    def step(self, inputs: np.ndarray, outputs: list[tuple[int, int]], *, is_product: bool = False) -> np.ndarray:
-        """Changes the outputs, returns the steps of the inputs."""
-        rows, labels = [row for row, _ in outputs], np.array([label for _, label in outputs])
-        vectors = self.o[rows]
-        sigma = 1 / (1 + np.exp(-inputs @ vectors.T))
-        gradient = self.rate * (labels - sigma)
-        chance = sigma
-        if is_product:
-            chance = sigma.prod(axis=0, keepdims=True)
-            gradient = self.rate * (1 - sigma) * np.where(labels == 1, 1.0, -chance / (1 - chance))
-        if self.is_told:
-            self.loss -= np.log(np.where(labels == 1, chance, 1 - chance)).sum()
-            self.terms += chance.size
-        np.add.at(self.o, rows, gradient.T @ inputs)
-        return gradient @ vectors
 
     def window(self, words: list[int], i: int) -> None:
         config = self.learner.config
         reach = config.window if config.context == "sampled" else config.window - self.below(config.window)
         contexts = words[max(0, i - reach) : i] + words[i + 1 : i + reach + 1]
+        self.counts_loss = i % LOSS_EVERY == 0
         if not contexts:
             return
-        self.is_told = i % LOSS_EVERY == 0
         if config.architecture == "cbow":
-            self.predict_centre(words[i], contexts)
+            self.cbow(words[i], contexts, pooling=config.pooling)
         elif config.context == "sampled":
-            for place in range(min(len(contexts), config.contexts)):
-                other = place + self.below(len(contexts) - place)
-                contexts[place], contexts[other] = contexts[other], contexts[place]
-            positives = contexts[: config.contexts]
-            outputs = [(word, 1) for word in positives] + [(self.noise(), 0) for _ in positives]
-            self.x[words[i]] += self.step(self.x[words[i]][None], outputs)[0]
+            self.skip_gram_sampled(words[i], contexts, count=config.contexts)
         elif config.subwords is not None:
-            rows = self.members([words[i]])
-            for word in contexts:
-                np.add.at(self.x, rows, self.step(self.x[rows].mean(axis=0)[None], self.outputs(word)))
-        elif self.plan.is_shared:
-            np.add.at(self.x, contexts, self.step(self.x[contexts], self.outputs(words[i])))
+            self.skip_gram_of_parts(words[i], contexts)
         else:
-            for word in contexts:
-                self.x[word] += self.step(self.x[word][None], self.outputs(words[i]))[0]
-
-    def predict_centre(self, centre: int, contexts: list[int]) -> None:
-        pooling = self.learner.config.pooling
-        outputs, rows = self.outputs(centre), self.members(contexts)
-        if pooling == "product":
-            np.add.at(self.x, rows, self.step(self.x[rows], outputs, is_product=True))
-            return
-        share = 1 / len(rows) if pooling == "mean" else 1.0
-        step = self.step(self.x[rows].sum(axis=0)[None] * share, outputs)
-        np.add.at(self.x, rows, step if pooling == "mean" else step / len(rows))
+            self.skip_gram(words[i], contexts, is_shared=bool(self.learner.plan.is_shared))
 
     def sentences(self) -> Iterator[list[int]]:
         words: list[int] = []
@@ -152,9 +112,6 @@ class Twin:
                 words.append(row)
 
     def learn(self) -> float:
-        config = self.learner.config
-        self.rate = config.learning_rate
-        self.state = seed_for(self.learner.seed, "word2vec", 0, 0)
         for words in self.sentences():
             for i in range(len(words)):
                 self.window(words, i)
@@ -174,9 +131,9 @@ def test_equals_plain_loops(form: str) -> None:
     wrong.step = lambda *a, **k: 0.9 * Twin.step(wrong, *a, **k)  # type: ignore[method-assign]
     wrong.learn()
     assert learner.learn(0) == pytest.approx(expected, rel=1e-4)
-    np.testing.assert_allclose(learner.tables.inputs, twin.x, atol=2e-4)
-    np.testing.assert_allclose(learner.tables.outputs, twin.o, atol=2e-4)
-    assert np.abs(learner.tables.inputs - wrong.x).max() > 2e-3  # the comparison can tell
+    np.testing.assert_allclose(learner.tables.inputs, twin.inputs, atol=2e-4)
+    np.testing.assert_allclose(learner.tables.outputs, twin.outputs, atol=2e-4)
+    assert np.abs(learner.tables.inputs - wrong.inputs).max() > 2e-3  # the comparison can tell
 
 
 def test_padding_of_rows_stays_zero() -> None:

@@ -283,7 +283,7 @@ def test_kenlm_agrees_on_wikitext(kenlm: Any, real_data: Path, tmp_path: Path, o
 
 
 @pytest.mark.slow
-def test_kneser_ney_on_wikitext_equals_the_plain_twin(real_data: Path) -> None:
+def test_kneser_ney_on_wikitext_equals_the_readable_edition(real_data: Path) -> None:
     text, ids = wikitext(real_data / "wikitext-2")
     model, twin = NGramConfig(order=3).fit(text), KneserNeyTwin(text, 3)
     few = ids[: int(np.flatnonzero(ids == END)[10]) + 1]

@@ -13,23 +13,10 @@ from seqloom.nn.fast.beam_cache import BeamCache, Lineage
 from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, check_heads
 from seqloom.nn.packing import additive, future, length_mask, pack_features, packing_of, side_by_side
 from seqloom.nn.probe import Probe, listen
+from seqloom.reference.attention import attend as attend_plainly
 
 WIDTH, HEADS = 12, 3
 DOUBLE = torch.float64
-
-
-def by_hand(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(Q Kᵀ / √size + mask) V, one query at a time."""
-    out = torch.empty_like(query)
-    batch, heads, queries, size = query.shape
-    for b in range(batch):
-        for h in range(heads):
-            for q in range(queries):
-                scores = key[b, h] @ query[b, h, q] / math.sqrt(size)
-                if mask is not None:
-                    scores = scores + mask.expand(batch, heads, queries, -1)[b, h, q]
-                out[b, h, q] = scores.softmax(0) @ value[b, h]
-    return out
 
 
 MASKS = {
@@ -68,7 +55,7 @@ def test_every_way_to_attend_equals_the_formula(
     assert bool(calls) == (way == "fused")
     later = future(5, 5, like=query.detach())[None, None]
     seen = mask if not is_causal else later if mask is None else mask + later
-    torch.testing.assert_close(out, by_hand(query.detach(), key, value, seen), rtol=0, atol=1e-12)
+    torch.testing.assert_close(out, attend_plainly(query.detach(), key, value, seen), rtol=0, atol=1e-12)
     theirs = fused(query, key, value, attn_mask=seen)
     torch.testing.assert_close(out, theirs, rtol=0, atol=1e-12)
     upstream = torch.randn_like(out)
@@ -83,7 +70,7 @@ def test_every_way_to_attend_equals_the_formula(
 def test_either_side_of_the_limit_for_short_keys_gives_the_same(keys: int) -> None:
     query, key, value = torch.randn(1, 2, 3, 4), torch.randn(1, 2, keys, 4), torch.randn(1, 2, keys, 4)
     out = attend(query, key, value, mask=None, is_causal=False, weights=Probe())
-    torch.testing.assert_close(out, by_hand(query, key, value, None), rtol=0, atol=1e-6)
+    torch.testing.assert_close(out, attend_plainly(query, key, value, None), rtol=0, atol=1e-6)
 
 
 def test_a_score_has_variance_d_before_the_division_and_1_after() -> None:
