@@ -35,7 +35,7 @@ SETTINGS = (
 def prepare(run: str, source: str, target: str, workers: str) -> dict[str, float]:
     """Prepare a run, and say how long each part took."""
     from seqloom.core.events import Event
-    from seqloom.runs.prepare import begin_run, choose_config
+    from seqloom.runs.prepare import choose_config, prepare_run
 
     begins: dict[str, float] = {"checking": time.monotonic()}
 
@@ -47,7 +47,7 @@ def prepare(run: str, source: str, target: str, workers: str) -> dict[str, float
 
     overrides = [*SETTINGS, "training.steps=40", f"data.workers={workers}"]
     config = choose_config(None, overrides, train=[source, target], dev=[], listener=listen)
-    begin_run(Path(run), config, listener=listen)
+    prepare_run(Path(run), config, listener=listen)
     begins["end"] = time.monotonic()
     moments = list(begins.values())
     return {name: end - begin for name, begin, end in zip(begins, moments, moments[1:], strict=False)}
@@ -56,13 +56,13 @@ def prepare(run: str, source: str, target: str, workers: str) -> dict[str, float
 def train(run: str, steps: str) -> dict[str, float]:
     """Go on with a run, and say how long it took until the first step was on its way."""
     from seqloom.core.events import Event
-    from seqloom.runs.train import GOES_ON, resume
+    from seqloom.runs.train import resume
 
     started = time.monotonic()
     moments: list[float] = []
 
     def listen(event: Event) -> None:
-        if event.kind in GOES_ON:
+        if event.kind in ("resumed", "step"):
             moments.append(time.monotonic())
 
     resume(run, [f"training.steps={steps}"], listener=listen)

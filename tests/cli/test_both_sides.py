@@ -123,7 +123,7 @@ def test_a_vocabulary_that_knows_nothing_of_the_text_is_refused(tiny: Tiny, tmp_
     plain = [word for word in train_words(tiny.train, tiny.dev, tmp_path / "run") if not str(word).startswith("text.")]
     called = call(*plain, f"data.tokenizers_from={vocabulary}")
     assert called.code == 3
-    assert f"data.tokenizers_from={vocabulary} knows next to nothing of the training text: 100.0%" in called.err
+    assert f"data.tokenizers_from={vocabulary} does not fit the training text: 100.0%" in called.err
     assert not (tmp_path / "run").exists()
 
 

@@ -14,7 +14,7 @@ from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError
 from seqloom.core.events import Event, ignore
 from seqloom.runs import train as recipe
 from seqloom.runs.loading import load
-from seqloom.runs.prepare import begin_run, choose_config
+from seqloom.runs.prepare import choose_config, prepare_run
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.distributed import World
 from tiny_runs import TINY, write_corpus
@@ -128,7 +128,7 @@ def test_damaged_ids_are_made_again_from_unchanged_text(run: Path, tiny: Trained
     damage(run / name)
     events: list[Event] = []
     resume(run, listener=events.append)
-    assert "missing or damaged; the text is encoded anew" in notices(events)
+    assert "missing or damaged; encoding the text again" in notices(events)
     made, known = contents(run / "data"), contents(tiny.run / "data")
     assert made == known
 
@@ -138,9 +138,7 @@ def test_damaged_ids_whose_text_is_gone_are_a_sentence(tmp_path: Path) -> None:
     train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
     flip(tmp_path / "run" / "data" / "train" / "target.ids")
     Path(files[1]).unlink()
-    sentence = (
-        rf"target\.ids: SHA-256.*made again from {files[1]}, which is gone; put the file back, or .* data\.train="
-    )
+    sentence = rf"target\.ids: SHA-256.*{files[1]}, from which .* was not found; put the file back, or .* data\.train="
     with pytest.raises(DataError, match=sentence) as caught:
         resume(tmp_path / "run")
     assert "remove" not in str(caught.value)
@@ -162,12 +160,9 @@ def test_text_that_is_looked_for_in_another_folder_is_told_with_the_way_back(
     monkeypatch.chdir(tmp_path / "other")
     name, events = Path(files[0]).name, list[Event]()
     assert resume("../run", listener=events.append) is not None
-    where = f"{name} was looked for in vain at {tmp_path}/other/{name}"
-    assert f"{where}; going on with the ids" in notices(events)
+    assert f"{name} not found (looked in {tmp_path}/other); continuing with the ids" in notices(events)
     flip(tmp_path / "run" / "data" / "train" / "target.ids")
-    with pytest.raises(
-        DataError, match=rf"made again from {where.replace(' was', ', which was')}; resume from the folder"
-    ):
+    with pytest.raises(DataError, match=rf"{name}, .* was not found \(looked in .*/other\); resume from the folder"):
         resume("../run")
     moved = [f"data.{side}={json.dumps(names)}" for side, names in (("train", files), ("dev", dev))]
     assert resume("../run", [*moved, "training.steps=7"]) is not None
@@ -254,8 +249,8 @@ def test_a_run_interrupted_in_preparation_is_begun_anew(tiny: Trained, tmp_path:
         resume(run)
     events: list[Event] = []
     config = choose_config(None, TINY, train=corpus[0], dev=corpus[1], listener=ignore)
-    begin_run(run, config, listener=events.append)
-    assert f"{run} was interrupted while it was being prepared; it is begun anew" in notices(events)
+    prepare_run(run, config, listener=events.append)
+    assert f"{run} was interrupted while it was being prepared; preparing it again" in notices(events)
     assert sorted(path.name for path in run.iterdir()) == ["config.yaml", "data", "run.json", "text"]
     assert sorted(path.name for path in (run / "data").iterdir()) == ["dev", "references.txt", "train"]
 
@@ -269,10 +264,10 @@ def test_what_is_prepared_is_kept_when_the_run_is_interrupted_before_its_first_s
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(recipe, "_set_up", interrupt)
+        patched.setattr(recipe, "_open", interrupt)
         with pytest.raises(KeyboardInterrupt):
             train(None, TINY, out=run, train=corpus[0], dev=corpus[1], listener=events.append)
-    assert f"the text is prepared; go on with: seqloom train --resume {run}" in notices(events)
+    assert f"the text is prepared; resume with: seqloom train --resume {run}" in notices(events)
     stored = (run / "data" / "train" / "source.ids").stat().st_ino
     assert resume(run) is not None
     assert (run / "data" / "train" / "source.ids").stat().st_ino == stored
@@ -300,7 +295,7 @@ def test_a_run_that_another_process_has_taken_up_is_not_removed(
         raise UsageError(f"{run} is in use")
 
     with monkeypatch.context() as patched, ExitStack() as other:
-        patched.setattr(recipe, "_set_up", taken)
+        patched.setattr(recipe, "_open", taken)
         with pytest.raises(UsageError, match="is in use"):
             train(None, TINY, out=run, train=corpus[0], dev=corpus[1])
         assert (run / "run.json").is_file()

@@ -124,7 +124,7 @@ def test_damaged_ids_are_made_again_from_unchanged_text(tiny: Trained, tmp_path:
     (run / "data" / "dev.txt").unlink()
     events: list[Event] = []
     resume(run, listener=events.append)
-    assert any("the text is encoded anew" in str(event.values.get("message")) for event in events)
+    assert any("encoding the text again" in str(event.values.get("message")) for event in events)
     for name in ("dev/ids", "train/ids", "dev.txt"):
         assert (run / "data" / name).read_bytes() == (tiny.run / "data" / name).read_bytes()
 

@@ -6,7 +6,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -28,9 +28,9 @@ from seqloom.runs.config import OutsideConfig, RunConfig
 from seqloom.runs.loading import load, require_device
 from seqloom.runs.memory import require_memory
 from seqloom.runs.model_dir import add_file, read_card, read_settings
-from seqloom.runs.prepare import begin_run, choose_config, prepare_again
+from seqloom.runs.prepare import choose_config, prepare_resume, prepare_run
 from seqloom.runs.train import Trained, average, resume, train
-from seqloom.runs.translation import Corpora, TranslationWork
+from seqloom.runs.translation import PairText, open_pairs
 from tiny_runs import TINY, write_corpus
 
 Corpus = tuple[list[str], list[str]]
@@ -119,7 +119,7 @@ def test_a_finished_run_refuses_fewer_steps_and_reports_settings_that_it_stores(
     resume(run, ["search.length_factor=3"], listener=events.append)
     notices = [event["message"] for event in events if event.kind == "notice"]
     was = length_factor(tiny.run)
-    stored = f"no step is left to train; stored in {run} and its model: search.length_factor from {was} to 3.0"
+    stored = f"no steps left to train; stored in {run} and its model: search.length_factor from {was} to 3.0"
     assert stored in notices
     assert length_factor(run) == length_factor(run / "model") == 3
 
@@ -157,12 +157,11 @@ def test_text_that_was_not_touched_is_not_read_again(tmp_path: Path, monkeypatch
     train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
     opened: list[object] = []
 
-    def counted(self: TranslationWork, config: RunConfig, *, listener: Listener) -> Corpora:
+    def counted(config: RunConfig, *, split: Literal["sources", "pairs"], listener: Listener) -> PairText:
         opened.append(config)
-        return open_text(self, config, listener=listener)
+        return open_pairs(config, split=split, listener=listener)
 
-    open_text = TranslationWork.open_text
-    monkeypatch.setattr(TranslationWork, "open_text", counted)
+    monkeypatch.setattr("seqloom.runs.prepare.open_pairs", counted)
     resume(tmp_path / "run", ["training.steps=8", "data.workers=1"])
     assert not opened
     # The same text with another time, as a copy has it, is known by its hash.
@@ -187,7 +186,7 @@ def test_unknown_languages_are_reported_with_what_is_lost(tmp_path: Path, corpus
     def said(*settings: str) -> list[str]:
         events: list[Event] = []
         config = choose_config(None, [*TINY, *settings], train=names, dev=(), listener=ignore)
-        TranslationWork().open_text(config, listener=events.append)
+        open_pairs(config, listener=events.append)
         return [each["message"] for each in events if "unknown" in each["message"]]
 
     (both,) = said()
@@ -205,13 +204,13 @@ def test_ids_made_again_have_the_dev_pairs_of_the_run(tmp_path: Path, split: str
     paths[0].write_text("".join(f"{line}\n" for line in lines))
     paths[1].write_text("".join(f"t{at} y\n" for at in range(200)))
     config = choose_config(None, TINY, train=list(map(str, paths)), dev=(), listener=ignore)
-    begin_run(tmp_path / "run", config, listener=ignore)
+    prepare_run(tmp_path / "run", config, listener=ignore)
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert record.pop("split") == "sources"
     if split is not None:
         record["split"] = split
     shutil.rmtree(tmp_path / "run/data/dev")
-    prepare_again(tmp_path / "run", config, record=record, allow_data_change=False, listener=ignore)
+    prepare_resume(tmp_path / "run", config, record=record, allow_data_change=False, listener=ignore)
     dev = Store.open(tmp_path / "run/data/dev")
     held = (hold_out if split else hold_out_pairs)(open_corpus(paths), 20, seed=config.seed).held
     assert {dev.line(at) for at in range(len(dev))} == held.numbers

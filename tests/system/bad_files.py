@@ -13,7 +13,7 @@ from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import build_model
 from seqloom.runs.model_dir import Card, save_model
-from seqloom.runs.prepare import begin_run, choose_config
+from seqloom.runs.prepare import choose_config, prepare_run
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.weights import weights_of
@@ -113,6 +113,6 @@ def prepare(folder: Path, source: Sequence[str] | bytes, target: Sequence[str] |
             names[split].append(str(path))
     settings = [*TRANSLATOR[:5], "text.size=300", *overrides]
     config = choose_config(None, settings, train=names["train"], dev=names["dev"], listener=events.append)
-    begin_run(folder / "run", config, listener=events.append)
+    prepare_run(folder / "run", config, listener=events.append)
     said = tuple(str(event["message"]) for event in events if event.kind == "notice")
     return Prepared(said, tuple(events))

@@ -29,7 +29,7 @@ from seqloom.interop.word2vec_format import read_vectors, write_vectors
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import LoadedFitted, LoadedModel, load_any
 from seqloom.runs.model_dir import Card, save_fitted
-from seqloom.runs.prepare import open_run, prepare_again
+from seqloom.runs.prepare import open_run, prepare_resume
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.vocabulary import Vocabulary
@@ -320,7 +320,7 @@ def _run(name: str) -> Build:
 
         def read() -> None:
             config, record = open_run(home)
-            prepare_again(home, config, record=record, allow_data_change=False, listener=ignore)
+            prepare_resume(home, config, record=record, allow_data_change=False, listener=ignore)
 
         return Case(home / name, read, named=folder)
 

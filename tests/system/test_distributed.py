@@ -87,7 +87,9 @@ def test_a_signal_to_one_rank_stops_both_and_they_resume_to_the_same_bits(tmp_pa
     os.kill(running.ranks[rank].pid or 0, signal.SIGTERM)
     (tmp_path / "parts" / "go").touch()
     assert running.codes() == [143, 143]
-    assert all("stopped by SIGTERM after step 3. Saved is step 3" in running.messages(number) for number in (0, 1))
+    assert all(
+        "stopped by SIGTERM after step 3. Last checkpoint: step 3" in running.messages(number) for number in (0, 1)
+    )
     resumed = train(tmp_path / "parts", ranks=2, resume=True, **options)
     assert same_bits(resumed.weights, whole.weights)
     assert same_bits(resumed.optimiser, whole.optimiser)

@@ -131,7 +131,13 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise Stopped("enough", 130)
 
     monkeypatch.chdir(tmp_path)
-    for module, name in ((train, "_go"), (train, "begin_run"), (demo, "sample_pairs")):
+    for module, name in (
+        (train, "_open"),
+        (train, "_train"),
+        (train, "_fit"),
+        (train, "prepare_run"),
+        (demo, "sample_pairs"),
+    ):
         monkeypatch.setattr(module, name, enough)
     short = tuple(dataclasses.replace(each, run=enough) for each in catalogue.EXPERIMENTS)
     monkeypatch.setattr(catalogue, "EXPERIMENTS", short)

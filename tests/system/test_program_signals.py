@@ -92,5 +92,5 @@ def test_the_program_finishes_its_step_saves_and_ends_with_the_code_of_the_signa
     found = newest_checkpoint(run, listener=ignore, strict=True)
     assert found is not None
     assert found.step == last["step"]
-    assert f"Saved is step {found.step}; go on with: seqloom train --resume {run}" in words.decode()
+    assert f"Last checkpoint: step {found.step}. Resume with: seqloom train --resume {run}" in words.decode()
     assert not (run / "lock").exists()

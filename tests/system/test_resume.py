@@ -56,7 +56,9 @@ def test_a_signal_saves_after_the_step_and_the_run_resumes_to_the_same_bits(
     assert running.codes() == [code]
     stopped = running.events()[-1]
     assert (stopped["event"], stopped["step"], stopped["signal"]) == ("stopped", 8, number.name)
-    assert running.messages().startswith(f"Stopped: stopped by {number.name} after step 8. Saved is step 8; go on with")
+    assert running.messages().startswith(
+        f"Stopped: stopped by {number.name} after step 8. Last checkpoint: step 8. Resume with"
+    )
     assert (tmp_path / "checkpoints" / "latest").read_text() == "step-8\n"
     run_toy(tmp_path, resume=True, **OPTIONS)
     assert_same_end(tmp_path, whole)
@@ -71,7 +73,7 @@ def test_a_second_interrupt_stops_at_once_and_leaves_no_part(tmp_path: Path, who
     assert running.ranks[0].is_alive()  # one of them waits for the step
     os.kill(pid, signal.SIGINT)
     assert running.codes() == [130]
-    assert "stopped at once by a second SIGINT. Saved is step 4" in running.messages()
+    assert "stopped immediately by a second SIGINT. Last checkpoint: step 4" in running.messages()
     assert not list(tmp_path.rglob("*partial*"))
     (tmp_path / "go").touch()
     run_toy(tmp_path, resume=True, **OPTIONS)

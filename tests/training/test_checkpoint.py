@@ -288,7 +288,7 @@ def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> N
     assert failed["step"] == 2
     assert "No space left on device" in failed["message"]
     assert checkpoint_steps(tmp_path / "middle") == [4]
-    with pytest.raises(TrainingError, match=r"step-4 could not be written.*Saved is step 2; go on with"):
+    with pytest.raises(TrainingError, match=r"step-4 could not be written.*Last checkpoint: step 2. Resume with"):
         train("end", FullAt(4))
 
 

@@ -182,7 +182,7 @@ def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_onl
     assert "step-4 could not be written into" in told
     assert told.endswith("Permission denied. Training goes on")
     assert "step-6 could not be written" in last
-    assert last.endswith(f"Saved is step 2; go on with: seqloom train --resume {folder}/run")
+    assert last.endswith(f"Last checkpoint: step 2. Resume with: seqloom train --resume {folder}/run")
     assert found is not None
     assert found.step == 2
 
@@ -262,7 +262,9 @@ def test_a_save_that_must_succeed_ends_the_run(tmp_path: Path) -> None:
 
     trainer, _ = make_trainer(tmp_path, steps=9)
     object.__setattr__(trainer.checkpointer, "disk", Full())
-    with pytest.raises(TrainingError, match=r"step-4 could not be written .*No space left.*Saved is step 3; go on"):
+    with pytest.raises(
+        TrainingError, match=r"step-4 could not be written .*No space left.*Last checkpoint: step 3. Resume"
+    ):
         trainer.train(strict_save=True)
     assert checkpoint_steps(tmp_path) == [2, 3]
 

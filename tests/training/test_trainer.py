@@ -161,7 +161,7 @@ def test_three_bad_steps_in_a_row_end_the_run_with_step_batch_and_lines(tmp_path
     assert "gradients that are not finite: first.weight" in message
     assert "Before it came epoch 0, batch 3; epoch 0, batch 4." in message
     assert "Norms of the gradient by layer: first nan, second nan, output nan." in message
-    assert f"Saved is step 4; go on with: seqloom train --resume {tmp_path}" in message
+    assert f"Last checkpoint: step 4. Resume with: seqloom train --resume {tmp_path}" in message
     bad = [event for event in events if event.kind == "bad_step"]
     assert [(event["in_a_row"], event["batches"]) for event in bad] == [(1, [3]), (2, [4]), (3, [5])]
     assert all(set(event["norms"]) == {"first", "second", "output"} for event in bad)
@@ -209,7 +209,7 @@ def test_weights_that_are_not_finite_are_told_and_not_written(tmp_path: Path) ->
 
     trainer.listener = ruin
     object.__setattr__(trainer.checkpointer, "listener", ruin)
-    with pytest.raises(TrainingError, match=r"2 steps in a row were not finite.*Saved is step 2"):
+    with pytest.raises(TrainingError, match=r"2 steps in a row were not finite.*Last checkpoint: step 2"):
         trainer.train()
     (failed,) = [event for event in events if event.kind == "save_failed"]
     assert failed["message"].startswith("step-3 is not written, since weights are not finite: output.bias")
@@ -246,7 +246,7 @@ def test_a_batch_that_does_not_fit_into_memory_ends_the_run_with_what_it_holds(t
     )
     assert "data.tokens_per_batch" in message
     assert "data.longest" in message
-    assert f"Saved is step 3; go on with: seqloom train --resume {tmp_path}" in message
+    assert f"Last checkpoint: step 3. Resume with: seqloom train --resume {tmp_path}" in message
     assert checkpoint_steps(tmp_path) == [2, 3]
 
 
@@ -370,7 +370,7 @@ def test_a_signal_in_the_last_validation_is_obeyed_once_all_is_saved(
     if number != signal.SIGINT:
         signal.signal(number, signal.SIG_DFL)  # under nohup one of them is ignored
     try:
-        with pytest.raises(Stopped, match=f"stopped by {number.name} after step 3. Saved is step 3") as caught:
+        with pytest.raises(Stopped, match=f"stopped by {number.name} after step 3. Last checkpoint: step 3") as caught:
             trainer.train()
     finally:
         signal.signal(number, before)

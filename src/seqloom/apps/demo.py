@@ -19,7 +19,7 @@ from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sa
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import read_card
-from seqloom.runs.prepare import fixed_settings, is_unbegun, open_run
+from seqloom.runs.prepare import fixed_settings, is_unprepared, open_run
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked
@@ -96,7 +96,7 @@ def demo(
     corpus = _corpus_of(out)
     require_folders_above(corpus)  # before the sentences are made, which takes a while
     resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
-    is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unbegun(out)))
+    is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unprepared(out)))
     if not is_new and force:
         _require_removable(out)
     elif not is_new:

@@ -25,7 +25,15 @@ import numpy as np
 from jaxtyping import Int64, Integer, UInt
 
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.files import FileRecord, check_manifest, fsync_directory, partial_name, unwritten, write_atomically
+from seqloom.core.files import (
+    FileRecord,
+    check_manifest,
+    fsync_directory,
+    partial_name,
+    read_lines,
+    unwritten,
+    write_atomically,
+)
 from seqloom.core.symbols import PAD
 
 # Folders of arrays: raw little-endian files and a header with the size and hash of each, whole or not there at all.
@@ -406,3 +414,14 @@ class Store:
     def fingerprint(self) -> str:
         """A hash of all that is stored."""
         return self._folder.fingerprint()
+
+
+def read_stored_lines(path: Path, count: int) -> list[str]:
+    """Lines of text that were stored beside ids, one for each of `count` examples."""
+    try:
+        lines = list(read_lines(path))
+    except (UsageError, DataError) as error:
+        raise DataError(f"{path} cannot be read ({error})") from error
+    if len(lines) != count:
+        raise DataError(f"{path} is damaged: it has {len(lines):,} lines, not {count:,}")
+    return lines

@@ -28,14 +28,14 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps, languages_from
 from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
+from seqloom.runs import plain_text, translation
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
-from seqloom.runs.fitting import FittingWork
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings
-from seqloom.runs.pipeline import Text, Work
-from seqloom.runs.plain_text import ModellingWork
-from seqloom.runs.translation import Split, TranslationWork
+from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
+from seqloom.runs.sizing import EXTREMES, settled
+from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.text.formats.segments import Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import read_foreign_vocabulary
@@ -51,18 +51,26 @@ OWN_FILES = re.compile(
 )
 """All that a run directory can hold before `run.json` is written."""
 
-FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser")
-"""Settings, or whole sections of them, that say what the weights and the ids of a run mean."""
+POSITIONS = ("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch")
+"""Settings of language modelling in which the position in the text is counted."""
+
+FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS)
+"""Settings, or whole sections, that give weights, ids and positions of a run their meaning."""
 
 FREE = ("data.workers", "data.train", "data.dev", "model.builder")
 """Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
-def work_for(config: RunConfig, *, split: Split = "sources") -> TranslationWork | ModellingWork | FittingWork:
-    """The line of work of a run; `split` says how pairs are held out."""
-    if isinstance(config.model, FitsText):
-        return FittingWork(needs_dev=config.purpose != "word vectors")
-    return TranslationWork(split=split) if config.purpose == "translator" else ModellingWork()
+def open_text(config: RunConfig, *, split: Split = "sources", listener: Listener) -> PairText | PlainText:
+    """Open and check the text of a run; `split` says how pairs are held out."""
+    if config.purpose == "translator":
+        return open_pairs(config, split=split, listener=listener)
+    return open_texts(config, listener=listener)
+
+
+def load_data(run: Path, config: RunConfig) -> PairData | TextData:
+    """The encoded text of a run. A DataError says what is damaged or missing."""
+    return PairData.load(run) if config.purpose == "translator" else TextData.load(run, config)
 
 
 def choose_config(
@@ -78,76 +86,70 @@ def choose_config(
 
     `model` are the settings of a model that take the place of its section, or are recorded there.
     """
-    named: dict[str, Any] = {}
-    if train:
-        named["train"] = list(train)
-    if dev:
-        named["dev"] = list(dev)
-    # Once without looking at the data, so that a wrong setting is refused before anything slow begins.
-    given: dict[str, Any] = {"data": named}
+    named: dict[str, Any] = {side: list(names) for side, names in (("train", train), ("dev", dev)) if names}
+    # Once without looking at the data, so that an invalid setting is refused before anything slow begins.
+    defaults: dict[str, Any] = {"data": named}
     if is_own(model):
-        given["model"] = model.model_dump(mode="json")
+        defaults["model"] = model.model_dump(mode="json")
     elif (task_kind := getattr(model, "task_kind", "translation")) != "translation":
-        given |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
-    first = resolve(RunConfig, defaults=given, file=file, overrides=overrides)
+        defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
+    first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
     if first.training.start_from is not None:
-        # The kind of model is that of the other, and with it the line of work.
-        start = _config_of(first.training.start_from)
-        given |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
-        first = resolve(RunConfig, defaults=given, file=file, overrides=overrides)
+        start = read_settings(find_model(Path(first.training.start_from)))
+        defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
+        first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     if isinstance(first.model, OutsideConfig) and model is None:
         raise UsageError(
             f"model.kind=outside is a model that only Python can build ({first.model.in_words()}); train it with: "
             "seqloom.train(…, model=…)"
         )
-    work: Work[Any, Any] = work_for(first)
-    presets = {**_text_presets(first), **_given_text(first)}
-    first = resolve(RunConfig, defaults={**given, **presets}, file=file, overrides=overrides)
-    given_tokenizers(first)  # which refuses what cannot be used
+    first = resolve(RunConfig, defaults={**defaults, **_text_defaults(first)}, file=file, overrides=overrides)
+    given_tokenizers(first)  # to refuse what cannot be used
     folders = _files_of_folders(first, train, dev, listener=listener)
     if folders:
         named |= folders
         first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
-    files = tuple(named.get("train", ())) or first.data.train
-    if not files:
-        raise UsageError(f"no training files: give {work.files}, or data.train in a config")
-    steps = first.training.steps if "steps" in first.training.model_fields_set else None
-    choice = work.choose(first, [Path(name) for name in files], steps=steps)
-    sizing = choice.sizing
-    defaults, inherited = sizing.defaults, {}
+    names = tuple(named.get("train", ())) or first.data.train
+    is_translation = first.purpose == "translator"
+    if not names:
+        pairs = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
+        raise UsageError(f"no training files: give {pairs if is_translation else '--train TEXT'}, or data.train")
+    if isinstance(first.model, FitsText) and first.training.start_from is not None:
+        raise UsageError(
+            f"training.start_from={first.training.start_from} is for models that are trained step by step; one of "
+            f"kind {first.model.kind} is fitted to its text as a whole"
+        )
+
+    sizing = (size_pairs if is_translation else size_text)(first, [Path(name) for name in names])
+    inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
-        defaults = {**defaults, **inherited}
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
-        defaults = {**defaults, **inherited}
-    if isinstance(first.model, OutsideConfig):
-        defaults = {**defaults, "model": first.model.model_dump(mode="json")}
-    defaults = _patient(first, defaults)
-    data = {**defaults.get("data", {}), **named, **choice.data}
-    # What the command line names wins over the file, as any override does.
-    flags = [f"data.{name}={json.dumps(value)}" for name, value in named.items()]
-    of_folders = [f"data.{name}={json.dumps(value)}" for name, value in folders.items()]
-    config = resolve(
-        RunConfig, defaults={**defaults, "data": data}, file=file, overrides=[*flags, *overrides, *of_folders]
-    )
+    outside = {"model": first.model.model_dump(mode="json")} if isinstance(first.model, OutsideConfig) else {}
+    defaults = _without_patience(first, {**sizing.defaults, **inherited, **outside})
+    defaults["data"] = {**defaults.get("data", {}), **named}
+    # Files named on the command line take precedence over the config file, as any override does.
+    flags = [f"data.{side}={json.dumps(names)}" for side, names in named.items()]
+    of_folders = [f"data.{side}={json.dumps(names)}" for side, names in folders.items()]
+    config = resolve(RunConfig, defaults=defaults, file=file, overrides=[*flags, *overrides, *of_folders])
     if model is not None:
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
     if isinstance(config.model, FitsText):
-        # A file that was written by a run has all settings; those at their defaults were not asked for.
+        # A file that was written by a run has all settings; those at their defaults were not set by the user.
         of_file = read_config_file(file).values.get("training") if file is not None else None
         usual = TrainingConfig()
-        ignored = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
-        ignored += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
-        if ignored:
+        given = [f"training.{key}" for key in of_file or {} if getattr(config.training, key) != getattr(usual, key)]
+        given += [each.partition("=")[0] for each in overrides if each.partition("=")[0].split(".")[0] == "training"]
+        if given:
             notice(
                 listener,
-                f"no effect: {', '.join(dict.fromkeys(ignored))}; a model of kind {config.model.kind} is fitted to its "
-                "text as a whole, not in steps, and only settings of model.* change how",
+                f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
+                "text as a whole, not in steps, and is controlled by model.* only",
             )
     require_heads(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
@@ -194,16 +196,11 @@ def report_warmup(config: RunConfig, *, listener: Listener) -> None:
         notice(listener, problem)
 
 
-def _text_presets(first: RunConfig) -> dict[str, Any]:
-    """What text is split into, where the model declares it."""
-    return {} if first.model.pieces is None else {"text": {"kind": first.model.pieces}}
-
-
-def _given_text(first: RunConfig) -> dict[str, Any]:
-    """The settings of the text that belong to tokenisers which are not learned, where such are used."""
+def _text_defaults(first: RunConfig) -> dict[str, Any]:
+    """Text settings that follow from the model, or from tokenisers that `data.tokenizers_from` names."""
     name = first.data.tokenizers_from
     if name is None:
-        return {}
+        return {} if first.model.pieces is None else {"text": {"kind": first.model.pieces}}
     if _is_vocabulary(Path(name)):
         try:
             size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
@@ -260,20 +257,23 @@ def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
 
 
 def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
-    """The settings of a run whose text is not known: what is chosen for any text, and general defaults for the rest."""
+    """The settings of a run whose text is unknown: what is chosen for every text, and general defaults for the rest."""
     first = resolve(RunConfig, file=file, overrides=overrides)
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, {}, listener=ignore)
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
-    work: Work[Any, Any] = work_for(first)
-    given = _given_text(first)
-    first = resolve(RunConfig, defaults={**_text_presets(first), **given}, file=file, overrides=overrides)
-    defaults = _patient(first, {**work.settled(first), **given})
+    text = _text_defaults(first)
+    first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
+    if first.purpose == "translator":
+        sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
+    else:
+        sizings = [plain_text.sizes_for(first, facts) for facts in EXTREMES]
+    defaults = _without_patience(first, {**settled(sizings), **(text if first.data.tokenizers_from else {})})
     return resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
 
 
-def _patient(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Defaults without the patience that nobody asked for, where there are no validations to wait for."""
+def _without_patience(first: RunConfig, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Defaults without early stopping where there are no validations."""
     if first.training.validate_every or "training" not in defaults:
         return defaults
     return {**defaults, "training": {**defaults["training"], "patience": 0}}
@@ -300,14 +300,9 @@ def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
     return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 
-def _config_of(model: str) -> RunConfig:
-    """The settings that a model was trained with."""
-    return read_settings(find_model(Path(model)))
-
-
 def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
-    """Another model's weights fit only its own text and model settings; what it knows needs a gentle rate."""
-    start = _config_of(start_from)
+    """Text and model settings of the model to start from, and a low learning rate, which keeps what it has learned."""
+    start = read_settings(find_model(Path(start_from)))
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     rate = start.training.learning_rate / 5
@@ -317,14 +312,14 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
 
 def require_new(run: Path) -> None:
     """Refuse to begin a run where there is something already, other than what an interrupted preparation has left."""
-    if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unbegun(run))):
+    if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unprepared(run))):
         raise UsageError(
             f"{run} exists already; resume it (seqloom train --resume {run}, or seqloom.resume({str(run)!r})), "
             "or choose another folder"
         )
 
 
-def is_unbegun(run: Path) -> bool:
+def is_unprepared(run: Path) -> bool:
     """Whether a folder holds nothing but files of a preparation that did not come to its end."""
     files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
     first = next(files, None)
@@ -343,49 +338,69 @@ def is_unbegun(run: Path) -> bool:
         return False
 
 
-def begin_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
-    """Make the run directory with all that does not change while it trains."""
+def prepare_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
+    """Make the run directory with everything that does not change in training."""
     require_new(run)
-    work: Work[Any, Any] = work_for(config)
     files = _files([*config.data.train, *config.data.dev])
     stamps = _stamps(files)
-    text = work.open_text(config, listener=listener)
+    text = open_text(config, listener=listener)
     with locked(run):
-        require_new(run)  # again, now that nobody else can be at it
+        require_new(run)  # again, now that no other process can write here
         try:
-            _clear(run, listener=listener)
+            left = [path for path in run.iterdir() if path.name not in ("lock", RECORD)]
+            if left:
+                notice(listener, f"{run} was interrupted while it was being prepared; preparing it again")
+            for path in left:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             write_atomically(run / "config.yaml", to_yaml(config, comments=False))
-            tokenizers = _tokenizers(work, config, text, listener=listener)
+            tokenizers = _tokenizers(config, text, listener=listener)
             require_memory(config, symbols_of(tokenizers))
             tokenizers.save(run / "text")
-            work.encode(run, config, text=text, tokenizers=tokenizers, listener=listener)
+            text.encode(run, config, tokenizers=tokenizers, listener=listener)
             if _stamps(files) != stamps:
-                raise DataError("the text has changed while it was being prepared; start again when it is at rest")
-            # Last, because it tells a resume that everything before it is whole.
-            record = {**_record(config, text, tokenizers), "files": stamps}
+                raise DataError(
+                    "the training files changed while they were being read; retry when nothing is writing to them"
+                )
+            record = {
+                "seqloom": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
+                **thread_settings(config),
+                "seed": config.seed,
+                "fixed": fixed_settings(config),
+                "data": dict(text.fingerprints),
+                "tokenizers": _fingerprints(tokenizers),
+                "split": "sources",
+                **text.size,
+                "files": stamps,
+            }
+            # Last, because it tells a resume that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:
             shutil.rmtree(run, ignore_errors=True)
             raise
 
 
-def _clear(run: Path, *, listener: Listener) -> None:
-    """Remove what an interrupted preparation has left; the lock is ours by now."""
-    left = [path for path in run.iterdir() if path.name not in ("lock", RECORD)]
-    if left:
-        notice(listener, f"{run} was interrupted while it was being prepared; it is begun anew")
-    for path in left:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+def _tokenizers(config: RunConfig, text: PairText | PlainText, *, listener: Listener) -> Tokenizers:
+    """Those of the model to start from, those that `data.tokenizers_from` names, or new ones learned from the text."""
+    if config.training.start_from is not None:
+        return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
+    if (given := given_tokenizers(config)) is not None:
+        notice(listener, f"tokenisers of {config.data.tokenizers_from}, {given.target.size:,} pieces; none are learned")
+        return given
+    # Usually all words and characters are taken, and their maximum would look like the number in this text.
+    all_of = {"word": "words", "char": "characters"}
+    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
+    listener(Event("phase", {"what": f"learning {what}"}))
+    return text.learn_tokenizers(config, listener=listener)
 
 
 def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The settings and the record of a run that was begun."""
     require_run(run)
     if not (run / "run.json").is_file():
-        if is_unbegun(run):
+        if is_unprepared(run):
             raise UsageError(
                 f"{run} was interrupted while it was being prepared; start it again with the same training "
                 "text and folder"
@@ -423,9 +438,8 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that give weights and ids their meaning, by their full paths; they stay while a run lasts."""
-    kept = (*FIXED, *work_for(config).fixed)
     flat = flat_settings(config.model_dump(mode="json"))
-    is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in kept) for name in flat}
+    is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in FIXED) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 
 
@@ -455,27 +469,34 @@ def flat_settings(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def prepare_again(
+def prepare_resume(
     run: Path, config: RunConfig, *, record: dict[str, Any], allow_data_change: bool, listener: Listener
 ) -> None:
-    """Make sure that a run can go on: ids that are damaged, or made of text that has changed since, are made anew."""
-    # A run of an earlier version has no such entry: its pairs were held out one by one, and must be so again.
-    work: Work[Any, Any] = work_for(config, split=record.get("split", "pairs"))
+    """Make sure that a run can be resumed: encode its text again if the ids are damaged or the text has changed."""
     _require_same_tokenizers(run, record)
-    damage = _damage(work, run)
+    damage = None
+    try:
+        load_data(run, config)
+    except DataError as error:
+        damage = str(error)
     names = [*config.data.train, *config.data.dev]
     files = _files(names)
-    missing = [path for path in files if not path.exists()]
+    missing = next((path for path in files if not path.exists()), None)
+    looked = "" if missing is None or missing.is_absolute() else f" (looked in {Path.cwd()})"
     if missing and damage:
+        side = "train" if missing in _files(config.data.train) else "dev"
+        where = "" if missing.is_absolute() else "resume from the folder in which the run was started, "
         raise DataError(
-            f"{damage}. It is made again from {missing[0]}, which {_gone(missing[0])}; {_way_back(missing[0], config)}"
+            f"{damage}. {missing}, from which it could be encoded again, was not found{looked}; {where}put the file "
+            f"back, or give its new place: data.{side}='[…]'"
         )
     if missing:
-        notice(listener, f"{missing[0]} {_gone(missing[0])}; going on with the ids stored in the run directory")
+        notice(listener, f"{missing} not found{looked}; continuing with the ids stored in the run directory")
         return
     if not damage and record.get("files") == _stamps(files):
-        return  # without reading it all again
-    text = work.open_text(config, listener=ignore)
+        return  # without reading everything again
+    # A run of an earlier version has no "split": it held out single pairs, and must do so again.
+    text = open_text(config, split=record.get("split", "pairs"), listener=ignore)
     has_changed = text.fingerprints != record["data"]
     if has_changed and not allow_data_change:
         raise DataError(
@@ -483,26 +504,16 @@ def prepare_again(
             "new run, or accept it with --allow-data-change"
         )
     if has_changed:
-        notice(listener, "the text has changed since the run began; it is encoded anew")
+        notice(listener, "the text has changed since the run began; encoding it again")
     elif damage:
-        notice(listener, f"the stored ids are missing or damaged; the text is encoded anew. It was: {damage}")
+        notice(listener, f"the stored ids are missing or damaged; encoding the text again ({damage})")
     else:
         return
-    work.encode(run, config, text=text, tokenizers=Tokenizers.load(run / "text"), listener=listener)
+    shutil.rmtree(run / "data", ignore_errors=True)
+    text.encode(run, config, tokenizers=Tokenizers.load(run / "text"), listener=listener)
     if has_changed:
         record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
-
-
-def _gone(path: Path) -> str:
-    """That a file is not there; where it was looked for, if its name does not say it."""
-    return "is gone" if path.is_absolute() else f"was looked for in vain at {path.absolute()}"
-
-
-def _way_back(path: Path, config: RunConfig) -> str:
-    side = "train" if path in _files(config.data.train) else "dev"
-    begun = "" if path.is_absolute() else "resume from the folder in which the run was begun, "
-    return f"{begun}put the file back, or say where the text is now: data.{side}='[…]'"
 
 
 def _files(names: Sequence[str]) -> list[Path]:
@@ -521,15 +532,6 @@ def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
     return {name: list(stamp) for name, stamp in file_stamps(files).items()}
 
 
-def _damage(work: Work[Any, Any], run: Path) -> str | None:
-    """What is wrong with what was stored. A damaged tokeniser is an error: it cannot be made again."""
-    try:
-        work.open_prepared(run)
-    except DataError as error:
-        return str(error)
-    return None
-
-
 def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
     """Refuse tokenisers of another run: its pieces would have other numbers than those that the model has learnt."""
     try:
@@ -538,50 +540,17 @@ def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
         raise ModelError(f"{run / 'text'} is damaged; {_way_to_have(run, 'text')}. It was: {error}") from error
     begun = record.get("tokenizers", found)
     if begun != found:
+        first = ", ".join(str(each)[:12] for each in begun) if isinstance(begun, list) else begun
         raise ModelError(
             f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
-            f"with ({', '.join(map(_shortly, begun)) if isinstance(begun, list) else _shortly(begun)}); bring those "
-            "back from a copy, or start a new run in another folder"
+            f"with ({first}); restore those from a copy, or start a new run in another folder"
         )
-
-
-def _shortly(fingerprint: object) -> str:
-    return str(fingerprint)[:12]
 
 
 def _fingerprints(tokenizers: Tokenizers) -> list[str]:
     return [tokenizers.source.fingerprint, tokenizers.target.fingerprint]
 
 
-def _tokenizers(work: Work[Any, Any], config: RunConfig, text: Text, *, listener: Listener) -> Tokenizers:
-    if config.training.start_from is not None:
-        return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
-    if (given := given_tokenizers(config)) is not None:
-        notice(listener, f"tokenisers of {config.data.tokenizers_from}, {given.target.size:,} pieces; none are learned")
-        return given
-    # Of words and characters all are taken as a rule, and their largest number would look like that of this text.
-    all_of = {"word": "words", "char": "characters"}
-    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
-    listener(Event("phase", {"what": f"learning {what}"}))
-    return work.learn_tokenizers(config, text, listener=listener)
-
-
 def thread_settings(config: RunConfig) -> dict[str, Any]:
     """How many threads a run computes with, and how they wait for each other."""
     return {"threads": config.training.threads or torch.get_num_threads(), "wait_policy": asdict(WAIT_POLICY)}
-
-
-def _record(config: RunConfig, text: Text, tokenizers: Tokenizers) -> dict[str, Any]:
-    return {
-        "seqloom": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": {"processor": platform.machine(), "system": platform.system(), "cores": os.cpu_count()},
-        **thread_settings(config),
-        "seed": config.seed,
-        "fixed": fixed_settings(config),
-        "data": dict(text.fingerprints),
-        "tokenizers": _fingerprints(tokenizers),
-        "split": "sources",
-        **text.size,
-    }

@@ -24,16 +24,17 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.translation import Score
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
-from seqloom.runs.fitting import FittingWork, fit
+from seqloom.runs.fitting import fit
 from seqloom.runs.loading import LoadedModel, build_model, find_model, require_builder, require_device
 from seqloom.runs.model_dir import CARD, Card, read_card, read_settings, require_exact_weights, save_model, write_card
-from seqloom.runs.pipeline import Prepared, TaskWithLoss, TrainedWork
+from seqloom.runs.plain_text import TextData
 from seqloom.runs.prepare import (
-    begin_run,
     choose_config,
     flat_settings,
+    load_data,
     open_run,
-    prepare_again,
+    prepare_resume,
+    prepare_run,
     report_warmup,
     require_heads,
     require_new,
@@ -41,12 +42,14 @@ from seqloom.runs.prepare import (
     require_same_meaning,
     thread_settings,
     with_model,
-    work_for,
 )
 from seqloom.runs.sizing import passes_text
-from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.runs.translation import PairData
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
+from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.tasks.translation import TranslationTask
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.training.averaging import average_weights, final_weights
+from seqloom.training.averaging import average_weights
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.progress import Outcome
@@ -97,11 +100,8 @@ def _is_cut(path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
-GOES_ON = frozenset({"resumed", "step", "bad_step", "saved", "finished"})
-"""Kinds of event that a trainer emits only after it has accepted to go on with a run."""
-
-FIRST_STEPS, FIRST_RISE = 100, 0.5
-"""Steps up to which a dev loss above that of a uniform guess is no failure, and nats by which it may rise in them."""
+EARLY_STEPS, EARLY_RISE = 100, 0.5
+"""In the first steps a dev loss above that of a uniform guess is not a failure, if it rose by at most so many nats."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,20 @@ def train(
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
         _report_threads(chosen, listener=listener)
-        world.first_does(lambda: begin_run(run, chosen, listener=listener), what="prepare the run")
-        flags = _Flags(strict_save=strict_save)
-        return _go(run, chosen, world=world, listener=listener, outside=_outside(chosen, model), flags=flags)
-
-
-def _outside(config: RunConfig, model: BuildsModel | None) -> BuildsModel | None:
-    """The settings that build the model, where those of the run only record them."""
-    return model if isinstance(config.model, OutsideConfig) else None
+        world.first_does(lambda: prepare_run(run, chosen, listener=listener), what="prepare the run")
+        try:
+            if isinstance(chosen.model, FitsText):
+                return _fit(run, chosen, world=world, listener=listener)
+            session = _open(run, chosen, builder=model, world=world, listener=listener)
+        except SeqloomError:
+            if world.is_first:  # nothing is trained yet; the next attempt can use the same --out
+                with suppress(UsageError), locked(run):  # unless another process is using it by now
+                    shutil.rmtree(run, ignore_errors=True)
+            raise
+        except KeyboardInterrupt:
+            notice(listener, f"the text is prepared; resume with: seqloom train --resume {run}")
+            raise
+        return _train(session, strict_save=strict_save)
 
 
 def resume(
@@ -204,18 +210,20 @@ def resume(
         _require_shares(config, world)
         _report_threads(config, listener=listener)
 
-        def ready() -> None:
-            # The trainer takes the lock for itself; here it keeps hands off a run that another process is training.
+        def prepare() -> None:
+            # The trainer takes the lock itself; here it protects a run that another process is training.
             with locked(run):
-                prepare_again(run, config, record=record, allow_data_change=allow_data_change, listener=listener)
+                prepare_resume(run, config, record=record, allow_data_change=allow_data_change, listener=listener)
 
-        world.first_does(ready, what="open the run")
-        if world.is_first and config != before:
-            listener = tell_all(_ConfigKeeper(run, before, config, listener=listener), listener)
-        flags = _Flags(
-            resume=True, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
-        )
-        return _go(run, config, world=world, listener=listener, outside=_outside(config, model), flags=flags)
+        world.first_does(prepare, what="open the run")
+        if isinstance(config.model, FitsText):
+            fitted = _fit(run, config, world=world, listener=listener)
+            if world.is_first and config != before:
+                write_atomically(run / "config.yaml", to_yaml(config, comments=False))
+                _report_stored(run, before, config, listener=listener)
+            return fitted
+        session = _open(run, config, builder=model, world=world, listener=listener, resumed_from=before)
+        return _train(session, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save)
 
 
 def _require_steps(run: Path, config: RunConfig) -> None:
@@ -249,22 +257,12 @@ def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> N
     notice(listener, sentence)
 
 
-class _ConfigKeeper:
-    """A listener that writes the new settings of a run once it goes on with them: a refused resume changes nothing."""
-
-    def __init__(self, run: Path, before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
-        self.run, self.before, self.now, self.listener = run, before, now, listener
-        self.is_written = False
-
-    def __call__(self, event: Event) -> None:
-        if event.kind in GOES_ON and not self.is_written:
-            write_atomically(self.run / "config.yaml", to_yaml(self.now, comments=False))
-            self.is_written = True
-            if event.kind == "finished":  # at once: no step is made with them, but the model is used with them
-                then, now = (flat_settings(each.model_dump(mode="json")) for each in (self.before, self.now))
-                names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-                changes = ", ".join(f"{name} from {then.get(name)} to {now.get(name)}" for name in names)
-                notice(self.listener, f"no step is left to train; stored in {self.run} and its model: {changes}")
+def _report_stored(run: Path, before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
+    """Report settings that a resume without steps has changed: the model is used with them."""
+    then, given = (flat_settings(each.model_dump(mode="json")) for each in (before, now))
+    names = [name for name in {**then, **given} if then.get(name) != given.get(name)]
+    changes = ", ".join(f"{name} from {then.get(name)} to {given.get(name)}" for name in names)
+    notice(listener, f"no steps left to train; stored in {run} and its model: {changes}")
 
 
 def _require_shares(config: RunConfig, world: World) -> None:
@@ -337,97 +335,132 @@ def _is_restarted() -> bool:
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
 
-@dataclass(frozen=True)
-class _Flags:
-    """How a run is begun or goes on; the names are those of `Trainer.train`."""
-
-    resume: bool = False
-    exact: bool = False
-    allow_data_change: bool = False
-    strict: bool = False
-    strict_save: bool = False
+# From here on a new run and a resumed one are the same: the text is prepared.
 
 
 @dataclass(frozen=True)
-class _SetUp:
+class _Session:
     """A run that is ready for its first step."""
 
-    work: TrainedWork[Any, Any]
-    prepared: Prepared
+    run: Path
+    config: RunConfig
+    before: RunConfig | None
+    """The settings of a resumed run before this resume."""
+    builder: BuildsModel
+    """The settings that build the model."""
+    data: PairData | TextData
     model: nn.Module
-    task: TaskWithLoss
+    task: TranslationTask | LanguageModellingTask | BidirectionalTask
     trainer: Trainer[Any]
+    world: World
     listener: Listener
+    """That of the caller, and the journal."""
+
+    def card(self, values: Mapping[str, Any]) -> Card:
+        """The model card, with what is known of the training."""
+        data = self.config.data
+        source = data.source if isinstance(self.task, TranslationTask) else None
+        return Card(source=source, target=data.target, parameters=_parameters(self.model), trained_on=values)
+
+    def trained_on(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            **self.data.card_values(self.config),
+            "steps": outcome.step,
+            "target_tokens" if isinstance(self.task, TranslationTask) else "tokens_read": outcome.tokens,
+            "seconds": round(outcome.seconds, 1),
+            "best_dev_loss": outcome.best_loss,
+        }
 
 
-def _take_back(run: Path) -> None:
-    """Remove a run, unless another process is at it by now."""
-    with suppress(UsageError), locked(run):
-        shutil.rmtree(run, ignore_errors=True)
-
-
-def _go(
+def _open(
     run: Path,
     config: RunConfig,
     *,
+    builder: BuildsModel | None,
     world: World,
     listener: Listener,
-    outside: BuildsModel | None,
-    flags: _Flags,
+    resumed_from: RunConfig | None = None,
+) -> _Session:
+    """Load the encoded text, and build the model, the task and the trainer."""
+    data = load_data(run, config)
+    settings = builder if isinstance(config.model, OutsideConfig) else config.model
+    assert isinstance(settings, BuildsModel)
+    model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
+    missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
+    if missing:
+        use, protocol = "language model", "RecurrentLanguageModel in seqloom/models/reading.py"
+        if isinstance(data, PairData):
+            use, protocol = "translator", "TranslationModel in seqloom/tasks/translation.py"
+        raise UsageError(
+            f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
+            f"{protocol} for what a model must offer"
+        )
+    if config.training.start_from is not None and resumed_from is None:
+        _start_from(model, Path(config.training.start_from))
+    listener = tell_all(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
+    kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
+    sizes = {"parameters": _parameters(model), "steps": config.training.steps}
+    listener(Event("model", {"kind": kind, **sizes, "run": str(run)}))
+    task = data.task(config, device=world.device, listener=listener)
+    if resumed_from is None:
+        per_pass = task.batches(0) / config.training.batches_per_step
+        notice(listener, passes_text(config.training.steps, per_pass=per_pass))
+    trainer: Trainer[Any] = Trainer(
+        model, task, config.training, run=run, seed=config.seed, device=world.device, listener=listener, world=world
+    )
+    return _Session(run, config, resumed_from, settings, data, model, task, trainer, world, listener)
+
+
+def _train(
+    session: _Session,
+    *,
+    exact: bool = False,
+    allow_data_change: bool = False,
+    strict: bool = False,
+    strict_save: bool = False,
 ) -> Trained | None:
-    work = work_for(config)
-    try:
-        if isinstance(work, FittingWork):
-            return _fit(run, config, work=work, world=world, listener=listener)
-        ready = _set_up(run, config, work=work, world=world, listener=listener, outside=outside, resume=flags.resume)
-    except SeqloomError:
-        if world.is_first and not flags.resume:  # nothing was learnt yet, and the same --out should do for the next try
-            _take_back(run)
-        raise
-    except KeyboardInterrupt:
-        notice(listener, f"the text is prepared; go on with: seqloom train --resume {run}")
-        raise
-    if world.is_first:
-        # For a look at the best checkpoint before there is a model.
+    """Train, choose the final weights, measure them on the dev text and write the model directory."""
+    run, config, before, listener = session.run, session.config, session.before, session.listener
+    is_first = session.world.is_first
+    if is_first:  # for those who use the best checkpoint before there is a model
         none = Outcome("steps", "", step=0, best_loss=None, best_step=None, tokens=0, seconds=0.0, skipped=0)
-        write_card(
-            run / CARD, _card(config, ready, trained_on=ready.work.trained_on(config, ready.prepared, outcome=none))
-        )
-    outcome = ready.trainer.train(
-        flags.resume,
-        exact=flags.exact,
-        allow_data_change=flags.allow_data_change,
-        strict=flags.strict,
-        strict_save=flags.strict_save,
-    )
-    if not world.is_first:
+        write_card(run / CARD, session.card(session.trained_on(none)))
+    with session.trainer.started(
+        before is not None, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
+    ):
+        # Now the resume is accepted: one that is refused changes nothing.
+        if is_first and before is not None and config != before:
+            write_atomically(run / "config.yaml", to_yaml(config, comments=False))
+        outcome = session.trainer.run_steps()
+    if not is_first:
         return None
-    if outcome.reason == "nothing to do" and not flags.allow_data_change:
-        finished = _finished(run, config, outcome=outcome)
+    if outcome.reason == "nothing to do":
+        if before is not None and config != before:
+            _report_stored(run, before, config, listener=listener)
+        finished = None if allow_data_change else _finished(run, config, outcome=outcome)
         if finished is not None:
-            _draw(run, listener=listener)  # a kill may have come after the model was written
+            _draw(run, listener=listener)  # the process may have been killed before it was drawn
             return finished
-    weights, what = _choose_weights(run, config, model=ready.model, task=ready.task, listener=ready.listener)
-    trained_on = ready.work.trained_on(config, ready.prepared, outcome=outcome)
-    if outside is not None:
+
+    weights, chosen, loss = _choose_weights(session)
+    trained_on = {**session.trained_on(outcome), "weights": chosen}
+    if math.isfinite(loss):
+        trained_on["dev_loss"] = loss
+    if isinstance(config.model, OutsideConfig):
         trained_on["outside_model"] = config.model.model_dump(mode="json", include={"builder", "settings"})
-    divergence = _divergence(config, ready, outcome=outcome, loss=what["dev_loss"], outside=outside)
-    if not math.isfinite(what["dev_loss"]):
-        del what["dev_loss"]
-    trained = _finish(
-        run,
-        config,
-        ready=ready,
-        weights=weights,
-        trained_on={**trained_on, **what},
-        outcome=outcome,
-        is_measured=divergence is None,
-    )
-    if divergence is not None:
-        raise TrainingError(
-            f"{divergence} The run is kept in {run}, and its model ({what['weights']}) in {trained.model}"
-        )
-    return trained
+    card, folder, scores = session.card(trained_on), run / "model", tuple[Score, ...]()
+    failure = _divergence(session, outcome=outcome, loss=loss)
+    tokenizers = session.data.tokenizers
+    if failure is None:
+        loaded = LoadedModel(folder, config, tokenizers, session.model, card, session.world.device)
+        scores, lines = session.data.measure(loaded, listener=listener)
+        card = card.with_scores(scores, lines=lines)
+    save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card)
+    _draw(run, listener=listener)
+    listener(Event("model_saved", {"path": str(folder)}))
+    if failure is not None:
+        raise TrainingError(f"{failure} The run is kept in {run}, and its model ({chosen}) in {folder}")
+    return Trained(run, folder, outcome, scores, config.purpose)
 
 
 def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | None:
@@ -442,105 +475,53 @@ def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | No
     return Trained(run, folder, outcome, card.measured, config.purpose)
 
 
-def _divergence(
-    config: RunConfig, ready: "_SetUp", *, outcome: Outcome, loss: float, outside: BuildsModel | None
-) -> str | None:
-    """What to say of a run that ended worse than a uniform guess; None where training worked.
+def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | None:
+    """What to report of a run that ended worse than a uniform guess; None where training worked.
 
     A uniform guess among n symbols costs log n nats per token. Fresh weights cost a little more, so a run of few steps
     may end above it too: that is a failure only if it ended clearly above where it began. `loss` is the dev loss of the
     final weights.
     """
     ended = loss if outcome.last_loss is None else outcome.last_loss
-    symbols, training = ready.prepared.tokenizers.target.size, config.training
+    symbols, training = session.data.tokenizers.target.size, session.config.training
     uniform = math.log(symbols)
     if ended <= uniform:
         return None
-    before = _loss_before(config, ready, outside=outside)
+    # The weights that the run began with; fresh ones, if those of another model are gone by now.
+    model = build_model(session.builder, session.data.tokenizers, seed=seed_for(session.config.seed, "weights"))
+    if training.start_from is not None:
+        with suppress(SeqloomError):
+            _start_from(model, Path(training.start_from))
+    if isinstance(session.task, Prepares):
+        session.task.prepare(model)
+    with torch.no_grad():
+        before = session.task.dev_loss(model.to(session.world.device).eval())
     shown = f"{ended:,.0f}" if ended >= 100 else f"{ended:.2f}"
     above = (
         f"the dev loss is {shown} after step {outcome.step:,}, above the {uniform:.2f} of a uniform guess among "
         f"{symbols:,} symbols; it was {before:.2f} before training"
     )
-    if not ended <= before + FIRST_RISE:
+    if not ended <= before + EARLY_RISE:
         return (
             f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
             f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
         )
-    if outcome.step >= FIRST_STEPS:
+    if outcome.step >= EARLY_STEPS:
         return (
             f"training has failed: {above}. Start a new run with another training.learning_rate, now "
             f"{training.learning_rate:g}."
         )
-    notice(ready.listener, f"{above}: the model has learned nothing useful yet; train for more steps")
+    notice(session.listener, f"{above}: the model has learned nothing useful yet; train for more steps")
     return None
 
 
-def _loss_before(config: RunConfig, ready: "_SetUp", *, outside: BuildsModel | None) -> float:
-    """The dev loss of the weights that the run began with; of fresh ones, where another model's are gone."""
-    model = _fresh_model(config, ready.prepared, outside=outside)
-    if config.training.start_from is not None:
-        with suppress(SeqloomError):
-            _start_from(model, Path(config.training.start_from))
-    if isinstance(ready.task, Prepares):
-        ready.task.prepare(model)
-    device = next(ready.model.parameters()).device
-    with torch.no_grad():
-        return ready.task.dev_loss(model.to(device).eval())
-
-
-def _fit(run: Path, config: RunConfig, *, work: FittingWork, world: World, listener: Listener) -> Trained | None:
-    """Fit a model that has a loop of its own; one process does it."""
+def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> Trained | None:
+    """Fit a model that has a loop of its own, in one process."""
     if not world.is_first:
         return None
-    everyone = tell_all(Journal(run / "events.jsonl", warn=listener), listener)
-    fitted = fit(run, config, work=work, listener=everyone)
-    return Trained(run, fitted.folder, fitted.outcome, fitted.scores, config.purpose)
-
-
-def _set_up(
-    run: Path,
-    config: RunConfig,
-    *,
-    work: TrainedWork[Any, Any],
-    world: World,
-    listener: Listener,
-    outside: BuildsModel | None,
-    resume: bool,
-) -> _SetUp:
-    """Open what was prepared, and build the model, the task and the trainer."""
-    prepared = work.open_prepared(run)
-    model = _fresh_model(config, prepared, outside=outside)
-    work.require_model(model)
-    if config.training.start_from is not None and not resume:
-        _start_from(model, Path(config.training.start_from))
-    journal = Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore
-    everyone = tell_all(journal, listener)
-    sizes = {"parameters": _parameters(model), "steps": config.training.steps}
-    kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
-    everyone(Event("model", {"kind": kind, **sizes, "run": str(run)}))
-    task = work.task(config, prepared, device=world.device, listener=everyone)
-    if not resume:
-        steps, per_step = config.training.steps, config.training.batches_per_step
-        notice(everyone, passes_text(steps, per_pass=task.batches(0) / per_step))
-    trainer = Trainer(
-        model,
-        task,
-        config.training,
-        run=run,
-        seed=config.seed,
-        device=world.device,
-        listener=everyone,
-        world=world,
-    )
-    return _SetUp(work, prepared, model, task, trainer, everyone)
-
-
-def _fresh_model(config: RunConfig, prepared: Prepared, *, outside: BuildsModel | None) -> nn.Module:
-    """The model of a run with the weights that its seed gives."""
-    settings = outside or config.model
-    assert isinstance(settings, BuildsModel)
-    return build_model(settings, prepared.tokenizers, seed=seed_for(config.seed, "weights"))
+    listener = tell_all(Journal(run / "events.jsonl", warn=listener), listener)
+    outcome, scores = fit(run, config, TextData.load(run, config), listener=listener)
+    return Trained(run, run / "model", outcome, scores, config.purpose)
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
@@ -555,55 +536,28 @@ def _start_from(model: nn.Module, folder: Path) -> None:
         load_weights(model, weights, origin=str(folder), way_out=way_out)
 
 
-def _choose_weights(
-    run: Path, config: RunConfig, *, model: nn.Module, task: TaskWithLoss, listener: Listener
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The mean of the last checkpoints or the best one alone, whichever has the lower dev loss; left in the model."""
-    settings = config.training
+def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
+    """The mean of the last checkpoints or the best one, whichever has the lower dev loss; with a name and that loss.
+
+    The model has these weights afterwards.
+    """
+    run, settings, model, listener = session.run, session.config.training, session.model, session.listener
     found = {}
     for average in dict.fromkeys((settings.average, 0)):
-        weights = final_weights(run, settings.model_copy(update={"average": average}), listener=listener)
-        # A short run has fewer checkpoints than were asked for.
-        count = len(final_folders(run, average=average, save_every=settings.save_every, listener=ignore))
-        last = f"the mean of the last {count} checkpoints" if count > 1 else "the last checkpoint"
+        folders = final_folders(run, average=average, save_every=settings.save_every, listener=listener)
+        weights = average_weights(folders)
+        # A short run has fewer checkpoints than training.average.
+        last = f"the mean of the last {len(folders)} checkpoints" if len(folders) > 1 else "the last checkpoint"
         with torch.no_grad():
             load_weights(model, weights, origin=str(run))
-            found[last if average else "the best checkpoint"] = (task.dev_loss(model.eval()), weights)
+            found[last if average else "the best checkpoint"] = (session.task.dev_loss(model.eval()), weights)
     chosen = min(found, key=lambda name: found[name][0] if math.isfinite(found[name][0]) else math.inf)
     loss, weights = found[chosen]
     with torch.no_grad():
         load_weights(model, weights, origin=str(run))
     others = [f"; {other} has {found[other][0]:.4f}" for other in found if other != chosen]
     notice(listener, f"the model is {chosen}, with a dev loss of {loss:.4f}{''.join(others)}")
-    return weights, {"weights": chosen, "dev_loss": loss}
-
-
-def _card(config: RunConfig, ready: _SetUp, *, trained_on: Mapping[str, Any]) -> Card:
-    source, target = ready.work.languages(config)
-    return Card(source=source, target=target, parameters=_parameters(ready.model), trained_on=trained_on)
-
-
-def _finish(
-    run: Path,
-    config: RunConfig,
-    *,
-    ready: _SetUp,
-    weights: Mapping[str, Tensor],
-    trained_on: Mapping[str, Any],
-    outcome: Outcome,
-    is_measured: bool,
-) -> Trained:
-    """Score the model on the dev text if `is_measured`, and write the model directory and the curve."""
-    work, prepared, model, listener = ready.work, ready.prepared, ready.model, ready.listener
-    card = _card(config, ready, trained_on=trained_on)
-    folder = run / "model"
-    loaded = LoadedModel(folder, config, prepared.tokenizers, model, card, next(model.parameters()).device)
-    scores = work.measure(loaded, prepared, listener=listener) if is_measured else ()
-    card = card.with_scores(scores, lines=work.scored_lines(prepared))
-    save_model(folder, config, tokenizers=prepared.tokenizers, weights=weights, card=card)
-    _draw(run, listener=listener)
-    listener(Event("model_saved", {"path": str(folder)}))
-    return Trained(run, folder, outcome, scores, config.purpose)
+    return weights, chosen, loss
 
 
 def _draw(run: Path, *, listener: Listener) -> None:

@@ -1,4 +1,4 @@
-"""Translation as a line of work: pairs of lines in, BLEU and chrF (or exact match) of the dev text out.
+"""Sentence pairs of a translation run: opened, split, encoded, trained on, and measured by BLEU and chrF.
 
 run/data/train/     the training pairs as ids, memory-mapped
 run/data/dev/       the held-out pairs, and their reference lines in references.txt
@@ -7,16 +7,15 @@ run/data/files.json the training files that were read, if others were skipped
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
-from seqloom.core.errors import DataError, UsageError
-from seqloom.core.events import Event, Listener, notice
-from seqloom.core.files import read_json, read_lines, write_atomically
+from seqloom.core.errors import DataError
+from seqloom.core.events import Event, Listener, Value, notice
+from seqloom.core.files import read_json, write_atomically
 from seqloom.core.sizing import DataFacts
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.data.corpus import (
@@ -29,23 +28,21 @@ from seqloom.data.corpus import (
     open_corpus,
     parts_of,
 )
-from seqloom.data.encoding import Encoder, Report, encode_corpus
+from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.overview import LOPSIDED, Overview, look_over
 from seqloom.data.sampling import sample_lines
-from seqloom.data.store import Store
+from seqloom.data.store import Store, read_stored_lines
 from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
 from seqloom.runs.config import RunConfig
 from seqloom.runs.language_check import doubts_of_lines
 from seqloom.runs.loading import LoadedModel
-from seqloom.runs.pipeline import Choice, clear_stored
-from seqloom.runs.sizing import Sizing, choose_sizes, facts_of, settled
+from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.runs.translator import limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
 from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
-from seqloom.training.progress import Outcome
 
 # What is said of a training text once it is encoded: what repeats, what is lopsided, what the vocabulary lacks.
 
@@ -55,7 +52,7 @@ MANY_LETTERS = 0.4
 MANY_UNFAMILIAR = 0.2
 """The share of a text that a vocabulary may lack before it is told."""
 
-NOTHING_FAMILIAR = 0.99
+UNUSABLE_UNKNOWN_SHARE = 0.99
 """The share of a side that is unknown from which on nothing can be learned from it."""
 
 
@@ -129,23 +126,67 @@ def remarks_on(found: Overview, name: str, *, borrowed: str | None = None) -> li
 
 
 Split = Literal["sources", "pairs"]
-"""Whether all pairs of a source are held out together, or pairs one by one, as runs of earlier versions have it."""
+"""Whether all pairs of a source are held out together, or single pairs, as in runs of earlier versions."""
 
-SCORED_LINES = 2_000
+MAX_SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
-
 
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
 
+EXAMPLES = tuple(DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) for pairs in (100, 30_000, 10**8))
+"""Corpora of very different sizes, which show the settings that depend on the corpus."""
+
+
+def size_pairs(config: RunConfig, files: Sequence[Path]) -> Sizing:
+    """Sizes for the pairs in these files, and the languages that the names of the files give."""
+    found = languages_from(files) or (None, None)
+    languages = (config.data.source or found[0], config.data.target or found[1])
+    corpus = open_corpus(files, encoding=config.data.encoding, languages=languages, on_bad=config.data.on_bad_utf8)
+    _held_out(config, len(corpus))
+    sizing = sizes_for(config, facts_of(corpus, languages))
+    named = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
+    return replace(sizing, defaults={**sizing.defaults, "data": {**sizing.defaults["data"], **named}})
+
+
+def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
+    """Sizes for such a corpus, given the settings that were set."""
+    model, text, training = config.model, config.text, config.training
+    return choose_sizes(
+        facts,
+        model,
+        steps=training.steps if "steps" in training.model_fields_set else None,
+        pieces=text.kind if "kind" in text.model_fields_set else None,
+        vocabulary=text.size if "size" in text.model_fields_set else None,
+    )
+
+
+def open_pairs(config: RunConfig, *, split: Split = "sources", listener: Listener) -> "PairText":
+    """Open and check the text of a run. Without dev files, a part of the training text is held out."""
+    train = _open(config, config.data.train, listener=listener)
+    fingerprints = {"train": train.fingerprint()}
+    is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train]))
+    files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
+    if unknown := _unknown_languages(config):
+        notice(listener, unknown)
+    if config.data.dev:
+        dev = _open(config, config.data.dev, listener=listener)
+        fingerprints["dev"] = dev.fingerprint()
+        return PairText(train, dev, fingerprints, files)
+    hold = hold_out if split == "sources" else hold_out_pairs
+    held = hold(train, _held_out(config, len(train)), seed=config.seed)
+    notice(listener, f"no dev files: {_describe_split(held, len(train))}")
+    return PairText(held.rest, held.held, fingerprints, files)
+
 
 @dataclass(frozen=True)
-class Corpora:
-    """The text of a run."""
+class PairText:
+    """The sentence pairs of a run, as text."""
 
     train: Lines
     dev: Lines
     fingerprints: Mapping[str, str]
+    """Hashes, by which a resume notices changed files."""
     files: tuple[str, ...] | None
     """The training files that are read, if others were skipped."""
 
@@ -153,78 +194,23 @@ class Corpora:
     def size(self) -> Mapping[str, int]:
         return {"pairs": len(self.train)}
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """What was made of the text."""
-
-    tokenizers: Tokenizers
-    train: Store
-    dev: Store
-    references: list[str]
-    files: tuple[str, ...] | None
-    """The training files that were read, if others were skipped."""
-
-
-@dataclass(frozen=True)
-class TranslationWork:
-    """Models that translate. See `TrainedWork` for what each method is for."""
-
-    files: str = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
-    fixed: tuple[str, ...] = ()
-    split: Split = "sources"
-    """What is held out where there are no dev files."""
-
-    # --- text ---------------------------------------------------------------------------------------------------------
-
-    def settled(self, first: RunConfig) -> Mapping[str, Any]:
-        texts = (DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) for pairs in (100, 30_000, 10**8))
-        return settled(_sizing(first, facts, steps=None) for facts in texts)
-
-    def choose(self, first: RunConfig, files: Sequence[Path], *, steps: int | None) -> Choice:
-        found = languages_from(files)
-        given = first.data.source, first.data.target
-        languages = (given[0] or (found[0] if found else None), given[1] or (found[1] if found else None))
-        corpus = open_corpus(files, encoding=first.data.encoding, languages=languages, on_bad=first.data.on_bad_utf8)
-        _held_out(first, len(corpus))
-        sizing = _sizing(first, facts_of(corpus, languages), steps=steps)
-        named = zip(("source", "target"), languages, strict=True)
-        return Choice(sizing, {name: language for name, language in named if language is not None})
-
-    def open_text(self, config: RunConfig, *, listener: Listener) -> Corpora:
-        train = _open(config, config.data.train, listener=listener)
-        fingerprints = {"train": train.fingerprint()}
-        is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train]))
-        files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
-        if unknown := _unknown_languages(config):
-            notice(listener, unknown)
-        if config.data.dev:
-            dev = _open(config, config.data.dev, listener=listener)
-            fingerprints["dev"] = dev.fingerprint()
-            return Corpora(train, dev, fingerprints, files)
-        hold = hold_out if self.split == "sources" else hold_out_pairs
-        split = hold(train, _held_out(config, len(train)), seed=config.seed)
-        notice(listener, f"no dev files: {_of_split(split, len(train))}")
-        return Corpora(split.rest, split.held, fingerprints, files)
-
-    def learn_tokenizers(self, config: RunConfig, text: Corpora, *, listener: Listener) -> Tokenizers:
-        pairs = len(text.train)
-        # Whole words and characters are counted in all of the text; pieces of words are the same from a part of it.
+    def learn_tokenizers(self, config: RunConfig, *, listener: Listener) -> Tokenizers:
+        """Learn how to split both sides into pieces."""
+        pairs = len(self.train)
+        # Words and characters are counted in all of the text; subword pieces are the same from a part of it.
         if config.text.kind in {"bpe", "unigram"}:
             pairs = min(pairs, config.data.learn_pieces_from // 2)
-        if pairs < len(text.train):
-            notice(listener, f"pieces are learned from about {pairs:,} of {len(text.train):,} pairs")
-        sources = (line.source for line in sample_lines(text.train, pairs, seed=config.seed))
-        targets = (line.target for line in sample_lines(text.train, pairs, seed=config.seed))
+        if pairs < len(self.train):
+            notice(listener, f"pieces are learned from about {pairs:,} of {len(self.train):,} pairs")
+        sources = (line.source for line in sample_lines(self.train, pairs, seed=config.seed))
+        targets = (line.target for line in sample_lines(self.train, pairs, seed=config.seed))
         return train_tokenizers(sources, targets, config.text, listener=listener)
 
-    def encode(
-        self, run: Path, config: RunConfig, *, text: Corpora, tokenizers: Tokenizers, listener: Listener
-    ) -> None:
-        for name, lines in (("train", text.train), ("dev", text.dev)):
-            clear_stored(run, name)
+    def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
+        """Store the pairs as ids below `run`/data, and report what was dropped or looks odd."""
+        for name, lines in (("train", self.train), ("dev", self.dev)):
 
-            def tell(done: int, everything: int, name: str = name) -> None:
+            def progress(done: int, everything: int, name: str = name) -> None:
                 listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
 
             encoder = Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
@@ -234,121 +220,110 @@ class TranslationWork:
                 run / "data" / name,
                 symbols=max(tokenizers.source.size, tokenizers.target.size),
                 workers=config.data.workers,
-                progress=tell,
+                progress=progress,
             )
             for sentence in report.sentences():
                 notice(listener, f"{name}: {sentence}")
-            listener(Event("encoded", _summary(name, report)))
+            counts: dict[str, Value] = {
+                "name": name,
+                "read": report.read,
+                "kept": report.kept,
+                "source_tokens": report.source.tokens,
+                "target_tokens": report.target.tokens,
+                "source_unknown": report.source.unknown_rate,
+                "target_unknown": report.target.unknown_rate,
+            }
+            listener(Event("encoded", counts))
         found = overview_of(Store.open(run / "data" / "train"), tokenizers)
         listener(Event("overview", {"name": "train", **asdict(found)}))
         names = {"training.start_from": config.training.start_from, "data.tokenizers_from": config.data.tokenizers_from}
         borrowed = next((f"{setting}={value}" for setting, value in names.items() if value is not None), None)
-        if config.data.tokenizers_from is not None and max(found.unfamiliar) > NOTHING_FAMILIAR:
+        if config.data.tokenizers_from is not None and max(found.unfamiliar) > UNUSABLE_UNKNOWN_SHARE:
             raise DataError(
-                f"data.tokenizers_from={config.data.tokenizers_from} knows next to nothing of the training text: "
+                f"data.tokenizers_from={config.data.tokenizers_from} does not fit the training text: "
                 f"{found.unfamiliar[0]:.1%} of the source and {found.unfamiliar[1]:.1%} of the target are unknown to "
                 "it; name a model or a vocabulary of this text, or leave it out"
             )
         for sentence in (*remarks_on(found, "train", borrowed=borrowed), *spelling_remarks(found, "train", tokenizers)):
             notice(listener, sentence)
-        _write_references(run, text.dev)
-        (run / "data" / FILES).unlink(missing_ok=True)
-        if text.files is not None:
-            write_atomically(run / "data" / FILES, json.dumps(text.files) + "\n")
+        store = Store.open(run / "data" / "dev")
+        kept = {store.line(index) for index in range(len(store))}
+        references = "".join(f"{line.target}\n" for line in self.dev if line.number in kept)
+        write_atomically(run / "data" / "references.txt", references)
+        if self.files is not None:
+            write_atomically(run / "data" / FILES, json.dumps(self.files) + "\n")
 
-    def open_prepared(self, run: Path) -> Prepared:
+
+@dataclass(frozen=True)
+class PairData:
+    """The sentence pairs of a run, encoded: what a translation model is trained and measured on."""
+
+    tokenizers: Tokenizers
+    train: Store
+    dev: Store
+    references: list[str]
+    """The target line of each dev example, as text."""
+    files: tuple[str, ...] | None
+    """The training files that were read, if others were skipped."""
+
+    @staticmethod
+    def load(run: Path) -> "PairData":
+        """What `PairText.encode` stored. A DataError names a file that is missing or damaged."""
         train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
-        return Prepared(
-            tokenizers=Tokenizers.load(run / "text"),
-            train=train,
-            dev=dev,
-            references=_read_references(run / "data" / "references.txt", dev),
-            files=_read_files(run / "data" / FILES),
-        )
+        references = read_stored_lines(run / "data" / "references.txt", len(dev))
+        try:
+            files = read_json(run / "data" / FILES)
+        except (OSError, ValueError):  # it is for the model card only
+            files = None
+        files = tuple(map(str, files)) if isinstance(files, list) else None
+        return PairData(Tokenizers.load(run / "text"), train, dev, references, files)
 
-    # --- training -----------------------------------------------------------------------------------------------------
-
-    def require_model(self, model: nn.Module) -> None:
-        missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
-        if missing:
-            raise UsageError(
-                f"{type(model).__name__} cannot be trained as a translator: it has no {' and no '.join(missing)}; "
-                "see TranslationModel in seqloom/tasks/translation.py for what a model offers"
-            )
-
-    def task(
-        self,
-        config: RunConfig,
-        prepared: Prepared,
-        *,
-        device: torch.device,
-        listener: Listener,  # noqa: ARG002
-    ) -> TranslationTask:
+    def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> TranslationTask:  # noqa: ARG002
+        """What the model is trained for."""
         assert isinstance(config.task, TranslationConfig)
-        dev = DevSet(prepared.dev, prepared.references, prepared.tokenizers.target, config.data.target)
         return TranslationTask(
-            prepared.train,
-            dev,
+            self.train,
+            DevSet(self.dev, self.references, self.tokenizers.target, config.data.target),
             config=config.task,
             tokens_per_batch=config.data.tokens_per_batch,
             seed=config.seed,
             device=device,
         )
 
-    def languages(self, config: RunConfig) -> tuple[str | None, str | None]:
-        return config.data.source, config.data.target
-
-    def trained_on(self, config: RunConfig, prepared: Prepared, *, outcome: Outcome) -> dict[str, Any]:
+    def card_values(self, config: RunConfig) -> dict[str, Any]:
+        """The training data, for the model card."""
         return {
-            "files": list(prepared.files or config.data.train),
-            "pairs": len(prepared.train),
-            "data": prepared.train.fingerprint(),
-            "output_limit": asdict(OutputLimit.covering(prepared.train.source_lengths, prepared.train.target_lengths)),
-            "tokenizers": [prepared.tokenizers.source.fingerprint, prepared.tokenizers.target.fingerprint],
-            "steps": outcome.step,
-            "target_tokens": outcome.tokens,
-            "seconds": round(outcome.seconds, 1),
-            "best_dev_loss": outcome.best_loss,
+            "files": list(self.files or config.data.train),
+            "pairs": len(self.train),
+            "data": self.train.fingerprint(),
+            "output_limit": asdict(OutputLimit.covering(self.train.source_lengths, self.train.target_lengths)),
+            "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: LoadedModel, prepared: Prepared, *, listener: Listener) -> tuple[Score, ...]:
-        config, count = loaded.config, self.scored_lines(prepared)
-        sources = [prepared.tokenizers.source.decode(prepared.dev.source(at)[:-1].tolist()) for at in range(count)]
+    def measure(self, loaded: LoadedModel, *, listener: Listener) -> tuple[tuple[Score, ...], int]:
+        """Translate the dev text with the full search; its scores, and how many lines they are of."""
+        config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
+        sources = [self.tokenizers.source.decode(self.dev.source(at)[:-1].tolist()) for at in range(count)]
         done = 0
 
-        def tell(lines: int) -> None:
+        def progress(lines: int) -> None:
             nonlocal done
             done += lines
             listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
 
-        best = translate_lines(loaded, sources, progress=tell)
+        best = translate_lines(loaded, sources, progress=progress)
         if best.cut:
             notice(listener, f"dev text: {limit_message(best.cut, count)}")
-        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-        references = prepared.references[:count]
         metrics = dev_metrics_for(
             config.data.target,
             lowercase=config.evaluation.lowercase or config.text.lowercase,
-            references=prepared.references,
+            references=self.references,
         )
+        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
+        references = self.references[:count]
         scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
-        return scores
-
-    def scored_lines(self, prepared: Prepared) -> int:
-        return min(SCORED_LINES, len(prepared.dev))
-
-
-def _sizing(first: RunConfig, facts: DataFacts, *, steps: int | None) -> Sizing:
-    """Sizes for a text, given what was asked for."""
-    model, text = first.model, first.text
-    return choose_sizes(
-        facts,
-        model,
-        steps=steps,
-        pieces=text.kind if "kind" in text.model_fields_set else None,
-        vocabulary=text.size if "size" in text.model_fields_set else None,
-    )
+        return scores, count
 
 
 def _open(config: RunConfig, names: Sequence[str], *, listener: Listener) -> ParallelCorpus:
@@ -387,7 +362,7 @@ def _held_out(config: RunConfig, pairs: int) -> int:
     return count
 
 
-def _of_split(split: HeldOut, pairs: int) -> str:
+def _describe_split(split: HeldOut, pairs: int) -> str:
     """What was held out, and what it shares with the rest."""
     said = f"{len(split.held):,} of {pairs:,} pairs are held out for validation"
     if split.sources is None:
@@ -395,42 +370,3 @@ def _of_split(split: HeldOut, pairs: int) -> str:
     if split.shared_targets:
         return f"{said}; {split.shared_targets:,} of their targets are also in the training text, under other sources"
     return f"{said}, none of whose sources is in the training text"
-
-
-def _write_references(run: Path, dev: Lines) -> None:
-    """The target line of each dev example, as it was before it was cut into pieces."""
-    store = Store.open(run / "data" / "dev")
-    wanted = {store.line(index) for index in range(len(store))}
-    text = "".join(f"{line.target}\n" for line in dev if line.number in wanted)
-    write_atomically(run / "data" / "references.txt", text)
-
-
-def _read_files(path: Path) -> tuple[str, ...] | None:
-    """The files of a run that skipped some; None if it skipped none, or does not say."""
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):  # a record for the card alone: nothing is trained otherwise without it
-        return None
-    return tuple(map(str, found)) if isinstance(found, list) else None
-
-
-def _read_references(path: Path, dev: Store) -> list[str]:
-    try:
-        references = list(read_lines(path))
-    except (UsageError, DataError) as error:
-        raise DataError(f"{path} cannot be read ({error})") from error
-    if len(references) != len(dev):
-        raise DataError(f"{path} is damaged: it has {len(references):,} lines, not {len(dev):,}")
-    return references
-
-
-def _summary(name: str, report: Report) -> dict[str, Any]:
-    return {
-        "name": name,
-        "read": report.read,
-        "kept": report.kept,
-        "source_tokens": report.source.tokens,
-        "target_tokens": report.target.tokens,
-        "source_unknown": report.source.unknown_rate,
-        "target_unknown": report.target.unknown_rate,
-    }

@@ -11,8 +11,8 @@ import ctypes
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import Signals as SystemSignals
@@ -261,6 +261,7 @@ class Trainer(Generic[Batch]):
         self._data = task.fingerprint()
         self.progress = Progress()
         self.saved_step: int | None = None
+        self._signals = Signals()
         self._pace = Pace(self.progress)
         self._bad_steps: list[BadStep] = []
         self._must_save = False
@@ -277,11 +278,27 @@ class Trainer(Generic[Batch]):
         strict: bool = False,
         strict_save: bool = False,
     ) -> Outcome:
-        """Train to the last step, or until patience ends.
+        """Start or resume, and train to the last step, or until patience ends. See `started`."""
+        with self.started(
+            resume, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save
+        ):
+            return self.run_steps()
 
-        A signal raises `Stopped` after the step at hand is done and saved; a second SIGINT does so at once. `exact`
+    @contextmanager
+    def started(
+        self,
+        resume: bool = False,
+        *,
+        exact: bool = False,
+        allow_data_change: bool = False,
+        strict: bool = False,
+        strict_save: bool = False,
+    ) -> Iterator[None]:
+        """Hold the lock of the run with the model as it is, or as in the newest undamaged checkpoint; then `run_steps`.
+
+        A signal raises `Stopped` after the current step is done and saved; a second SIGINT does so immediately. `exact`
         refuses a resume that could not give the same bits, `allow_data_change` allows one on changed data, `strict`
-        refuses to go back over a damaged checkpoint, and `strict_save` ends the run when one cannot be written.
+        refuses to fall back from a damaged checkpoint, and `strict_save` ends the run when one cannot be written.
         """
         self._must_save = strict_save
         keep_freed_memory()
@@ -289,20 +306,24 @@ class Trainer(Generic[Batch]):
             torch.set_num_threads(self.config.threads)
         with ExitStack() as stack:
             self.world.first_does(lambda: stack.enter_context(locked(self.run)), what="lock the run folder")
-            signals = stack.enter_context(Signals())
+            self._signals = stack.enter_context(Signals())
             try:
                 self._begin(resume=resume, exact=exact, allow_data_change=allow_data_change, strict=strict)
-                outcome = self._loop(signals)
-                self.strategy.gather()
-                if signals.received is not None:  # in the last validation, or while the last step was saved
-                    raise self._stopped(128 + signals.received)
-                return outcome
+                yield
             except ImmediateStop:
-                raise Stopped(f"stopped at once by a second SIGINT. {self._way_on()}", 130) from None
+                raise Stopped(f"stopped immediately by a second SIGINT. {self._how_to_resume()}", 130) from None
             finally:
                 self.strategy.close()
 
-    def _loop(self, signals: Signals) -> Outcome:
+    def run_steps(self) -> Outcome:
+        """Train to the last step, or until patience ends; the model has all its weights afterwards."""
+        outcome = self._loop()
+        self.strategy.gather()
+        if self._signals.received is not None:  # in the last validation, or while the last step was saved
+            raise self._stopped(128 + self._signals.received)
+        return outcome
+
+    def _loop(self) -> Outcome:
         if self._end() is not None:
             return self._finish("nothing to do")
         self.strategy.learner.train()
@@ -312,7 +333,7 @@ class Trainer(Generic[Batch]):
             batches = [None if index is None else self.task.batch(share.epoch, index) for index in share.mine]
             count = self.world.count(sum(self.task.count(batch) for batch in batches if batch is not None))
             losses = self._backward(share, batches, count=count)
-            measured = self._measure(losses, signals, count=count)
+            measured = self._measure(losses, count=count)
             if measured.is_finite:
                 self._update(measured)
             self._advance(share, measured)
@@ -373,15 +394,15 @@ class Trainer(Generic[Batch]):
         return TrainingError(
             f"step {self.progress.step + 1}: there is not enough memory for {place} ({self.task.describe(batch)}). "
             "Begin a run with a smaller data.tokens_per_batch, or with a smaller data.longest, which leaves out the "
-            f"longest sentences; or go on with this one where there is more memory. {self._way_on()}"
+            f"longest sentences; or go on with this one where there is more memory. {self._how_to_resume()}"
         )
 
-    def _measure(self, losses: list[Tensor], signals: Signals, *, count: int) -> Measured:
+    def _measure(self, losses: list[Tensor], *, count: int) -> Measured:
         """Loss, norm and signals, over all ranks. This is where the step waits for the device, once."""
         norm = global_norm(gradients(self.strategy.counted.values()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
-        is_asked = [float(signals.received is number) for number in STOPPING]
+        is_asked = [float(self._signals.received is number) for number in STOPPING]
         loss, squares, *asked = self.world.sum(loss_here, norm_here * norm_here, *is_asked)
         return Measured(
             loss=loss,
@@ -456,7 +477,7 @@ class Trainer(Generic[Batch]):
                 f"row were not finite (training.bad_steps={limit}). It was {found.where}.{before} Norms of the "
                 f"gradient by layer: {in_words(found.norms)}. Training has diverged, or these data are at fault: "
                 f"start a new run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with "
-                f"another training.clip_norm, now {self.config.clip_norm:g}. {self._way_on()}"
+                f"another training.clip_norm, now {self.config.clip_norm:g}. {self._how_to_resume()}"
             )
 
     # --- validation and the end --------------------------------------------------------------------------------------
@@ -492,7 +513,7 @@ class Trainer(Generic[Batch]):
                 rate = self.config.learning_rate
                 raise TrainingError(
                     f"training has diverged: after step {self.progress.step} the model cannot be validated ({error}). "
-                    f"Start a new run with a lower training.learning_rate, now {rate:g}. {self._way_on()}"
+                    f"Start a new run with a lower training.learning_rate, now {rate:g}. {self._how_to_resume()}"
                 ) from error
             self.model.train()
         if "loss" not in figures:
@@ -537,14 +558,14 @@ class Trainer(Generic[Batch]):
 
     def _stopped(self, code: int) -> Stopped:
         name = SystemSignals(code - 128).name
-        message = f"stopped by {name} after step {self.progress.step}. {self._way_on()}"
+        message = f"stopped by {name} after step {self.progress.step}. {self._how_to_resume()}"
         self._emit("stopped", {"step": self.progress.step, "signal": name, "message": message})
         return Stopped(message, code)
 
-    def _way_on(self) -> str:
+    def _how_to_resume(self) -> str:
         if self.saved_step is None:
             return "There is no checkpoint yet"
-        return f"Saved is step {self.saved_step}; go on with: seqloom train --resume {self.run}"
+        return f"Last checkpoint: step {self.saved_step}. Resume with: seqloom train --resume {self.run}"
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -590,11 +611,11 @@ class Trainer(Generic[Batch]):
         if failure is None:
             self.saved_step = self.progress.step
         elif is_last_act or self._must_save:
-            raise TrainingError(f"{failure}. {self._way_on()}")
+            raise TrainingError(f"{failure}. {self._how_to_resume()}")
         elif self._failed_saves >= FAILED_SAVES:
             raise TrainingError(
                 f"{failure}. {self._failed_saves} saves in a row have failed, so the run stops at step "
-                f"{self.progress.step}. {self._way_on()}"
+                f"{self.progress.step}. {self._how_to_resume()}"
             )
         else:
             self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training goes on"})
