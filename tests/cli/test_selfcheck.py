@@ -10,13 +10,13 @@ from cli.conftest import Tiny
 from seqloom.cli.console import Bars, PlainLines
 from seqloom.core.events import Event, Value
 from seqloom.selfcheck import run
-from seqloom.selfcheck.promises import Check, Finding
+from seqloom.selfcheck.promises import Check, CheckResult
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
+def few(monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
     """In place of the checks, findings that a test writes down: what they find is tested where they are."""
-    findings = {"greedy": Finding("holds", "44 outputs are the same", {"outputs": 44})}
+    findings = {"greedy": CheckResult("holds", "44 outputs are the same", {"outputs": 44})}
     checks = lambda *_, **__: (  # noqa: E731
         "2 lines",
         [Check(name, f"promise of {name}", lambda name=name: findings[name]) for name in findings],
@@ -25,8 +25,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
     return findings
 
 
-def test_it_prints_a_row_for_each_promise(tiny: Tiny, few: dict[str, Finding], tmp_path: Path) -> None:
-    few["plan"] = Finding("not applicable", "a recurrent model has none")
+def test_it_prints_a_row_for_each_promise(tiny: Tiny, few: dict[str, CheckResult], tmp_path: Path) -> None:
+    few["plan"] = CheckResult("not applicable", "a recurrent model has none")
     out = tmp_path / "report.html"
     called = call("selfcheck", tiny.run, "--out", out)
     assert called.code == 0, called.err
@@ -43,8 +43,8 @@ def test_it_prints_a_row_for_each_promise(tiny: Tiny, few: dict[str, Finding], t
     assert "promise of greedy" in page
 
 
-def test_a_broken_promise_is_named_with_its_worst_case(tiny: Tiny, few: dict[str, Finding]) -> None:
-    few["terms"] = Finding("broken", "1.0e-03 is missing", {"scores": 4}, "'a\x1b[31m' is off")
+def test_a_broken_promise_is_named_with_its_worst_case(tiny: Tiny, few: dict[str, CheckResult]) -> None:
+    few["terms"] = CheckResult("broken", "1.0e-03 is missing", {"scores": 4}, "'a\x1b[31m' is off")
     called = call("selfcheck", tiny.run)
     assert called.code == 1
     assert "✗ terms       promise of terms" in called.lines
@@ -56,10 +56,10 @@ def test_a_broken_promise_is_named_with_its_worst_case(tiny: Tiny, few: dict[str
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_an_interruption_leaves_what_was_found(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, form: list[str]) -> None:
-    def stop() -> Finding:
+    def stop() -> CheckResult:
         raise KeyboardInterrupt
 
-    ways = {"greedy": lambda: Finding("holds", "44 outputs are the same"), "plan": stop, "terms": stop}
+    ways = {"greedy": lambda: CheckResult("holds", "44 outputs are the same"), "plan": stop, "terms": stop}
     checks = [Check(name, f"promise of {name}", way) for name, way in ways.items()]
     monkeypatch.setattr(run, "_checks", lambda *_, **__: ("2 lines", checks))
     called = call("selfcheck", tiny.run, *form)
@@ -96,8 +96,8 @@ def test_progress_has_the_time_that_is_left(capsys: pytest.CaptureFixture[str]) 
     assert "promises looked at: 4 of 13, about 1 min 15 s left\n" in capsys.readouterr().err
 
 
-def test_records_hold_figures_and_the_verdict(tiny: Tiny, few: dict[str, Finding]) -> None:
-    few["terms"] = Finding("broken", "1.0e-03 is missing", {"scores": 4}, "this one")
+def test_records_hold_figures_and_the_verdict(tiny: Tiny, few: dict[str, CheckResult]) -> None:
+    few["terms"] = CheckResult("broken", "1.0e-03 is missing", {"scores": 4}, "this one")
     called = call("selfcheck", tiny.run, "--json", "--count", 3, "--seed", 7)
     assert called.code == 1
     *promises, verdict = called.records

@@ -19,7 +19,7 @@ from seqloom.data.phrasebook import LANGUAGES, sample_sentences
 from seqloom.doctor import alignment, models
 from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs
 from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, repair_characters, repair_mojibake
-from seqloom.doctor.faults import Run, grade, percentage, runs_of
+from seqloom.doctor.faults import LineRun, grade, percentage, runs_of
 from seqloom.doctor.headers import examine_headers, is_header
 from seqloom.doctor.language import (
     ORDER,
@@ -338,7 +338,7 @@ def test_keys_and_repetitions() -> None:
 
 
 def test_runs_and_grades() -> None:
-    assert runs_of(np.array([1, 2, 3, 9, 11, 12, 13, 14]), shortest=3) == (Run(1, 3), Run(11, 14))
+    assert runs_of(np.array([1, 2, 3, 9, 11, 12, 13, 14]), shortest=3) == (LineRun(1, 3), LineRun(11, 14))
     assert [grade(count, 100, fix=0.05, stop=0.5) for count in (1, 6, 51)] == ["note", "fix", "stop"]
     assert [percentage(*each) for each in ((1, 100_000), (5, 1000), (1, 4))] == ["less than 0.01 %", "0.50 %", "25.0 %"]
 
@@ -445,7 +445,7 @@ def test_runs_have_their_shift() -> None:
     table[:, ALIGNED], table[:, -1] = 4.0, 0.0
     table[10:20, ALIGNED] = -4.0
     table[10:20, ALIGNED + 2] = 4.0
-    assert find_runs(table) == [Run(11, 20, 2)]
+    assert find_runs(table) == [LineRun(11, 20, 2)]
     table[10:12, ALIGNED] = 4.0 - SWITCH
     assert find_runs(table[:12]) == [], "two lines are not worth a change of state"
 
@@ -453,18 +453,18 @@ def test_runs_have_their_shift() -> None:
 @pytest.mark.parametrize(
     ("states", "runs"),
     [
-        ([(20, 0), (2, None), (20, -2), (20, 0)], [Run(21, 42, -2)]),
-        ([(20, 0), (20, 3), (3, None), (20, 0)], [Run(21, 43, 3)]),
-        ([(20, 0), (5, None), (20, -5), (20, 0)], [Run(21, 45, -5)]),
-        ([(20, 0), (20, 2), (4, None), (20, -2)], [Run(21, 40, 2), Run(41, 64, -2)]),
-        ([(1, None), (20, -1), (20, 0)], [Run(1, 21, -1)]),
-        ([(20, 0), (20, 2), (2, None)], [Run(21, 42, 2)]),
-        ([(20, 0), (20, None), (20, 0)], [Run(21, 40)]),
-        ([(20, 0), (20, None), (20, -2)], [Run(21, 40), Run(41, 60, -2)]),
+        ([(20, 0), (2, None), (20, -2), (20, 0)], [LineRun(21, 42, -2)]),
+        ([(20, 0), (20, 3), (3, None), (20, 0)], [LineRun(21, 43, 3)]),
+        ([(20, 0), (5, None), (20, -5), (20, 0)], [LineRun(21, 45, -5)]),
+        ([(20, 0), (20, 2), (4, None), (20, -2)], [LineRun(21, 40, 2), LineRun(41, 64, -2)]),
+        ([(1, None), (20, -1), (20, 0)], [LineRun(1, 21, -1)]),
+        ([(20, 0), (20, 2), (2, None)], [LineRun(21, 42, 2)]),
+        ([(20, 0), (20, None), (20, 0)], [LineRun(21, 40)]),
+        ([(20, 0), (20, None), (20, -2)], [LineRun(21, 40), LineRun(41, 60, -2)]),
     ],
 )
 def test_lines_at_a_border_that_belong_to_nothing_belong_to_the_run(
-    states: list[tuple[int, int | None]], runs: list[Run]
+    states: list[tuple[int, int | None]], runs: list[LineRun]
 ) -> None:
     """Whatever their own scores: those of wrong pairs vary."""
     for seed in range(5):
@@ -594,7 +594,7 @@ def test_lengths_of_shifted_lines_are_those_of_no_pairs() -> None:
     survey = survey_lines(lines)
     (fault,) = examine_ratios(survey, survey)
     assert fault.lines.tolist() == [10, 110]
-    (fault,) = examine_ratios(survey, survey, runs=[Run(8, 10, 3), Run(105, 112, None)])
+    (fault,) = examine_ratios(survey, survey, runs=[LineRun(8, 10, 3), LineRun(105, 112, None)])
     assert fault.lines.tolist() == [110], "of lines that belong to nothing it is still told"
 
 

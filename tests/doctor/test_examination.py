@@ -17,7 +17,7 @@ from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.doctor import repairs
 from seqloom.doctor.examination import Diagnosis, diagnose, write_report
-from seqloom.doctor.faults import Run
+from seqloom.doctor.faults import LineRun
 from seqloom.doctor.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
 
 LANGUAGES = ("en", "de")
@@ -231,7 +231,7 @@ def test_of_shifted_lines_those_are_dropped_that_have_lost_their_translations(tm
     moved = [*targets[-shift:], *junk] if shift < 0 else [*junk, *targets[:-shift]]
     wrong = [*pairs[:300], *zip([source for source, _ in pairs[300:360]], moved, strict=True), *pairs[360:]]
     found = diagnose(write_pairs(wrong, tmp_path, "train", LANGUAGES))
-    assert found.train.runs == (Run(301, 360, shift),)
+    assert found.train.runs == (LineRun(301, 360, shift),)
     repaired = repair(found, ("misaligned",), tmp_path / "repaired")
     lost = range(301, 301 - shift) if shift < 0 else range(361 - shift, 361)
     kept = [(line.source, line.target) for line in open_corpus(repaired.files)]

@@ -8,7 +8,7 @@ import torch
 from seqloom.core.errors import UsageError
 from seqloom.lab.speed import (
     OPERATIONS,
-    Way,
+    PathLength,
     read_by_attention,
     read_by_both,
     read_by_cell,
@@ -27,8 +27,8 @@ def test_ways_of_a_graph_by_hand() -> None:
     weight = torch.randn(2, 2)
     inner = (x @ weight).tanh() @ weight
     output = inner + x + y @ weight
-    assert ways(output, [x, y]) == [Way(0, 2), Way(1, 1)]
-    assert ways(output, [x, y], counted=OPERATIONS) == [Way(2, 5), Way(2, 2)]
+    assert ways(output, [x, y]) == [PathLength(0, 2), PathLength(1, 1)]
+    assert ways(output, [x, y], counted=OPERATIONS) == [PathLength(2, 5), PathLength(2, 2)]
 
 
 def distances() -> list[int]:
@@ -38,7 +38,7 @@ def distances() -> list[int]:
 def test_the_way_through_an_rnn_passes_a_product_at_every_step() -> None:
     read = read_by_cell(cell_maker("rnn")(WIDTH, WIDTH))
     found = ways_to_last(read, positions=POSITIONS, width=WIDTH)
-    assert found == [Way(1 + distance, 1 + distance) for distance in distances()]
+    assert found == [PathLength(1 + distance, 1 + distance) for distance in distances()]
 
 
 @pytest.mark.parametrize("kind", ["lstm", "peephole", "coupled", "gru"])
@@ -54,7 +54,7 @@ def test_the_memory_of_a_gated_cell_passes_no_product_but_operations_at_every_st
 def test_a_way_by_attention_is_the_same_at_any_distance() -> None:
     read = read_by_attention(SelfAttention(WIDTH, 2))
     found = ways_to_last(read, positions=POSITIONS, width=WIDTH)
-    assert found == [Way(3, 4)] * POSITIONS  # values, mix, output; or keys, scores, mix, output
+    assert found == [PathLength(3, 4)] * POSITIONS  # values, mix, output; or keys, scores, mix, output
     assert len(set(ways_to_last(read, positions=POSITIONS, width=WIDTH, counted=OPERATIONS))) == 1
 
 

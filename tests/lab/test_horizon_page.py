@@ -4,15 +4,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from seqloom.drawing.findings import save_finding
-from seqloom.lab.horizon import CELLS, NOTES, Attempt, Horizon, Measured, RecallBudget, Teaching, horizon_finding, run
+from seqloom.lab.horizon import (
+    CELLS,
+    NOTES,
+    Attempt,
+    Horizon,
+    MeasuredHorizon,
+    RecallBudget,
+    Teaching,
+    horizon_finding,
+    run,
+)
 
 
-def measured(cell: str, teaching: Teaching, *lags: int, longest: int = 64) -> Measured:
+def measured(cell: str, teaching: Teaching, *lags: int, longest: int = 64) -> MeasuredHorizon:
     horizons = [
         Horizon(lag, (Attempt(max(lag, 1), is_solved=lag > 0, updates=9, accuracy=0.9),), is_capped=lag == longest)
         for lag in lags
     ]
-    return Measured(cell, teaching, tuple(horizons))
+    return MeasuredHorizon(cell, teaching, tuple(horizons))
 
 
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:

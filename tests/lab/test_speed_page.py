@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seqloom.drawing.findings import save_finding
-from seqloom.lab.speed import ATTENTION, Paths, Times, Way, path_finding, run, speed_finding
+from seqloom.lab.speed import ATTENTION, PathLength, Paths, Times, path_finding, run, speed_finding
 
 
 def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_ratios_are_told_at_the_shortest_and_the_longest() -> None:
 
 
 def test_nothing_is_called_serial_that_does_not_grow() -> None:
-    flat, growing = (Way(2, 3),) * 4, (Way(4, 4), Way(3, 3), Way(2, 2), Way(1, 1))
+    flat, growing = (PathLength(2, 3),) * 4, (PathLength(4, 4), PathLength(3, 3), PathLength(2, 2), PathLength(1, 1))
     for paths in (Paths(flat, flat), Paths(growing, growing)):
         assert "serial" not in path_finding({"RNN": paths}).sentence
     assert "serial all the same: LSTM." in path_finding({"LSTM": Paths(flat, growing)}).sentence

@@ -13,7 +13,7 @@ from seqloom.core.symbols import END
 from seqloom.data.store import StoreWriter
 from seqloom.look.gradients import (
     GATES_DECIDE,
-    Pair,
+    GradientPair,
     Profile,
     _pace,
     _words,
@@ -172,7 +172,7 @@ def test_sentences_of_the_run_itself_are_spread_over_its_dev_set(tmp_path: Path)
     for given in (tmp_path / "run", tmp_path / "run" / "model"):
         pairs = dev_pairs(given, loaded, count=3)
         assert [pair.source for pair in pairs] == [[4, END], [8, END], [12, END]]
-        assert pairs[0] == Pair([4, END], [5, END])
+        assert pairs[0] == GradientPair([4, END], [5, END])
     assert len(dev_pairs(tmp_path / "run", loaded, count=50)) == 9
 
 

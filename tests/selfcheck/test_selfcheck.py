@@ -26,12 +26,12 @@ from seqloom.search.settings import SearchConfig
 from seqloom.selfcheck import files, run
 from seqloom.selfcheck import searches as searching
 from seqloom.selfcheck import translators as batching
-from seqloom.selfcheck.cases import Bench, Case, bare_settings
+from seqloom.selfcheck.cases import Case, CaseMaker, bare_settings
 from seqloom.selfcheck.files import check_files, check_saved
-from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, made_lines, own_lines
+from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.page import selfcheck_page
-from seqloom.selfcheck.promises import PROMISES, Check, Finding
-from seqloom.selfcheck.run import Report, selfcheck, timed
+from seqloom.selfcheck.promises import PROMISES, Check, CheckResult
+from seqloom.selfcheck.run import CheckReport, selfcheck, timed
 from seqloom.selfcheck.searches import agreement, check_complete, check_fast, check_greedy, check_terms, rows_of
 from seqloom.selfcheck.translators import (
     check_batches,
@@ -54,8 +54,8 @@ def translator(tiny: Trained) -> Translator:
 
 
 @pytest.fixture
-def bench(translator: Translator) -> Bench:
-    return Bench(translator, LINES, seed=1)
+def bench(translator: Translator) -> CaseMaker:
+    return CaseMaker(translator, LINES, seed=1)
 
 
 # --- steppers with faults --------------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ class Faulty:
 
 def spoil(monkeypatch: Patch, change: Callable[[Tensor, int], Tensor]) -> None:
     """Change what every search of a bench sees."""
-    whole = Bench.stepper
-    monkeypatch.setattr(Bench, "stepper", lambda self, settings: Faulty(whole(self, settings), change))
+    whole = CaseMaker.stepper
+    monkeypatch.setattr(CaseMaker, "stepper", lambda self, settings: Faulty(whole(self, settings), change))
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def test_all_promises_hold_on_a_sound_translator(tiny: Trained) -> None:
 
 
 def test_a_check_that_stops_is_a_broken_promise() -> None:
-    def stop() -> Finding:
+    def stop() -> CheckResult:
         raise ModelError("the model gave no numbers")
 
     assert timed(Check("greedy", "promise", stop)).finding.sentence == "the check stopped: the model gave no numbers"
@@ -158,11 +158,16 @@ def test_a_check_that_stops_is_a_broken_promise() -> None:
 
 
 def test_each_promise_is_told_when_it_is_decided(tiny: Trained, monkeypatch: Patch) -> None:
-    threads, events, reports, seen = torch.get_num_threads(), list[Event](), list[Report](), list[tuple[int, int]]()
+    threads, events, reports, seen = (
+        torch.get_num_threads(),
+        list[Event](),
+        list[CheckReport](),
+        list[tuple[int, int]](),
+    )
 
-    def look() -> Finding:
+    def look() -> CheckResult:
         seen.append((len(reports), torch.get_num_threads()))
-        return Finding("holds", "as it should be")
+        return CheckResult("holds", "as it should be")
 
     checks = [Check(name, name, look, passes) for name, passes in (("one", 1), ("two", 2), ("three", 3))]
     monkeypatch.setattr(run, "_checks", lambda *_, **__: ("2 lines", checks))
@@ -183,8 +188,10 @@ def test_each_promise_is_told_when_it_is_decided(tiny: Trained, monkeypatch: Pat
 
 
 def test_a_report_names_what_is_broken_and_what_to_do() -> None:
-    broken = timed(Check("terms", "terms add up", lambda: Finding("broken", "3 is missing", {}, "<script>x</script>")))
-    report = Report(Path("run/model"), "translator", "1 line", (broken,), {"torch": "2"})
+    broken = timed(
+        Check("terms", "terms add up", lambda: CheckResult("broken", "3 is missing", {}, "<script></script>"))
+    )
+    report = CheckReport(Path("run/model"), "translator", "1 line", (broken,), {"torch": "2"})
     assert report.verdict == "1 of 1 promise is broken: terms."
     assert "Please report it" in (report.advice or "")
     page = selfcheck_page(report)
@@ -317,7 +324,7 @@ def test_only_a_run_is_asked_for_its_text(tiny: Trained, tmp_path: Path) -> None
 
 
 def test_the_long_line_is_longer_than_the_model_takes(translator: Translator) -> None:
-    lines = Lines(("A dog sleeps.",), "here").with_hard_ones(translator.tokenizers.source, limit=60)
+    lines = CheckLines(("A dog sleeps.",), "here").with_hard_ones(translator.tokenizers.source, limit=60)
     assert len(translator.tokenizers.source.encode(lines[-1])) > 60
     assert set(BLANK) | set(HARD) <= set(lines)
 
@@ -325,7 +332,7 @@ def test_the_long_line_is_longer_than_the_model_takes(translator: Translator) ->
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_that_looks_at_the_batch_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_model_that_looks_at_the_batch_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_batches(bench).outcome == "holds"
 
     spoil(monkeypatch, lambda log_probs, sentences: log_probs.flip(1) if sentences > 1 else log_probs)
@@ -335,7 +342,7 @@ def test_a_model_that_looks_at_the_batch_is_found(bench: Bench, monkeypatch: Pat
     assert "came out otherwise" in found.sentence
 
 
-def test_a_score_that_moves_with_the_batch_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_score_that_moves_with_the_batch_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     spoil(monkeypatch, lambda log_probs, sentences: log_probs - 1e-3 * (sentences > 1))
     found = check_batches(bench)
     assert found.outcome == "broken"
@@ -367,7 +374,7 @@ def test_a_finished_tie_is_measured_by_its_scores() -> None:
     assert not found.breaks
 
 
-def test_eight_bits_are_checked_where_there_are_some(bench: Bench, monkeypatch: Patch) -> None:
+def test_eight_bits_are_checked_where_there_are_some(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_int8_batches(bench).outcome == "not applicable"
     small = partial(with_int8, least_weights=1)
     for module in (batching, stepping):
@@ -382,7 +389,7 @@ def test_eight_bits_are_checked_where_there_are_some(bench: Bench, monkeypatch: 
 # --- searches --------------------------------------------------------------------------------------------------------
 
 
-def test_a_greedy_search_that_differs_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_greedy_search_that_differs_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_greedy(bench.sorted, bench.settings).outcome == "holds"
     whole = searching.greedy_search
 
@@ -398,7 +405,7 @@ def test_a_greedy_search_that_differs_is_found(bench: Bench, monkeypatch: Patch)
     assert found.figures["changed"] == 1
 
 
-def test_a_fast_search_that_differs_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_fast_search_that_differs_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_fast(bench.sorted, bench.settings).outcome == "holds"
     whole = searching.beam_search
 
@@ -410,7 +417,7 @@ def test_a_fast_search_that_differs_is_found(bench: Bench, monkeypatch: Patch) -
     assert (found.outcome, found.figures["lists_that_differ"]) == ("broken", 3)
 
 
-def test_a_plan_that_differs_from_the_layers_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_plan_that_differs_from_the_layers_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_plan(bench).outcome == "holds"
     whole = DecoderPlan.__call__
     monkeypatch.setattr(DecoderPlan, "__call__", lambda self, *given: whole(self, *given) + torch.arange(16) / 10)
@@ -436,7 +443,7 @@ def test_a_false_mark_of_completeness_is_found(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("fault", ["score", "token", "nan"])
-def test_terms_that_do_not_add_up_are_found(bench: Bench, monkeypatch: Patch, fault: str) -> None:
+def test_terms_that_do_not_add_up_are_found(bench: CaseMaker, monkeypatch: Patch, fault: str) -> None:
     assert check_terms(bench.sorted[:1], bench.settings, source=True).outcome == "holds"
     changes: dict[str, Callable[[Hypothesis], Hypothesis]] = {
         "score": lambda each: replace(each, score=each.score + 1e-6),
@@ -462,7 +469,7 @@ def test_settings_that_make_another_search_are_left_out() -> None:
 # --- scores and seeds ------------------------------------------------------------------------------------------------
 
 
-def test_a_score_that_is_not_that_of_the_search_is_found(bench: Bench, monkeypatch: Patch) -> None:
+def test_a_score_that_is_not_that_of_the_search_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_score(bench).outcome == "holds"
     whole = Translator.score
 

@@ -24,7 +24,7 @@ from seqloom.selfcheck.language_models import (
     check_written,
     check_written_twice,
 )
-from seqloom.selfcheck.lines import Lines
+from seqloom.selfcheck.lines import CheckLines
 from seqloom.selfcheck.promises import PROMISES
 from seqloom.selfcheck.run import selfcheck
 from tiny_runs import write_text
@@ -118,7 +118,7 @@ def test_neighbours_that_change_a_score_are_found(model: LanguageModel, monkeypa
 
 
 def test_writing_and_reading_that_differ_are_found(counted: Path, model: LanguageModel, monkeypatch: Patch) -> None:
-    checks = LanguageModelChecks(load_any(counted), Lines(LINES, "here"), seed=1)
+    checks = LanguageModelChecks(load_any(counted), CheckLines(LINES, "here"), seed=1)
     assert check_written(model, checks.settings, seed=1).outcome == "holds"
     whole = NGram.log_probs
     monkeypatch.setattr(NGram, "log_probs", lambda self, ids: whole(self, ids) - 1e-3)

@@ -16,7 +16,7 @@ from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
     from seqloom.look.beam_tree import BeamTree
-    from seqloom.look.gradients import Pair
+    from seqloom.look.gradients import GradientPair
     from seqloom.look.zipf import OrderStatistics, ZipfFindings
     from seqloom.runs.loading import LoadedModel
 
@@ -463,7 +463,7 @@ def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | 
 
 def _pairs(
     model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
-) -> "list[Pair]":
+) -> "list[GradientPair]":
     from seqloom.cli.inputs import read_pairs
     from seqloom.data.plain_text import read_one_language
     from seqloom.look.gradients import dev_pairs, text_lines, text_pairs

@@ -14,7 +14,7 @@ from seqloom.core.errors import UsageError
 
 if TYPE_CHECKING:
     from seqloom.selfcheck.promises import Checked
-    from seqloom.selfcheck.run import Report
+    from seqloom.selfcheck.run import CheckReport
 
 EXAMPLES = examples(
     "seqloom selfcheck run/model",
@@ -86,12 +86,12 @@ class _Printer:
     """Prints each promise when its result is known."""
 
     def __init__(self, format: "Callable[[Checked], Iterator[str]]", *, has_head: bool) -> None:
-        self.report: Report | None = None
+        self.report: CheckReport | None = None
         """The results so far."""
         self._format, self._has_head = format, has_head
         self._stdout = sys.stdout
 
-    def __call__(self, report: "Report") -> None:
+    def __call__(self, report: "CheckReport") -> None:
         if self.report is None and self._has_head:
             self.print(clean(f"{report.folder}: {report.model}"))
             self.print(clean(f"checked with {report.lines}"))
@@ -116,11 +116,11 @@ def _promise(checked: "Checked") -> Iterator[str]:
         yield clean(f"  {'':{NAME_WIDTH}}worst: {finding.worst}")
 
 
-def _verdict(report: "Report") -> str:
+def _verdict(report: "CheckReport") -> str:
     return clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
 
 
-def _end(report: "Report", out: Path | None) -> Iterator[str]:
+def _end(report: "CheckReport", out: Path | None) -> Iterator[str]:
     yield ""
     yield _verdict(report)
     if report.advice:
@@ -145,7 +145,7 @@ def _record(checked: "Checked") -> Iterator[str]:
     )
 
 
-def _verdict_record(report: "Report", out: Path | None, *, count: int, seed: int) -> str:
+def _verdict_record(report: "CheckReport", out: Path | None, *, count: int, seed: int) -> str:
     return json_line(
         {
             "record": "verdict",

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Float32, Int64, Num
 
 from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
 from seqloom.core.jit import compiled
-from seqloom.doctor.faults import Fault, Kind, Run, grade, touched
+from seqloom.doctor.faults import Fault, Kind, LineRun, grade, touched
 from seqloom.doctor.survey import Survey
 
 # The compiled loops. Arguments are positional, as numba requires.
@@ -133,7 +133,7 @@ UNSCORED_SHIFT = -8.0
 
 
 @dataclass(frozen=True, eq=False)
-class Lexicon:
+class FoldedLexicon:
     """Word translation tables of two folds, each trained on the lines that the other one scores."""
 
     source_ids: Mapping[str, int]
@@ -170,7 +170,7 @@ def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequen
 
 def learn_lexicon(
     numbers: Sequence[int], sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], *, iterations: int = 4
-) -> Lexicon:
+) -> FoldedLexicon:
     """Fit model 1 in both directions to each half of some pairs."""
     source_ids, source_shares = _vocabulary(sources)
     target_ids, target_shares = _vocabulary(targets)
@@ -186,7 +186,7 @@ def learn_lexicon(
         tables[0].append(fit_model1(bitext, config).table)
         tables[1].append(fit_model1(bitext.turned(), config).table)
     forward, backward = (tables[0][0], tables[0][1]), (tables[1][0], tables[1][1])
-    return Lexicon(source_ids, target_ids, source_shares, target_shares, forward, backward)
+    return FoldedLexicon(source_ids, target_ids, source_shares, target_shares, forward, backward)
 
 
 def _vocabulary(lines: Sequence[Sequence[str]]) -> tuple[dict[str, int], Float[np.ndarray, " words"]]:
@@ -201,7 +201,7 @@ class WordLines:
 
     def __init__(
         self,
-        lexicon: Lexicon,
+        lexicon: FoldedLexicon,
         numbers: Sequence[int],
         sources: Sequence[Sequence[str]],
         targets: Sequence[Sequence[str]],
@@ -363,7 +363,7 @@ def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> B
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
+def examine_alignment(runs: Sequence[LineRun], survey: Survey) -> list[Fault]:
     """Runs of shifted lines, and runs that have nothing to do with their partners."""
     shifted = [run for run in runs if run.shift is not None]
     unrelated = [run for run in runs if run.shift is None]
@@ -397,7 +397,7 @@ def examine_alignment(runs: Sequence[Run], survey: Survey) -> list[Fault]:
 
 def _run_fault(
     kind: Kind,
-    runs: Sequence[Run],
+    runs: Sequence[LineRun],
     survey: Survey,
     *,
     title: str,
@@ -491,12 +491,12 @@ class _Stretch:
     state: int
 
 
-def find_runs(table: Table) -> list[Run]:
+def find_runs(table: Table) -> list[LineRun]:
     """The runs of lines that are not aligned, with those at their borders that have lost their translations."""
     if len(table) == 0:
         return []
     return [
-        Run(each.first + 1, each.end, None if each.state == UNRELATED else SHIFTS[each.state])
+        LineRun(each.first + 1, each.end, None if each.state == UNRELATED else SHIFTS[each.state])
         for each in _with_lost(_stretches(table), table)
         if each.state != ALIGNED and each.end > each.first
     ]

@@ -18,8 +18,8 @@ from seqloom.doctor.faults import Fault, Verdict, in_order, judge
 from seqloom.doctor.headers import examine_headers
 from seqloom.doctor.language import examine_languages, examine_names, examine_scripts
 from seqloom.doctor.leakage import NearLeaks, examine_leakage, examine_near_leakage, find_near_leaks
-from seqloom.doctor.models import HELD_OUT, Counts, Forecast, Sample, examine_unknown, forecast_side
-from seqloom.doctor.page import Report, Shown, doctor_page
+from seqloom.doctor.models import HELD_OUT, Counts, Forecast, TextSample, examine_unknown, forecast_side
+from seqloom.doctor.page import PageContent, Shown, doctor_page
 from seqloom.doctor.pairs import examine_blanks, examine_copies, examine_duplicates, examine_long, examine_ratios
 from seqloom.doctor.reading import survey_lines
 from seqloom.doctor.segments import examine_segments
@@ -143,10 +143,10 @@ def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | 
     return (source, target) if source and target else languages_from(paths)
 
 
-def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], Sample]:
+def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], TextSample]:
     """Read every split twice: the first pass collects statistics, the second judges each line."""
     train = corpora["train"]
-    sample = Sample(len(train))
+    sample = TextSample(len(train))
     report = _progress(listener, "reading train", len(train))
     survey = survey_lines(train, split="train", keep=sample.keep, progress=report)
     models = sample.learn(survey, report=lambda what: listener(Event("phase", {"what": what})))
@@ -210,7 +210,7 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
     yield from examine_accents(survey, split.wording, split.usual_wording)
 
 
-def _forecasts(splits: Sequence[Split], sample: Sample) -> tuple[Forecast, ...]:
+def _forecasts(splits: Sequence[Split], sample: TextSample) -> tuple[Forecast, ...]:
     """A forecast for each split other than the training text, or for lines held out of it."""
     known = sample.counts
     others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
@@ -248,4 +248,4 @@ def write_report(found: Diagnosis) -> str:
     """The report as a self-contained HTML page."""
     names = [str(path) for part in found.train.corpus.parts for path in part]
     faults = [(fault, found.shown(fault)) for fault in found.faults]
-    return doctor_page(Report(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))
+    return doctor_page(PageContent(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))

@@ -57,7 +57,7 @@ def say_nothing(_source: str, _target: str) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class LineRun:
     """Consecutive lines with one fault, from `first` to `last` inclusive."""
 
     first: int
@@ -84,7 +84,7 @@ class Fault:
     split: str = "train"
     lines: Int64[np.ndarray, " lines"] = field(default_factory=lambda: np.empty(0, np.int64))
     """The line numbers in ascending order; empty if the whole split is affected."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[LineRun, ...] = ()
     """The lines as runs, if they are consecutive."""
     describe: Describe = say_nothing
 
@@ -94,13 +94,13 @@ def numbers_where(is_so: Bool[np.ndarray, " lines"]) -> Int64[np.ndarray, " some
     return np.flatnonzero(is_so).astype(np.int64) + 1
 
 
-def runs_of(lines: Int64[np.ndarray, " lines"], *, shortest: int = 5) -> tuple[Run, ...]:
+def runs_of(lines: Int64[np.ndarray, " lines"], *, shortest: int = 5) -> tuple[LineRun, ...]:
     """Runs of consecutive numbers of at least `shortest` lines."""
     if len(lines) == 0:
         return ()
     borders = np.flatnonzero(np.diff(lines) > 1) + 1
     ends = zip([0, *borders], [*borders, len(lines)], strict=True)
-    return tuple(Run(int(lines[first]), int(lines[end - 1])) for first, end in ends if end - first >= shortest)
+    return tuple(LineRun(int(lines[first]), int(lines[end - 1])) for first, end in ends if end - first >= shortest)
 
 
 def grade(count: int, total: int, *, fix: float, stop: float = 2.0) -> Severity:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt32, UInt64
 
 from seqloom.doctor.faults import Fault, grade, numbers_where, runs_of, touched
-from seqloom.doctor.survey import Side, Survey
+from seqloom.doctor.survey import SideSurvey, Survey
 from seqloom.text.function_words import contradicts
 from seqloom.text.scripts import main_script, scripts_of, words_of
 
@@ -136,7 +136,7 @@ def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
     ]
 
 
-def _is_foreign(side: Side, main: tuple[str, ...], names: tuple[str, ...]) -> Bool[np.ndarray, " lines"]:
+def _is_foreign(side: SideSurvey, main: tuple[str, ...], names: tuple[str, ...]) -> Bool[np.ndarray, " lines"]:
     known = np.array([name == "" or name in main or not main for name in names] + [True] * (256 - len(names)))
     is_foreign: Bool[np.ndarray, " lines"] = ~known[side.scripts]
     return is_foreign

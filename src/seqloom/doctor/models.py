@@ -11,8 +11,8 @@ from jaxtyping import Bool
 from seqloom.data.blocks import Line
 from seqloom.doctor.alignment import (
     LONGEST,
+    FoldedLexicon,
     Judge,
-    Lexicon,
     WordLines,
     have_common_words,
     learn_lexicon,
@@ -135,10 +135,10 @@ CHUNK = 4_096
 
 
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class AlignmentModels:
     """The word lexicon, and judges of pairs and of their boundaries."""
 
-    lexicon: Lexicon
+    lexicon: FoldedLexicon
     judge: Judge
     segments: SegmentJudge
 
@@ -148,14 +148,14 @@ class Models:
     """Models of a training text."""
 
     languages: TwoLanguages
-    alignment: Alignment | None
+    alignment: AlignmentModels | None
     """None if there are too few lines or too few repeated words to learn from."""
     wording: tuple[Wording, Wording]
     is_sampled: Bool[np.ndarray, " lines"]
     """Which lines the models were learned from."""
 
 
-class Sample:
+class TextSample:
     """A uniform sample of a training text, collected while it is read, with its counts."""
 
     def __init__(self, total: int) -> None:
@@ -208,7 +208,7 @@ class Sample:
             survey.target.characters[is_sampled].astype(np.int64),
         )
         self._words, self._once = ([], []), {}
-        alignment = Alignment(lexicon, make_judge(lines, characters), SegmentJudge.learn(lexicon, self._rows))
+        alignment = AlignmentModels(lexicon, make_judge(lines, characters), SegmentJudge.learn(lexicon, self._rows))
         self._rows = []
         return Models(self._languages, alignment, wording, is_sampled)
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from seqloom.data.blocks import Line
-from seqloom.doctor.faults import Fault, Run, Severity, Verdict, counted
+from seqloom.doctor.faults import Fault, LineRun, Severity, Verdict, counted
 from seqloom.doctor.models import Forecast
 from seqloom.doctor.pairs import ratio_border
 from seqloom.doctor.splits import Split
@@ -88,7 +88,7 @@ def draw_ratios(ratios: Float[np.ndarray, " lines"], *, usual: float, border: fl
     )
 
 
-def draw_evidence(evidence: Float32[np.ndarray, " lines"], runs: Sequence[Run]) -> str:
+def draw_evidence(evidence: Float32[np.ndarray, " lines"], runs: Sequence[LineRun]) -> str:
     """The evidence for the pairs along the text, with misaligned runs marked."""
     width, height = STRIP_WIDTH, STRIP_HEIGHT
     inside = width - LEFT - RIGHT
@@ -209,7 +209,7 @@ class Shown:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class PageContent:
     """The content of the page."""
 
     names: Sequence[str]
@@ -221,7 +221,7 @@ class Report:
     sizes: Sequence[str]
 
 
-def doctor_page(report: Report) -> str:
+def doctor_page(report: PageContent) -> str:
     """The page of a report."""
     train = report.splits[0]
     survey = train.survey

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, UInt64
 
 from seqloom.data.overview import DEVIATIONS, usual_ratio
-from seqloom.doctor.faults import Fault, Run, counted, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, LineRun, counted, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import trigrams
 
@@ -191,7 +191,7 @@ def examine_blanks(survey: Survey) -> list[Fault]:
     ]
 
 
-def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[Run] = ()) -> list[Fault]:
+def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[LineRun] = ()) -> list[Fault]:
     """Pairs with one side much longer than the other, relative to the usual ratio of the reference.
 
     Lines in shifted `runs` are skipped: they are not real pairs.

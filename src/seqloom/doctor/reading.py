@@ -13,7 +13,7 @@ from seqloom.data.blocks import Line
 from seqloom.doctor.characters import look_at_characters
 from seqloom.doctor.headers import is_header
 from seqloom.doctor.pairs import is_copy
-from seqloom.doctor.survey import Side, Survey
+from seqloom.doctor.survey import SideSurvey, Survey
 from seqloom.text.normalise import is_blank
 from seqloom.text.scripts import key_of, likeness_of, main_script, scripts_of, words_of
 
@@ -42,8 +42,8 @@ class _SideColumns:
         script = main_script(scripts, words)
         self.scripts.append(script_numbers.setdefault(script, min(len(script_numbers), 255)))
 
-    def finished(self) -> Side:
-        return Side(
+    def finished(self) -> SideSurvey:
+        return SideSurvey(
             _column(self.characters, np.int32),
             _column(self.words, np.int32),
             _column(self.keys, np.uint64),

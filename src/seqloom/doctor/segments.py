@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8
 
 from seqloom.data.blocks import Line
-from seqloom.doctor.alignment import Evidence, Lexicon, WordLines
-from seqloom.doctor.faults import Fault, Run, counted, grade, numbers_where, touched
+from seqloom.doctor.alignment import Evidence, FoldedLexicon, WordLines
+from seqloom.doctor.faults import Fault, LineRun, counted, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of
 
@@ -134,7 +134,7 @@ class SegmentJudge:
     backward: _Likeness
 
     @staticmethod
-    def learn(lexicon: Lexicon, lines: Sequence[Line]) -> "SegmentJudge":
+    def learn(lexicon: FoldedLexicon, lines: Sequence[Line]) -> "SegmentJudge":
         """Learn from consecutive lines."""
         numbers = [line.number for line in lines]
         words = [words_of(text) for text in _sides(lines)[0]], [words_of(text) for text in _sides(lines)[1]]
@@ -178,7 +178,7 @@ class SegmentJudge:
 
 
 def _move_borders(
-    lexicon: Lexicon,
+    lexicon: FoldedLexicon,
     numbers: Sequence[int],
     words: tuple[Words, Words],
     lengths: tuple[Float[np.ndarray, " lines"], Float[np.ndarray, " lines"]],
@@ -205,7 +205,7 @@ def _move_borders(
     return Segments(WordLines(lexicon, numbers, words[0], targets), (lengths[0], characters), marks)
 
 
-def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs: Sequence[Run]) -> list[Fault]:
+def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs: Sequence[LineRun]) -> list[Fault]:
     """Truncated sides and moved boundaries, except in lines that have another fault."""
     is_left = (survey.blank == 0) & (survey.copies == 0)
     for run in runs:

@@ -18,9 +18,9 @@ from seqloom.doctor.alignment import (
     find_runs,
     suspicious,
 )
-from seqloom.doctor.faults import Run
+from seqloom.doctor.faults import LineRun
 from seqloom.doctor.language import Languages, Verdicts, decide
-from seqloom.doctor.models import CHUNK, Alignment, Counts, Models
+from seqloom.doctor.models import CHUNK, AlignmentModels, Counts, Models
 from seqloom.doctor.segments import segments_of
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
@@ -47,7 +47,7 @@ class Split:
     verdicts: Verdicts
     evidence: Float32[np.ndarray, " lines"]
     """Evidence for each pair in nats; all 0 if there are too few lines to learn a lexicon."""
-    runs: tuple[Run, ...]
+    runs: tuple[LineRun, ...]
     segments: UInt8[np.ndarray, " lines"]
     """Truncated sides and moved boundaries, as bits."""
 
@@ -72,7 +72,7 @@ def judge_split(
         is_third=(wording & Odds.THIRD_LANGUAGE) != 0,
         has_other_words=((sides[0] & Odds.OTHER_SIDE) != 0, (sides[1] & Odds.OTHER_SIDE) != 0),
     )
-    evidence, runs = np.zeros(len(corpus), np.float32), list[Run]()
+    evidence, runs = np.zeros(len(corpus), np.float32), list[LineRun]()
     segments = np.zeros(len(corpus), np.uint8)
     if models.alignment is not None:
         aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
@@ -125,7 +125,7 @@ class Aligner:
         self,
         corpus: ParallelCorpus,
         survey: Survey,
-        alignment: Alignment,
+        alignment: AlignmentModels,
         *,
         is_swapped: Bool[np.ndarray, " lines"],
     ) -> None:
@@ -151,7 +151,7 @@ class Aligner:
             progress(done)
         return np.concatenate(parts), segments
 
-    def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[Run]:
+    def runs(self, evidence: Float32[np.ndarray, " lines"]) -> list[LineRun]:
         """The runs of lines that are not aligned."""
         is_suspicious = suspicious(evidence)
         if not is_suspicious.any():

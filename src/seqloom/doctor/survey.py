@@ -8,7 +8,7 @@ from jaxtyping import Float, Int, UInt8, UInt64
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class SideSurvey:
     """Statistics of one side of a text; entry n belongs to line n + 1."""
 
     characters: Int[np.ndarray, " lines"]
@@ -26,8 +26,8 @@ class Survey:
     """The columns of a text."""
 
     split: str
-    source: Side
-    target: Side
+    source: SideSurvey
+    target: SideSurvey
     exact: UInt64[np.ndarray, " lines"]
     """Hashes of the unmodified pairs."""
     shapes: UInt64[np.ndarray, " lines"]

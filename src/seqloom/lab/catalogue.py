@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from seqloom.drawing.findings import Finding
 
 
-class Run(Protocol):
+class ExperimentFunction(Protocol):
     """Carries out an experiment. The same seed gives the same findings; `say` takes lines of progress."""
 
     def __call__(self, *, seed: int = 1, quick: bool = False, say: Say = silent) -> "list[Finding]": ...
@@ -21,7 +21,7 @@ class Experiment:
 
     name: str
     question: str
-    run: Run
+    run: ExperimentFunction
     minutes: float
     """How long it usually takes, on one core that has other things to do as well."""
 

@@ -184,7 +184,7 @@ class CharacterTraining:
     clip_norm: float = 1.0
 
 
-class CharacterModel(nn.Module):
+class CharacterNetwork(nn.Module):
     """Embeddings, a stack of recurrent layers, and a linear layer that predicts the next character."""
 
     def __init__(self, make: MakeCell, *, characters: int, width: int, layers: int, skip: Skip) -> None:
@@ -229,7 +229,7 @@ def train_characters(
 ) -> dict[int, float]:
     """Test loss by updates made: after the last one, and after `every` so many. Equal seeds see equal windows."""
     with seeded(seed_for(seed, "character model")):
-        model = CharacterModel(make, characters=len(text.characters), width=training.width, layers=layers, skip=skip)
+        model = CharacterNetwork(make, characters=len(text.characters), width=training.width, layers=layers, skip=skip)
     generator = torch.Generator().manual_seed(seed_for(seed, "character windows"))
     optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     offsets = torch.arange(training.steps + 1)
@@ -246,7 +246,7 @@ def train_characters(
 
 
 @torch.no_grad()
-def _test_loss(model: CharacterModel, text: CharacterText) -> float:
+def _test_loss(model: CharacterNetwork, text: CharacterText) -> float:
     return float(model(text.test))
 
 
@@ -272,7 +272,7 @@ By = Mapping[str, Mapping[int, Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class DepthPlan:
     """How much is measured."""
 
     depths: tuple[int, ...]
@@ -291,7 +291,7 @@ class Plan:
     """Updates between two measurements of the test loss."""
 
 
-FULL = Plan(
+FULL = DepthPlan(
     depths=(2, 4, 8, 16, 32),
     gradient_seeds=20,
     training_seeds=3,
@@ -303,7 +303,7 @@ FULL = Plan(
     pairs=CharacterTraining(updates=1000),
     every=100,
 )
-QUICK = Plan(
+QUICK = DepthPlan(
     depths=(2, 32),
     gradient_seeds=3,
     training_seeds=1,
@@ -328,7 +328,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     ]
 
 
-def _feed_forward(plan: Plan, *, seed: int, say: Say) -> Finding:
+def _feed_forward(plan: DepthPlan, *, seed: int, say: Say) -> Finding:
     ratios: dict[str, dict[int, list[float]]] = {name: {} for name in FORMS}
     losses: dict[str, dict[int, list[float]]] = {name: {} for name in FORMS}
     countdown = Countdown(say, len(FORMS))
@@ -389,7 +389,7 @@ def feed_forward_finding(ratios: By, losses: By, *, sizes: DeepSizes, seed: int)
     return Finding("depth-gradients", "Deep feed-forward networks, with and without ways past", sentence, data, draw)
 
 
-def _stacks(plan: Plan, text: CharacterText, *, seed: int, say: Say) -> Finding:
+def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:
     losses: dict[str, dict[int, list[float]]] = {name: {layers: [] for layers in plan.layers} for name in SKIPS}
     countdown = Countdown(say, len(SKIPS) * plan.stack_seeds)
     for number in range(plan.stack_seeds):
@@ -442,7 +442,7 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
     return Finding("depth-stacks", "Deep stacks of LSTM layers, with and without ways past", sentence, data, draw)
 
 
-def _two_layers(plan: Plan, text: CharacterText, *, seed: int, say: Say) -> Finding:
+def _two_layers(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:
     curves: dict[int, list[dict[int, float]]] = {1: [], 2: []}
     countdown = Countdown(say, plan.pair_seeds)
     for number in range(plan.pair_seeds):

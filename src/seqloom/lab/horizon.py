@@ -240,7 +240,7 @@ CELLS: Mapping[str, MakeCell] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredHorizon:
     """The horizons of one cell, a seed each."""
 
     cell: str
@@ -282,11 +282,11 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
             for number in range(seeds[teaching]):
                 horizons.append(find(make, budget, seed=seed_for(seed, "horizon", number)))
                 countdown.done(f"{name}, {teaching}: lag {horizons[-1].lag} is solved")
-            measured.append(Measured(name, teaching, tuple(horizons)))
+            measured.append(MeasuredHorizon(name, teaching, tuple(horizons)))
     return [horizon_finding(measured, budget, seed=seed)]
 
 
-def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed: int) -> Finding:
+def horizon_finding(measured: Sequence[MeasuredHorizon], budget: RecallBudget, *, seed: int) -> Finding:
     """The horizons of some cells as a finding."""
     data: dict[str, Any] = {
         "seed": seed,
@@ -314,7 +314,7 @@ def horizon_finding(measured: Sequence[Measured], budget: RecallBudget, *, seed:
     )
 
 
-def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
+def _sentence(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> str:
     counts = {len(one.horizons) for one in measured}
     form = ", as the median over seeds [lowest to highest]" if counts != {1} else ""
     listed = [
@@ -332,7 +332,7 @@ def _sentence(measured: Sequence[Measured], budget: RecallBudget) -> str:
     return f"{' '.join(listed)} The notes say {notes}."
 
 
-def _comparison(found: Mapping[str, Measured]) -> str:
+def _comparison(found: Mapping[str, MeasuredHorizon]) -> str:
     """How the RNN and the LSTM compare, as strongly as the seeds allow."""
     if not {"RNN", "LSTM"} <= set(found):
         return ""
@@ -348,7 +348,7 @@ def _comparison(found: Mapping[str, Measured]) -> str:
     return "; the ranges of RNN and LSTM overlap"
 
 
-def _draw(measured: Sequence[Measured], budget: RecallBudget) -> Figure:
+def _draw(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> Figure:
     names = list(dict.fromkeys(one.name for one in measured))
     figure, axes = new_axes(height=1.6 + 0.55 * len(names))
     labels = {"growing": "one network, growing lags", "at once": "a new network for each lag"}

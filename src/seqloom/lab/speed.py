@@ -44,7 +44,7 @@ Reader = Callable[[Sequence[Float[Tensor, "one width"]]], Float[Tensor, "one wid
 
 
 @dataclass(frozen=True)
-class Way:
+class PathLength:
     """What lies between an input and an output."""
 
     shortest: int
@@ -53,7 +53,7 @@ class Way:
 
 def ways(
     output: Float[Tensor, "*out"], inputs: Sequence[Float[Tensor, "*in"]], *, counted: tuple[str, ...] = PRODUCTS
-) -> list[Way]:
+) -> list[PathLength]:
     """From each input, a leaf that wants its gradient, to the output."""
     if output.grad_fn is None:
         raise UsageError("the output has no autograd graph; compute it with gradients enabled")
@@ -61,7 +61,7 @@ def ways(
     return [_way(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
 
 
-def ways_to_last(read: Reader, *, positions: int, width: int, counted: tuple[str, ...] = PRODUCTS) -> list[Way]:
+def ways_to_last(read: Reader, *, positions: int, width: int, counted: tuple[str, ...] = PRODUCTS) -> list[PathLength]:
     """From each position to the last. Position p lies positions − 1 − p steps before the last."""
     inputs = [torch.ones(1, width).requires_grad_() for _ in range(positions)]  # any numbers have the same graph
     return ways(read(inputs), inputs, counted=counted)
@@ -122,16 +122,16 @@ def _upwards(root: Node) -> Iterator[Node]:
             stack += [(below, False) for below, _ in node.next_functions if below is not None and below not in seen]
 
 
-def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> Way:
-    found: dict[Node, Way] = {}
+def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> PathLength:
+    found: dict[Node, PathLength] = {}
     for node in order:
         if getattr(node, "variable", None) is leaf:
-            found[node] = Way(0, 0)
+            found[node] = PathLength(0, 0)
             continue
         below = [found[one] for one, _ in node.next_functions if one in found]
         if below:
             own = int(node.name().startswith(counted))
-            found[node] = Way(own + min(way.shortest for way in below), own + max(way.longest for way in below))
+            found[node] = PathLength(own + min(way.shortest for way in below), own + max(way.longest for way in below))
     if order[-1] not in found:
         raise UsageError(f"the output does not depend on input {number}; give a leaf that wants its gradient")
     return found[order[-1]]
@@ -371,8 +371,8 @@ def _plot(axes: Axes, found: Mapping[int, Sequence[float]], *, name: str, label:
 class Paths:
     """The path lengths between each position and the last, the most distant first."""
 
-    products: tuple[Way, ...]
-    operations: tuple[Way, ...]
+    products: tuple[PathLength, ...]
+    operations: tuple[PathLength, ...]
 
     @property
     def is_serial(self) -> bool:

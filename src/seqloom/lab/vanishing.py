@@ -15,7 +15,7 @@ from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SIXTH, THIRD
 from seqloom.lab.bench import Bench, frames, name_lags, note_left, plot_by_lag, rounded
 from seqloom.lab.horizon import CELLS as HORIZON_CELLS
-from seqloom.lab.horizon import Measured, RecallBudget, horizon_finding, horizon_growing
+from seqloom.lab.horizon import MeasuredHorizon, RecallBudget, horizon_finding, horizon_growing
 from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.rnn import Activation
@@ -167,7 +167,7 @@ def _horizons(seed: int, quick: bool, networks: int, countdown: Countdown) -> Fi
             task = replace(budget, symbols=symbols)
             found.append(horizon_growing(HORIZON_CELLS[cell], task, seed=seed_for(seed, "horizon", number)))
             countdown.done(f"{cell}, taught to remember one of {symbols} symbols for {found[-1].lag} steps")
-        measured.append(Measured(cell, "growing", tuple(found), symbols=symbols))
+        measured.append(MeasuredHorizon(cell, "growing", tuple(found), symbols=symbols))
     finding = horizon_finding(measured, replace(budget, symbols=TAUGHT[0][1]), seed=seed)
     easier = measured[1].lags[-1]
     reached = f"at least {easier}" if easier >= budget.longest else f"{easier}"

@@ -17,7 +17,7 @@ from matplotlib.path import Path
 
 from seqloom.drawing.pages import as_text, fill_page, read_template
 from seqloom.drawing.style import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
-from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, Place, cells, describe, number, percent
+from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, PlacedNode, cells, describe, number, percent
 
 # The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band.
 
@@ -122,7 +122,7 @@ def _way(start: tuple[float, float], *, bend: float, to: tuple[float, float]) ->
     return Path(points, [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
 
 
-def _draw_node(axes: Axes, place: Place, families: list[str]) -> None:
+def _draw_node(axes: Axes, place: PlacedNode, families: list[str]) -> None:
     colour, shape, _ = LOOKS[place.node.fate]
     is_pruned = place.node.fate == "pruned"
     ms, alpha = (3.5, PALE) if is_pruned else (6, 1.0)
@@ -251,11 +251,11 @@ def _y(tree: BeamTree, lines: float) -> str:
     return f"{MARGIN + HEAD + LINE * (lines - tree.span[0] + 0.5):.1f}"
 
 
-def _width(place: Place) -> float:
+def _width(place: PlacedNode) -> float:
     return MARKER + cells(place.label) + 1 + cells(place.note)
 
 
-def _line(tree: BeamTree, place: Place, parent: Place | None) -> str:
+def _line(tree: BeamTree, place: PlacedNode, parent: PlacedNode | None) -> str:
     """Level to the end of the parent's column, then in one curve over to the child; under the winner a band."""
     begin = MARKER if parent is None else parent.x + _width(parent)
     start, end = _y(tree, tree.root if parent is None else parent.y), _y(tree, place.y)
@@ -268,7 +268,7 @@ def _line(tree: BeamTree, place: Place, parent: Place | None) -> str:
     return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{way}" stroke-width="{thickness:.2f}"/>'
 
 
-def _node(tree: BeamTree, place: Place) -> str:
+def _node(tree: BeamTree, place: PlacedNode) -> str:
     x, y = _x(place.x + 0.6), _y(tree, place.y)
     label = f"{place.symbol}, probability {percent(place.probability)}, {FATES[place.node.fate]}"
     classes = f"node {place.node.fate}{' winner' if place.is_winner else ''}"

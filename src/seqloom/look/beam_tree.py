@@ -30,7 +30,7 @@ WEIGHTS = {"winner": 1e9, "continued": 4.0, "pruned": 1.0}
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedNode:
     """A candidate that is shown, and where."""
 
     node: Node
@@ -73,7 +73,7 @@ class Leaf:
 class BeamTree:
     """The layout of a beam search."""
 
-    places: tuple[Place, ...]
+    places: tuple[PlacedNode, ...]
     """By step, then from above."""
     columns: tuple[float, ...]
     """Where each step begins, the root (step 0) first, and after the last one the right edge."""
@@ -198,7 +198,7 @@ def _describe_way(tree: BeamTree) -> str:
     return f"{where}{furthest}; greedy search leaves its way at step {first.node.step}."
 
 
-def _has_better_sibling(tree: BeamTree, place: Place) -> bool:
+def _has_better_sibling(tree: BeamTree, place: PlacedNode) -> bool:
     """The best child of a node is always shown: it continues, or is the best of the pruned."""
     siblings = [other for other in tree.places if other.node.parent == place.node.parent]
     return any(other.rank < place.rank for other in siblings)
@@ -277,14 +277,14 @@ def _place(
     ranks: Mapping[int, int],
     others: Mapping[int, int],
     winner: set[int],
-) -> Place:
+) -> PlacedNode:
     seen, more = visible(symbol), others.get(node.number, 0)
     note = percent(math.exp(node.token_log_prob))
     if node.fate in ("finished", "cut"):
         note += f" {number(node.score)}"
     if more:
         note += f" +{more}"
-    return Place(
+    return PlacedNode(
         node=node,
         symbol=seen,
         label=seen if len(seen) <= LONGEST_LABEL else f"{seen[: LONGEST_LABEL - 1]}…",

@@ -409,32 +409,32 @@ GATES_DECIDE = (
 
 
 @dataclass(frozen=True)
-class Pair:
+class GradientPair:
     """A sentence and its translation as ids, END included. For a language model, its line is the target."""
 
     source: list[int]
     target: list[int]
 
 
-def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[Pair]:
+def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[GradientPair]:
     """Pairs of lines as this model reads them. Pairs with a blank side are left out; some must be left."""
     seen = [line for line in lines if not (is_blank(line[0]) or is_blank(line[1]))]
     if not seen:
         raise DataError(f"each of the {len(lines)} pairs has a blank side")
     sources = loaded.tokenizers.source.encode_many([line[0] for line in seen])
     targets = loaded.tokenizers.target.encode_many([line[1] for line in seen])
-    return [Pair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
+    return [GradientPair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
 
 
-def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[Pair]:
+def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
     """Lines as a language model reads them. Blank ones are left out; some must be left."""
     seen = [line for line in lines if not is_blank(line)]
     if not seen:
         raise DataError(f"all {len(lines)} lines are blank")
-    return [Pair([], [*ids, END][:MAX_TOKENS]) for ids in loaded.tokenizers.target.encode_many(seen)]
+    return [GradientPair([], [*ids, END][:MAX_TOKENS]) for ids in loaded.tokenizers.target.encode_many(seen)]
 
 
-def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
+def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[GradientPair]:
     """Some pairs, or lines of a language model, of the run's own dev set, spread over it evenly."""
     is_translator = loaded.config.purpose == "translator"
     header = HEADER if is_translator else stream.HEADER
@@ -449,9 +449,9 @@ def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[Pair]:
     if not is_translator:
         text = stream.Stream.open(homes[0] / "data" / "dev")
         full = np.flatnonzero(text.lengths > 1)  # a blank line has its END alone
-        return [Pair([], text.line(int(full[at])).tolist()[:MAX_TOKENS]) for at in _spread(len(full), count)]
+        return [GradientPair([], text.line(int(full[at])).tolist()[:MAX_TOKENS]) for at in _spread(len(full), count)]
     store = Store.open(homes[0] / "data" / "dev")
-    return [Pair(store.source(at).tolist(), store.target(at).tolist()) for at in _spread(len(store), count)]
+    return [GradientPair(store.source(at).tolist(), store.target(at).tolist()) for at in _spread(len(store), count)]
 
 
 def _spread(everything: int, count: int) -> list[int]:
@@ -461,7 +461,7 @@ def _spread(everything: int, count: int) -> list[int]:
 
 
 def look_at_gradients(
-    loaded: LoadedModel, pairs: Sequence[Pair], *, progress: Callable[[int], None] = lambda _pairs: None
+    loaded: LoadedModel, pairs: Sequence[GradientPair], *, progress: Callable[[int], None] = lambda _pairs: None
 ) -> list[Finding]:
     """How gradients of the losses fade with distance, and for recurrent models the spectra of matrices and of a step.
 
@@ -520,7 +520,7 @@ def _on_source(loaded: LoadedModel, maps: Sequence[Connectivity]) -> _OnSource:
     return _OnSource(profile, f"steps from {end}", f"steps from {end.removesuffix(' of the source')}")
 
 
-def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
+def _fading(loaded: LoadedModel, pairs: Sequence[GradientPair], maps: Sequence[Connectivity]) -> Finding:
     on_target, on_source = by_lag(maps), _on_source(loaded, maps)
     of_source, of_target = (float(sum((side**2).sum() for side in sides)) for sides in _sides(maps))
     share = of_source / (of_source + of_target) if of_source + of_target else None
@@ -563,7 +563,7 @@ def _fading(loaded: LoadedModel, pairs: Sequence[Pair], maps: Sequence[Connectiv
     return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
 
 
-def _fading_of_text(loaded: LoadedModel, lines: Sequence[Pair], maps: Sequence[Connectivity]) -> Finding:
+def _fading_of_text(loaded: LoadedModel, lines: Sequence[GradientPair], maps: Sequence[Connectivity]) -> Finding:
     """The same of a language model, which has no source."""
     profile, shown = by_lag(maps), _readable(lines)
     text = [loaded.tokenizers.target.piece(id) for id in lines[shown].target]
@@ -618,7 +618,7 @@ def _spectra(gates: dict[str, list[Spectrum]], steps: dict[str, Spectrum]) -> Fi
     return Finding("spectra", "Spectra of the state matrices and of a whole step", sentence, data, draw)
 
 
-def _readable(pairs: Sequence[Pair]) -> int:
+def _readable(pairs: Sequence[GradientPair]) -> int:
     """The pair to draw: the longest one that can still be read, or else the shortest."""
     lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
     fitting = [length for length in lengths if length <= READABLE]

@@ -165,7 +165,7 @@ RANK_POINTS = 120
 
 
 @dataclass(frozen=True)
-class NGram:
+class CountedNGram:
     """One of the most frequent n-grams."""
 
     text: str
@@ -195,7 +195,7 @@ class OrderStatistics:
     """How many different ones."""
     singletons: int
     """How many of these are seen once."""
-    top: tuple[NGram, ...]
+    top: tuple[CountedNGram, ...]
     """The most frequent ones, equal counts in the order in which they first occur."""
     coverage: tuple[tuple[int, float], ...]
     """What share of the tokens the k most frequent types hold: pairs of k and share."""
@@ -322,7 +322,7 @@ def _describe_order(
         tokens=tokens,
         types=types,
         singletons=int((counts == 1).sum()),
-        top=tuple(NGram(name(ids[place : place + order].tolist()), count) for place, count in shown),
+        top=tuple(CountedNGram(name(ids[place : place + order].tolist()), count) for place, count in shown),
         coverage=tuple((k, float(shares[k - 1])) for k in COVERED_BY if k <= types),
         ranks=tuple((int(rank), int(counts[rank - 1])) for rank in ranks),
         fits=Fits(fit_zipf(head), fit_zipf(head, has_shift=True), fit_line(head))

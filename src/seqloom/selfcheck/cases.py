@@ -51,7 +51,7 @@ def bare_settings(search: SearchConfig, *, beam: int | None = None, nbest: int =
     return SearchConfig().model_copy(update={"beam": max(nbest, beam or search.beam), "nbest": nbest, **kept})
 
 
-class Bench:
+class CaseMaker:
     """The sentences of a translator, and the translator as a search sees it."""
 
     def __init__(self, translator: Translator, lines: Sequence[str], *, seed: int) -> None:

@@ -12,7 +12,7 @@ from seqloom.core.errors import ModelError
 from seqloom.core.files import check_manifest, sha256_of
 from seqloom.runs.loading import Loaded, LoadedModel, load, load_fitted
 from seqloom.runs.model_dir import read_card, save_fitted, save_model, stored_weights
-from seqloom.selfcheck.promises import Figure, Finding, counted, judged
+from seqloom.selfcheck.promises import CheckResult, Figure, counted, judged
 
 WEIGHTS = "model.safetensors"
 
@@ -20,7 +20,7 @@ Outputs = Callable[[Loaded], Sequence[object]]
 """What a model makes of the lines, to the last bit: compared by =="""
 
 
-def check_files(folder: Path) -> Finding:
+def check_files(folder: Path) -> CheckResult:
     """Every file has the size and SHA-256 that the manifest says. A folder that cannot be asked is refused."""
     try:
         read_card(folder)
@@ -51,7 +51,7 @@ def _damage(folder: Path) -> list[str]:
         return []
 
 
-def check_saved(loaded: Loaded, outputs: Outputs) -> Finding:
+def check_saved(loaded: Loaded, outputs: Outputs) -> CheckResult:
     """Write the model, read it, write it again: the same numbers as in its folder, the same bytes, the same outputs."""
     with TemporaryDirectory(prefix="seqloom-selfcheck-") as place:
         first, second = Path(place) / "first", Path(place) / "second"

@@ -21,13 +21,13 @@ from seqloom.search.decode import decode
 from seqloom.search.settings import SearchConfig
 from seqloom.selfcheck.cases import Case, bare_settings
 from seqloom.selfcheck.files import check_saved
-from seqloom.selfcheck.lines import Lines
+from seqloom.selfcheck.lines import CheckLines
 from seqloom.selfcheck.promises import (
     PROMISES,
     TIE,
     Check,
+    CheckResult,
     Figure,
-    Finding,
     SearchCheck,
     counted,
     judged,
@@ -70,7 +70,7 @@ class WordVectorChecks:
         return list(cast("WordVectors", loaded.model).nearest(self.words, count=NEAREST))
 
 
-def check_nearest(vectors: WordVectors, words: Sequence[str]) -> Finding:
+def check_nearest(vectors: WordVectors, words: Sequence[str]) -> CheckResult:
     """The nearest words of a word do not depend on the other words of the query, up to ties."""
     together = vectors.nearest(words, count=NEAREST)
     off, worst, changed, ties = 0.0, None, 0, 0
@@ -99,7 +99,7 @@ LONG = 200
 class LanguageModelChecks:
     """A language model and the lines it is checked with."""
 
-    def __init__(self, loaded: Loaded, lines: Lines, *, seed: int) -> None:
+    def __init__(self, loaded: Loaded, lines: CheckLines, *, seed: int) -> None:
         self.loaded, self.model = loaded, LanguageModel(loaded)
         self.texts, self.seed = lines.texts, seed
         self.all = lines.with_hard_ones(self.model.tokenizer, limit=LONG)
@@ -117,7 +117,7 @@ class LanguageModelChecks:
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
 
-        def check(name: str, run: partial[Finding], passes: int = 1) -> Check:
+        def check(name: str, run: partial[CheckResult], passes: int = 1) -> Check:
             return Check(name, PROMISES[name], run, passes)
 
         found = [
@@ -142,10 +142,10 @@ class LanguageModelChecks:
     def _outputs(self, loaded: Loaded) -> list[object]:
         return list(LanguageModel(loaded).score(self.all, context="line"))
 
-    def _on_cases(self, check: SearchCheck) -> Finding:
+    def _on_cases(self, check: SearchCheck) -> CheckResult:
         found = self.cases()
         if not found:
-            return Finding("not applicable", "the model cannot continue any of the lines")
+            return CheckResult("not applicable", "the model cannot continue any of the lines")
         return check(found, self.settings)
 
     def cases(self) -> list[Case]:
@@ -179,7 +179,7 @@ def _nothing(model: LanguageModel) -> Source:
     return Source(one, one[0])
 
 
-def check_scored_lines(model: LanguageModel, lines: Sequence[str]) -> Finding:
+def check_scored_lines(model: LanguageModel, lines: Sequence[str]) -> CheckResult:
     """N lines in, N scores out, each a number."""
     found = model.score(lines, context="line")
     wrong = [at for at, each in enumerate(found) if math.isnan(each.log_prob) or each.log_prob > TIE]
@@ -192,7 +192,7 @@ def check_scored_lines(model: LanguageModel, lines: Sequence[str]) -> Finding:
     return judged(is_kept, sentence, figures=figures, worst=worst)
 
 
-def check_neighbours(model: LanguageModel, lines: Sequence[str]) -> Finding:
+def check_neighbours(model: LanguageModel, lines: Sequence[str]) -> CheckResult:
     """A line has the same log P alone and among others."""
     together = [each.log_prob for each in model.score(lines, context="line")]
     alone = [model.score([line], context="line")[0].log_prob for line in lines]
@@ -207,7 +207,7 @@ def check_neighbours(model: LanguageModel, lines: Sequence[str]) -> Finding:
 
 
 @torch.inference_mode()
-def check_written(model: LanguageModel, settings: SearchConfig, *, seed: int) -> Finding:
+def check_written(model: LanguageModel, settings: SearchConfig, *, seed: int) -> CheckResult:
     """log P of a text that was drawn, symbol by symbol, is that of the same text when it is read at once."""
     stepper = Continuing(model.stepper(), [[]], reads_on=False)
     chosen = settings.model_copy(update={"method": "sample", "nbest": WRITTEN, "seed": seed})
@@ -225,7 +225,7 @@ def check_written(model: LanguageModel, settings: SearchConfig, *, seed: int) ->
     return judged(off <= TIE, sentence, figures={"texts": len(drawn), "largest_difference": off}, worst=worst)
 
 
-def check_written_twice(model: LanguageModel, *, seed: int) -> Finding:
+def check_written_twice(model: LanguageModel, *, seed: int) -> CheckResult:
     """The same seed writes the same texts."""
     settings = SearchConfig(method="sample", length_factor=0.0, length_constant=2 * WRITTEN)
 
@@ -236,11 +236,11 @@ def check_written_twice(model: LanguageModel, *, seed: int) -> Finding:
     return judge_draws(write(seed), write(seed), write(seed + 1), names=names)
 
 
-def check_features(model: ContextualModel, lines: Sequence[str]) -> Finding:
+def check_features(model: ContextualModel, lines: Sequence[str]) -> CheckResult:
     """The vectors of a sentence are the same alone and among others."""
     chosen = [line for line in lines if model.tokenizer.encode(line)]
     if not chosen:
-        return Finding("not applicable", "no line contains a word to check")
+        return CheckResult("not applicable", "no line contains a word to check")
     off, worst = 0.0, None
     for line, together in zip(chosen, model.features(chosen), strict=True):
         (alone,) = model.features([line])

@@ -50,7 +50,7 @@ HARD = (
 
 
 @dataclass(frozen=True)
-class Lines:
+class CheckLines:
     """Lines to check with."""
 
     texts: tuple[str, ...]
@@ -73,7 +73,7 @@ class Lines:
         return " ".join(sentences)
 
 
-def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> Lines:
+def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> CheckLines:
     """Some lines of a file: of one that holds both sides, those that the model reads."""
     texts = list(islice(_read_side([path], config, encoding="utf-8"), MOST))
     if not texts:
@@ -81,7 +81,7 @@ def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> Line
     return _drawn(texts, str(path), count=count, seed=seed)
 
 
-def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: int, seed: int) -> Lines:
+def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: int, seed: int) -> CheckLines:
     """Lines of the run's dev or training text, or lines put together from pieces of the model's tokeniser.
 
     Only runs are searched for their text: the settings of a foreign model must not make us read files.
@@ -98,7 +98,7 @@ def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: i
     return made_lines(tokenizer, count=count, seed=seed)
 
 
-def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenizer) -> Lines:
+def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenizer) -> CheckLines:
     """The beginning of the text of this name, source side: its files, or what the run has stored of them."""
     names = config.data.dev if name == "dev" else config.data.train
     paths = [file for each in names for file in matching_files(Path(each))]
@@ -114,8 +114,8 @@ def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenize
     return _visible(read_lines(stored.with_suffix(".txt")), f"the run's stored {name} text")
 
 
-def _visible(texts: Iterator[str], origin: str) -> Lines:
-    return Lines(tuple(islice((text for text in texts if not is_blank(text)), MOST)), origin)
+def _visible(texts: Iterator[str], origin: str) -> CheckLines:
+    return CheckLines(tuple(islice((text for text in texts if not is_blank(text)), MOST)), origin)
 
 
 def _read_side(paths: Sequence[Path], config: RunConfig, *, encoding: str) -> Iterator[str]:
@@ -128,18 +128,18 @@ def _read_side(paths: Sequence[Path], config: RunConfig, *, encoding: str) -> It
     return read_lines(paths[0], encoding)
 
 
-def _drawn(texts: Sequence[str], origin: str, *, count: int, seed: int) -> Lines:
+def _drawn(texts: Sequence[str], origin: str, *, count: int, seed: int) -> CheckLines:
     """At most `count` of the lines, in their order."""
     if len(texts) <= count:
-        return Lines(tuple(texts), f"{counted(len(texts), 'line')} of {origin}")
+        return CheckLines(tuple(texts), f"{counted(len(texts), 'line')} of {origin}")
     generator = np.random.default_rng(seed_for(seed, "lines to check with"))
     places = sorted(generator.choice(len(texts), size=count, replace=False).tolist())
-    return Lines(
+    return CheckLines(
         tuple(texts[place] for place in places), f"{counted(count, 'line')} of {origin}, drawn with seed {seed}"
     )
 
 
-def made_lines(tokenizer: Tokenizer, *, count: int, seed: int) -> Lines:
+def made_lines(tokenizer: Tokenizer, *, count: int, seed: int) -> CheckLines:
     """Lines of pieces drawn from a vocabulary, 3 to 20 each: no sentences, but symbols that the model knows."""
     generator = np.random.default_rng(seed_for(seed, "lines to check with"))
     texts = []
@@ -148,4 +148,4 @@ def made_lines(tokenizer: Tokenizer, *, count: int, seed: int) -> Lines:
         ids = generator.integers(min(len(RESERVED), tokenizer.size - 1), tokenizer.size, size=size)
         texts.append(tokenizer.decode(ids.tolist()))
     origin = f"{counted(count, 'line')} put together from pieces of the model's tokeniser with seed {seed}"
-    return Lines(tuple(texts), f"{origin}; with --lines FILE it reads yours")
+    return CheckLines(tuple(texts), f"{origin}; with --lines FILE it reads yours")

@@ -2,7 +2,7 @@
 
 from seqloom.drawing.pages import as_text
 from seqloom.selfcheck.promises import Checked, Outcome
-from seqloom.selfcheck.run import Report
+from seqloom.selfcheck.run import CheckReport
 
 MARKS: dict[Outcome, str] = {"holds": "✓", "broken": "✗", "not applicable": "–"}
 
@@ -20,7 +20,7 @@ details pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem;
 """
 
 
-def selfcheck_page(report: Report) -> str:
+def selfcheck_page(report: CheckReport) -> str:
     """The page of a report. What comes from models and texts is escaped where it enters the page."""
     rows = "".join(_row(each) for each in report.checked)
     state = "holds" if report.is_kept else "broken"

@@ -20,7 +20,7 @@ LONGEST_SHOWN = 160
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What a check has found."""
 
     outcome: Outcome
@@ -37,7 +37,7 @@ class Check:
 
     name: str
     promise: str
-    run: Callable[[], Finding]
+    run: Callable[[], CheckResult]
     passes: int = 1
     """About how often it goes through the lines: what progress is measured by."""
 
@@ -48,7 +48,7 @@ class Checked:
 
     name: str
     promise: str
-    finding: Finding
+    finding: CheckResult
     seconds: float
 
 
@@ -58,14 +58,14 @@ def judged(
     *,
     figures: Mapping[str, Figure] | None = None,
     worst: str | None = None,
-) -> Finding:
+) -> CheckResult:
     """A finding about a promise that applies."""
-    return Finding("holds" if is_kept else "broken", sentence, figures or {}, worst)
+    return CheckResult("holds" if is_kept else "broken", sentence, figures or {}, worst)
 
 
 def out_of_place(name: str, promise: str, reason: str) -> Check:
     """A promise that does not apply to the model."""
-    return Check(name, promise, lambda: Finding("not applicable", reason), passes=0)
+    return Check(name, promise, lambda: CheckResult("not applicable", reason), passes=0)
 
 
 def counted(number: int, noun: str) -> str:
@@ -83,7 +83,7 @@ def within(difference: float) -> str:
     return "to the last bit" if difference == 0 else f"within {difference:.0e}"
 
 
-SearchCheck = Callable[[Sequence[Case], SearchConfig], Finding]
+SearchCheck = Callable[[Sequence[Case], SearchConfig], CheckResult]
 
 PROMISES: Mapping[str, str] = {
     "files": "every file is what was written, by its SHA-256",

@@ -22,8 +22,8 @@ from seqloom.core.events import Event, Listener, Value, ignore
 from seqloom.runs.loading import Loaded, LoadedModel, find_model, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
-from seqloom.selfcheck.lines import BLANK, HARD, Lines, given_lines, own_lines
-from seqloom.selfcheck.promises import PROMISES, Check, Checked, Finding, counted
+from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, own_lines
+from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, counted
 from seqloom.selfcheck.translators import TranslatorChecks
 from seqloom.version import __version__
 
@@ -32,7 +32,7 @@ CHECKING = "promises checked"
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """What was found of a model."""
 
     folder: Path
@@ -88,7 +88,7 @@ class Report:
         )
 
 
-def _say_nothing(_report: Report) -> None:
+def _say_nothing(_report: CheckReport) -> None:
     """For those who wait for the end."""
 
 
@@ -99,8 +99,8 @@ def selfcheck(
     count: int = 50,
     seed: int = 1,
     listener: Listener = ignore,
-    decided: Callable[[Report], None] = _say_nothing,
-) -> Report:
+    decided: Callable[[CheckReport], None] = _say_nothing,
+) -> CheckReport:
     """Run the promises on a model directory or a finished run, with lines of a file or with built-in ones.
 
     `decided` is called with the report so far after each promise.
@@ -111,14 +111,14 @@ def selfcheck(
     named = Path(by_origin(str(folder)))
     files = timed(Check("files", PROMISES["files"], lambda: check_files(folder)), is_guarded=False)
     if files.finding.outcome == "broken":
-        report = Report(named, "a model with damaged files", "nothing", (files,), _versions())
+        report = CheckReport(named, "a model with damaged files", "nothing", (files,), _versions())
         decided(report)
         return report
     with _few_threads():
         loaded = load_any(folder)
         used, checks = _checks(loaded, model, lines, count=count, seed=seed)
         left = tuple(check.name for check in checks)
-        report = Report(named, _in_words(loaded), used, (files,), _versions(), left)
+        report = CheckReport(named, _in_words(loaded), used, (files,), _versions(), left)
         decided(report)
         for at, check in enumerate(checks):
             listener(_progress(report, checks))
@@ -128,7 +128,7 @@ def selfcheck(
     return report
 
 
-def _progress(report: Report, checks: Sequence[Check]) -> Event:
+def _progress(report: CheckReport, checks: Sequence[Check]) -> Event:
     """How many promises are decided, and the seconds that the rest may take, by how often it goes through the lines."""
     decided = len(report.checked) - 1  # without the files, which cost nothing
     seconds = sum(each.seconds for each in report.checked[1:])
@@ -172,7 +172,7 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
     return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()
 
 
-def _with_hard(lines: Lines) -> str:
+def _with_hard(lines: CheckLines) -> str:
     return f"{lines.origin}; and {len(BLANK) + len(HARD) + 1} lines that are hard to read, which are built in"
 
 
@@ -187,7 +187,7 @@ def timed(check: Check, *, is_guarded: bool = True) -> Checked:
         if not is_guarded or is_out_of_memory(error):
             raise
         kind = "" if isinstance(error, SeqloomError) else f"{type(error).__name__}: "
-        finding = Finding("broken", f"the check stopped: {kind}{error}")
+        finding = CheckResult("broken", f"the check stopped: {kind}{error}")
     return Checked(check.name, check.promise, finding, time.monotonic() - begin)
 
 

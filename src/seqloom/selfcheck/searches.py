@@ -15,7 +15,7 @@ from seqloom.search.scores import Outcome, score_of
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
 from seqloom.selfcheck.cases import Case
-from seqloom.selfcheck.promises import TIE, Figure, Finding, counted, judged, shown, within
+from seqloom.selfcheck.promises import TIE, CheckResult, Figure, counted, judged, shown, within
 
 # Two searches that should agree: where they differ, whether a tie was decided otherwise or a promise broken.
 #
@@ -47,7 +47,7 @@ class Difference:
 
 
 @dataclass
-class Agreement:
+class SearchAgreement:
     """What became of sentences that were searched twice."""
 
     tie: float
@@ -80,9 +80,9 @@ class Agreement:
 
 def agreement(
     ones: Sequence[tuple[Case, int]], others: Sequence[tuple[Case, int]], settings: SearchConfig, *, tie: float
-) -> Agreement:
+) -> SearchAgreement:
     """Search each sentence twice, as a row of one case and as a row of another."""
-    found = Agreement(tie)
+    found = SearchAgreement(tie)
     searched: dict[int, list[list[Hypothesis]]] = {}
     for pair in zip(ones, others, strict=True):
         best = []
@@ -173,10 +173,10 @@ WIDER = (2, 4)
 
 
 @torch.inference_mode()
-def check_greedy(cases: Sequence[Case], settings: SearchConfig) -> Finding:
+def check_greedy(cases: Sequence[Case], settings: SearchConfig) -> CheckResult:
     """Beam 1 = greedy."""
     narrow = settings.model_copy(update={"beam": 1, "nbest": 1})
-    found = Agreement(TIE)
+    found = SearchAgreement(TIE)
     for case in cases:
         greedy = greedy_search(case.stepper(narrow), case.source, narrow)
         beams = beam_search(case.stepper(narrow), case.source, narrow)
@@ -199,7 +199,7 @@ def check_greedy(cases: Sequence[Case], settings: SearchConfig) -> Finding:
 
 
 @torch.inference_mode()
-def check_fast(cases: Sequence[Case], settings: SearchConfig) -> Finding:
+def check_fast(cases: Sequence[Case], settings: SearchConfig) -> CheckResult:
     """The fast beam search gives the lists of the readable one."""
     # The reference knows lengths only: neither attention nor the price of an end, and one stop rule.
     plain = {"stop": "exact", "coverage": 0.0, "end_normalisation": 0.0, "length_overrun": 1.0}
@@ -234,7 +234,7 @@ def check_fast(cases: Sequence[Case], settings: SearchConfig) -> Finding:
 
 
 @torch.inference_mode()
-def check_complete(cases: Sequence[Case], settings: SearchConfig) -> Finding:
+def check_complete(cases: Sequence[Case], settings: SearchConfig) -> CheckResult:
     """What is marked complete is not beaten by wider beams."""
     settings = settings.model_copy(update={"nbest": 1})
     widths = [times * settings.beam for times in WIDER if times * settings.beam <= 1_000]
@@ -255,7 +255,7 @@ def check_complete(cases: Sequence[Case], settings: SearchConfig) -> Finding:
                 worst = f"{shown(name)}: marked complete at {own.score:.6f}, a wider beam comes to {best:.6f}"
     figures: dict[str, Figure] = {"sentences": sentences, "complete": marked, "others_improved": improved}
     if not marked:
-        return Finding("not applicable", f"none of {sentences:,} searches is marked complete", figures)
+        return CheckResult("not applicable", f"none of {sentences:,} searches is marked complete", figures)
     beams = " and ".join(map(str, widths))
     rest = sentences - marked
     of_others = f"; wider beams find better outputs for {improved:,} of the other {rest:,}" if rest else ""
@@ -269,7 +269,7 @@ def check_complete(cases: Sequence[Case], settings: SearchConfig) -> Finding:
 
 
 @torch.inference_mode()
-def check_terms(cases: Sequence[Case], settings: SearchConfig, *, source: bool) -> Finding:
+def check_terms(cases: Sequence[Case], settings: SearchConfig, *, source: bool) -> CheckResult:
     """Terms add up to the score, and token log-probabilities to log P; under the model's settings and with all terms.
 
     `source` says that there is a source text, whose length and attention scores may use.

@@ -15,15 +15,15 @@ from seqloom.nn.fast.int8 import Int8Linear, Int8Output, with_int8
 from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.search.greedy import forced_search
 from seqloom.search.settings import Precision, SearchConfig
-from seqloom.selfcheck.cases import Bench, Case
+from seqloom.selfcheck.cases import Case, CaseMaker
 from seqloom.selfcheck.files import check_saved
-from seqloom.selfcheck.lines import BLANK, Lines
+from seqloom.selfcheck.lines import BLANK, CheckLines
 from seqloom.selfcheck.promises import (
     PROMISES,
     TIE,
     Check,
+    CheckResult,
     Figure,
-    Finding,
     SearchCheck,
     counted,
     judged,
@@ -31,7 +31,7 @@ from seqloom.selfcheck.promises import (
     within,
 )
 from seqloom.selfcheck.searches import (
-    Agreement,
+    SearchAgreement,
     agreement,
     check_complete,
     check_fast,
@@ -52,33 +52,33 @@ ROUNDING = 1e-2
 """The tie of a search in eight bits: what two candidates may move by that are each off by such a rounding."""
 
 
-def check_batches(bench: Bench) -> Finding:
+def check_batches(bench: CaseMaker) -> CheckResult:
     """In float32."""
     found = _compare(bench, "float32", tie=TIE)
     return _finding(found, is_kept=not found.breaks and found.drift <= TIE)
 
 
-def check_int8_batches(bench: Bench) -> Finding:
+def check_int8_batches(bench: CaseMaker) -> CheckResult:
     """In eight bits, where the model has products that are made so."""
     try:
         modules = list(with_int8(bench.translator.loaded.model).modules())
     except UsageError as error:
-        return Finding("not applicable", str(error))
+        return CheckResult("not applicable", str(error))
     rounded = sum(isinstance(module, Int8Linear | Int8Output) for module in modules)
     if not rounded:
-        return Finding("not applicable", "no matrix of the model is large enough to be multiplied in eight bits")
+        return CheckResult("not applicable", "no matrix of the model is large enough to be multiplied in eight bits")
     found = _compare(bench, "int8", tie=ROUNDING)
     narrow = sum(each.gap <= TIE for each in found.ties)
     return _finding(found, is_kept=not found.breaks, more={"matrices_in_8_bits": rounded, "ties_within_1e-4": narrow})
 
 
-def _compare(bench: Bench, precision: Precision, *, tie: float) -> Agreement:
+def _compare(bench: CaseMaker, precision: Precision, *, tie: float) -> SearchAgreement:
     settings = bench.settings.model_copy(update={"precision": precision})
     with torch.inference_mode():
         return agreement(rows_of(bench.alone), rows_of(bench.mixed), settings, tie=tie)
 
 
-def _finding(found: Agreement, *, is_kept: bool, more: dict[str, int] | None = None) -> Finding:
+def _finding(found: SearchAgreement, *, is_kept: bool, more: dict[str, int] | None = None) -> CheckResult:
     figures = {
         "sentences": found.compared,
         "changed": len(found.breaks),
@@ -112,18 +112,18 @@ SAMPLES = 2
 class TranslatorChecks:
     """A translator, the lines it is checked with, and values shared by several checks."""
 
-    def __init__(self, loaded: LoadedModel, lines: Lines, *, seed: int) -> None:
+    def __init__(self, loaded: LoadedModel, lines: CheckLines, *, seed: int) -> None:
         self.translator = Translator(loaded)
         self.seed = seed
         self.texts = lines.texts
         self.all = lines.with_hard_ones(self.translator.tokenizers.source, limit=self.translator.longest)
-        self.bench = Bench(self.translator, [*lines.texts, *self.all[len(lines.texts) : -1]], seed=seed)
+        self.bench = CaseMaker(self.translator, [*lines.texts, *self.all[len(lines.texts) : -1]], seed=seed)
 
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
         bench, settings = self.bench, self.bench.settings
 
-        def check(name: str, run: partial[Finding], passes: int) -> Check:
+        def check(name: str, run: partial[CheckResult], passes: int) -> Check:
             return Check(name, PROMISES[name], run, passes)
 
         return [
@@ -146,9 +146,9 @@ class TranslatorChecks:
         """The sentences, batched for speed."""
         return self.bench.sorted
 
-    def _on_cases(self, check: SearchCheck, settings: SearchConfig) -> Finding:
+    def _on_cases(self, check: SearchCheck, settings: SearchConfig) -> CheckResult:
         if not self.cases:
-            return Finding("not applicable", "no line holds anything to translate")
+            return CheckResult("not applicable", "no line holds anything to translate")
         return check(self.cases, settings)
 
     def _outputs(self, loaded: Loaded) -> list[object]:
@@ -160,7 +160,7 @@ class TranslatorChecks:
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def check_lines(translator: Translator, lines: Sequence[str]) -> Finding:
+def check_lines(translator: Translator, lines: Sequence[str]) -> CheckResult:
     """N lines in, N lines out: through a file and back, and each translation is that of its own line."""
     with TemporaryDirectory(prefix="seqloom-selfcheck-") as place:
         file = Path(place) / "lines"
@@ -170,7 +170,7 @@ def check_lines(translator: Translator, lines: Sequence[str]) -> Finding:
     broken = [of_line for of_line in found if not of_line or "\n" in of_line[0].text]
     strangers = []
     if len(found) == len(read) and not broken:
-        strangers = _of_other_lines(Bench(translator, read, seed=0), found)
+        strangers = _of_other_lines(CaseMaker(translator, read, seed=0), found)
     is_kept = len(found) == len(lines) and not broken and not strangers
     sentence = f"{counted(len(lines), 'line')} in, {len(found):,} out"
     if broken:
@@ -186,7 +186,7 @@ def check_lines(translator: Translator, lines: Sequence[str]) -> Finding:
 
 
 @torch.inference_mode()
-def _of_other_lines(bench: Bench, found: Sequence[Sequence[Translation]]) -> list[int]:
+def _of_other_lines(bench: CaseMaker, found: Sequence[Sequence[Translation]]) -> list[int]:
     """Positions of translations whose log P, given the line at that position, differs from the reported one."""
     # A line in parts has an output for each of them, in their order.
     hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
@@ -203,7 +203,7 @@ def _of_other_lines(bench: Bench, found: Sequence[Sequence[Translation]]) -> lis
     return sorted(strangers)
 
 
-def check_blank(translator: Translator) -> Finding:
+def check_blank(translator: Translator) -> CheckResult:
     """A blank line gives an empty line without a score, alone and among others."""
     lines = [*BLANK, "x", *BLANK]
     found = translator.search(lines, search=_beam(translator))
@@ -228,7 +228,7 @@ def _beam(translator: Translator) -> SearchConfig:
 # --- seeds -----------------------------------------------------------------------------------------------------------
 
 
-def check_seed(translator: Translator, lines: Sequence[str], *, seed: int) -> Finding:
+def check_seed(translator: Translator, lines: Sequence[str], *, seed: int) -> CheckResult:
     """The same seed draws the same texts."""
     settings = SearchConfig(method="sample", nbest=SAMPLES, seed=seed)
 
@@ -242,7 +242,7 @@ def check_seed(translator: Translator, lines: Sequence[str], *, seed: int) -> Fi
 
 def judge_draws(
     first: Sequence[object], again: Sequence[object], other: Sequence[object], *, names: Sequence[str]
-) -> Finding:
+) -> CheckResult:
     """What was drawn twice with one seed, and once with another."""
     differing = [at for at, one in enumerate(first) if one != again[at]]
     changed = sum(one != another for one, another in zip(first, other, strict=True))
@@ -264,7 +264,7 @@ def judge_draws(
 
 
 @torch.inference_mode()
-def check_score(bench: Bench) -> Finding:
+def check_score(bench: CaseMaker) -> CheckResult:
     """log P of the search = log P step by step over its symbols, and the same for a text by `score`.
 
     A text may be segmented differently than the output of the search, hence two comparisons.
@@ -309,14 +309,14 @@ class HasPlan(Protocol):
 
 
 @torch.inference_mode()
-def check_plan(bench: Bench) -> Finding:
+def check_plan(bench: CaseMaker) -> CheckResult:
     """The decoder's plan gives what its layers give, one after another."""
     settings = bench.settings.model_copy(update={"coverage": 0.0, "nbest": bench.settings.beam})
     planned = bench.stepper(settings)
     if not isinstance(planned, HasPlan):
-        return Finding("not applicable", "a recurrent model is decoded layer by layer; only Transformers have a plan")
+        return CheckResult("not applicable", "recurrent models are decoded layer by layer, without a plan")
     if planned.plan is None:
-        return Finding("not applicable", "this Transformer has positions inside attention, or is not on a processor")
+        return CheckResult("not applicable", "no plan: positions inside attention, or the model is not on a CPU")
     off, worst, count = 0.0, None, 0
     for case in bench.sorted:
         outputs = [hypotheses[0].symbols for hypotheses in case.search(settings)]
