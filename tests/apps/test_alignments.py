@@ -64,5 +64,5 @@ def test_the_best_head_agrees_most_and_is_found_again_from_its_own_links(tiny: T
     choice = best_head(loaded, pairs)
     assert choice.agreements.shape == (1, 2)
     assert choice.agreements[tuple(map(int, choice.heads.split("/")))] == choice.agreements.max()
-    with pytest.raises(UsageError, match="1 sets of links were given for 2 pairs"):
+    with pytest.raises(UsageError, match="got 1 sets of links for 2 pairs"):
         best_head(loaded, pairs, [{(0, 0)}])

@@ -108,13 +108,13 @@ def test_the_same_seed_teaches_the_same() -> None:
 
 
 def test_what_cannot_be_compared_is_refused(taught: ContextualModel) -> None:
-    with pytest.raises(UsageError, match="'A dog runs away' does not hold the word 'bear'"):
+    with pytest.raises(UsageError, match="'A dog runs away' does not contain the word 'bear'"):
         compare(taught, [*BEARS, "A dog runs away"], "bear")
-    with pytest.raises(UsageError, match="3 words were given for 2 sentences"):
+    with pytest.raises(UsageError, match="got 3 words for 2 sentences"):
         compare(taught, BEARS, ["bear"] * 3)
-    with pytest.raises(UsageError, match="give two sentences or more"):
+    with pytest.raises(UsageError, match="no sentences to compare; give two or more"):
         compare(taught, [], "bear")
-    with pytest.raises(DataError, match="nothing to look at in ' '"):
+    with pytest.raises(DataError, match="' ' has no words to look at"):
         compare(taught, [BEARS[0], " "], "bear")
     with pytest.raises(DataError, match="no text to learn"):
         teach(["", " "], seed=1)

@@ -160,7 +160,7 @@ def test_what_cannot_be_mixed_is_refused(models: dict[str, Path], tmp_path: Path
     other = trained_model(tmp_path / "other", write_text(tmp_path / "other.txt", seed=9), "ngram").model
     with pytest.raises(UsageError, match="has another vocabulary than"):
         LanguageModel.load(models["ngram"], other)
-    with pytest.raises(UsageError, match="1 weights were given for 2 models"):
+    with pytest.raises(UsageError, match="got 1 weights for 2 models"):
         LanguageModel.load(models["ngram"], models["rnn_lm"], weights=[1.0])
     for bad in (0.0, math.nan, -1.0):
         with pytest.raises(UsageError, match="out of range"):

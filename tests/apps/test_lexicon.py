@@ -65,7 +65,7 @@ def test_the_model_directory_stays_whole_and_damage_to_the_lexicon_is_found(
 
 def test_a_search_without_a_lexicon_says_how_to_make_one(tiny: Trained) -> None:
     translator = Translator.load(tiny.run)
-    with pytest.raises(UsageError, match=r"has none; make it with: seqloom shortlist \S+model --train SOURCE"):
+    with pytest.raises(UsageError, match=r"create it with: seqloom shortlist \S+model --train SOURCE"):
         translator.translate(["the cat"], search=settings(translator, shortlist=5))
 
 
@@ -76,7 +76,7 @@ def test_a_lexicon_of_another_vocabulary_is_refused(model: Path, tiny: Trained) 
         np.array([0, 1], np.int64), np.array([60_000], np.int32), np.array([1.0]), np.array([5], np.int32)
     )
     add_file(model, FILE, write=foreign.save)
-    with pytest.raises(ModelError, match="belongs to another vocabulary: it knows target symbol 60000"):
+    with pytest.raises(ModelError, match="belongs to another vocabulary: it has target symbol 60000"):
         load_lexicon(model, load(tiny.run).tokenizers)
 
 

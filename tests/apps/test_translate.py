@@ -152,7 +152,7 @@ def test_score_is_the_chain_rule_over_steps(translator: Translator) -> None:
         state, last = step.state, torch.tensor([symbol])
     assert score == pytest.approx(total, abs=1e-4)
     assert translator.score([source, ""], ["", target]) == [None, None]
-    with pytest.raises(UsageError, match="2 sources cannot be scored with 1 targets"):
+    with pytest.raises(UsageError, match="got 2 sources and 1 targets"):
         translator.score([source, source], [target])
 
 

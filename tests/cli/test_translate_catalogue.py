@@ -122,9 +122,7 @@ def test_units_of_a_memory_without_the_source_language_are_accounted_for(tiny: T
     assert f"{path}: 1 of 1 segments translated; not translated: 2 without the source language\n" in called.err
     called = call("translate", tiny.run, path, "--target", "pt-BR")
     assert called.code == 2
-    assert (
-        "into 'pt-BR', but this model translates into 'de'; take another model, or leave out --target\n" in called.err
-    )
+    assert "into 'pt-BR', but this model translates into 'de'; use another model, or leave out --target\n" in called.err
 
 
 def test_entries_that_are_mostly_unknown_are_named_by_their_lines(tiny: Tiny, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from seqloom.text.formats.pharaoh import GoldFile, GoldLinks, Link, read_gold
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import Segmentation, word_cutter
 
-TOLD_EVERY = 1000
+PROGRESS_LINES = 1000
 """Lines between two reports of progress."""
 
 
@@ -32,14 +32,14 @@ class AlignConfig(Config):
     """Which links are kept: those of one direction (forward, backward), of both (intersection), of either (union), or
     the intersection grown into the union (grow-diag, grow-diag-final-and)."""
     segmentation: Segmentation = "words"
-    """`words` parts words from punctuation; `spaces` takes what stands between spaces, for text that is cut already."""
+    """`words` separates words from punctuation; `spaces` splits at spaces only, for tokenised text."""
     lowercase: bool = True
-    """Whether capital letters and small ones are the same while words are counted."""
+    """Whether words are lower-cased before they are counted."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordText:
-    """A parallel text as ids of words; ids stand for the words of `source_words` and `target_words`."""
+    """A parallel text as ids of words; ids index `source_words` and `target_words`."""
 
     bitext: Bitext
     source_words: tuple[str, ...]
@@ -66,13 +66,13 @@ class _Words:
 
 
 def read_words(corpus: ParallelCorpus, config: AlignConfig, *, listener: Listener = ignore) -> WordText:
-    """Cut every line of a corpus into words."""
+    """Split every line of a corpus into words."""
     normalise, cut = Normaliser(lowercase=config.lowercase), word_cutter(config.segmentation)
     source, target = _Words(), _Words()
     for line in corpus:
         source.add(cut(normalise(line.source)))
         target.add(cut(normalise(line.target)))
-        _tell(listener, "reading", line.number, len(corpus))
+        _report(listener, "reading", line.number, len(corpus))
     arrays = [
         np.array(part, kind)
         for side in (source, target)
@@ -82,15 +82,15 @@ def read_words(corpus: ParallelCorpus, config: AlignConfig, *, listener: Listene
 
 
 def fit_words(text: WordText, config: AlignConfig, *, threads: int = 1, listener: Listener = ignore) -> WordAligner:
-    """Fit both directions; the threads change nothing but the time it takes."""
+    """Fit both directions; the number of threads does not change the result."""
     rounds = 2 * config.model.iterations
     what = "learning alignments, rounds"
     listener(Event("progress", {"what": what, "done": 0, "all": rounds}))
 
-    def tell(done: int) -> None:
+    def on_round(done: int) -> None:
         listener(Event("progress", {"what": what, "done": done, "all": rounds}))
 
-    return fit_aligner(text.bitext, config.model, threads=threads, progress=tell)
+    return fit_aligner(text.bitext, config.model, threads=threads, progress=on_round)
 
 
 def link_words(
@@ -107,7 +107,7 @@ def link_words(
     found = aligner.align(wanted, symmetrise=config.symmetrise, threads=threads)
     for number, links in enumerate(found, start=1):
         yield links
-        _tell(listener, "linking words", number, len(wanted))
+        _report(listener, "linking words", number, len(wanted))
 
 
 def read_reference(
@@ -204,6 +204,6 @@ def _mismatch(
     return None
 
 
-def _tell(listener: Listener, what: str, done: int, everything: int) -> None:
-    if done % TOLD_EVERY == 0 or done == everything:
+def _report(listener: Listener, what: str, done: int, everything: int) -> None:
+    if done % PROGRESS_LINES == 0 or done == everything:
         listener(Event("progress", {"what": what, "done": done, "all": everything}))

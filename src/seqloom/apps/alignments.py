@@ -1,6 +1,6 @@
-"""Which word of a translation comes from which word of its source, by where the model looked.
+"""Word alignments of translations by attention: which target word comes from which source word.
 
-    W = T A S      A[t, s]  how much symbol t looked at source symbol s
+    W = T A S      A[t, s]  attention of target symbol t to source symbol s
                    S[s, i]  the share of symbol s that lies in source word i
                    T[j, t]  the share of target word j that symbol t makes up
     j links to argmax_i W[j, i]
@@ -35,7 +35,7 @@ class Alignment:
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
     target_spans: tuple[Span, ...]
-    """Where the target words stand in the translation."""
+    """Where the target words are in the translation."""
     links: tuple[Link, ...]
 
     @staticmethod
@@ -46,7 +46,7 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Where the words of a translation looked: for one part of a line."""
+    """The attention of the words of a translation to source words, for one part of a line."""
 
     source: str
     """The part as the model read it."""
@@ -56,7 +56,7 @@ class Look:
     weights: Float64[np.ndarray, "target source"]
 
     def links(self) -> list[Link]:
-        """Each target word with the source word that it looked at most; those that looked at none have no link."""
+        """Each target word with the source word that has most of its attention; without attention there is no link."""
         if not self.weights.size:
             return []
         best = self.weights.argmax(axis=1)
@@ -64,11 +64,11 @@ class Look:
 
 
 def look_of(part: Part, hypothesis: Hypothesis, tokenizers: Tokenizers) -> Look:
-    """From the attention of the symbols of a hypothesis to that of words."""
+    """The attention of words from that of the symbols of a hypothesis."""
     if hypothesis.attention is None:
         raise UsageError(
-            "this search tells of no attention, so words cannot be aligned; take a model with attention, "
-            "or align both texts with: seqloom align"
+            "this search returns no attention, so words cannot be aligned; use a model with attention, or align both "
+            "texts with: seqloom align"
         )
     return _look(part.text, hypothesis.symbols, hypothesis.attention.double().cpu().numpy(), tokenizers)
 
@@ -76,7 +76,7 @@ def look_of(part: Part, hypothesis: Hypothesis, tokenizers: Tokenizers) -> Look:
 def _look(
     text: str, symbols: Sequence[int], attention: Float64[np.ndarray, "steps source"], tokenizers: Tokenizers
 ) -> Look:
-    """From pieces to words. Rows and columns after those of the symbols belong to the ends."""
+    """From pieces to words. Rows and columns after those of the symbols belong to END."""
     source, target = tokenizers.source.normaliser(text), tokenizers.target.decode(symbols)
     source_spans, target_spans = word_spans(source), word_spans(target)
     to_source = _overlaps(piece_spans(tokenizers.source, source), source_spans)
@@ -119,9 +119,10 @@ def _shares(amounts: Float64[np.ndarray, "rows columns"]) -> Float64[np.ndarray,
 def replace_unknown(
     symbols: Sequence[int], look: Look, tokenizer: Tokenizer, *, dictionary: Mapping[str, str] | None = None
 ) -> Look:
-    """The look with the text and the words that result; a word that looked at no source word stays as it is.
+    """Replace each word that contains an unknown symbol by the translation of the source word with most attention.
 
-    `symbols` are those of the translation, `dictionary` has source words with their translations.
+    Without a translation in the `dictionary` it becomes that source word; a word without attention stays. Words are
+    replaced as a whole: what a character model spells around an unknown character is not worth keeping.
     """
     unknown = [span for span, id in zip(decoded_spans(tokenizer, symbols), symbols, strict=True) if id == UNKNOWN]
     text, done = "", 0
@@ -143,8 +144,8 @@ def replace_unknown(
 
 
 def _words_with(unknown: Sequence[Span], text: str) -> list[Span]:
-    """The words of a text that hold one of these spans."""
-    # The sign of the unknown counts as a mark, which would part the word around it.
+    """The words of a text that overlap with one of these spans."""
+    # The sign of the unknown counts as punctuation, which would split the word around it.
     letters = list(text)
     for begin, end in unknown:
         for at in range(begin, end):
@@ -162,7 +163,7 @@ def _inside(look: Look, span: Span) -> list[int]:
 
 
 def _translation(look: Look, weights: np.ndarray, dictionary: Mapping[str, str]) -> str | None:
-    """What stands for a word that looked so at the source words; None if it looked at none."""
+    """The replacement of a word with these weights over source words; None if all are 0."""
     best = int(weights.argmax()) if weights.size else 0
     if not weights.size or weights[best] <= 0:
         return None
@@ -198,12 +199,12 @@ def best_head(
     """
     given = model1_links(pairs, loaded.tokenizers) if links is None else links
     if len(given) != len(pairs):
-        raise UsageError(f"{len(given)} sets of links were given for {len(pairs)} pairs; each pair needs one")
+        raise UsageError(f"got {len(given)} sets of links for {len(pairs)} pairs; give one for each pair")
     if loaded.config.model.attention_heads is None:
         raise UsageError(f"a {type(loaded.model).__name__} has no heads to choose from; leave search.heads as it is")
     total = sum(map(len, given))
     if not total:
-        raise UsageError(f"there is nothing to agree with: {len(pairs)} pairs have no links; give more pairs")
+        raise UsageError(f"{len(pairs)} pairs have no links to compare with; give more pairs")
     by_pair = []
     for done, pair in enumerate(pairs, start=1):
         by_pair.append(_head_links(loaded, *pair))

@@ -1,4 +1,4 @@
-"""Catalogues translated: what has no translation gets one, and all else stays as it was, byte for byte."""
+"""Translating catalogues: untranslated segments are filled, everything else stays as it was, byte for byte."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ from seqloom.text.formats.tmx import TmxCatalogue, is_language
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a segment, as the model sees it, with its translation."""
+class CatalogueLine:
+    """A line of a segment as the model reads it, with its translation."""
 
     text: str
     place: int
@@ -24,47 +24,47 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The segments of a catalogue that were not to be translated."""
+class OtherSegments:
+    """The number of segments that were not to be translated, by reason."""
 
     translated: int = 0
     fuzzy: int = 0
     blank: int = 0
     """Those without text."""
     locked: int = 0
-    """Those of which the file says so; they are not counted among its segments."""
+    """Marked as such in the file; not counted among its segments."""
     foreign: int = 0
-    """Units of a memory that lack the source language; nor are they."""
+    """Units of a translation memory without the source language; not counted either."""
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A catalogue with its translations, and what was done."""
+class FilledCatalogue:
+    """A catalogue with its translations, and counts of what was done."""
 
     data: bytes
     segments: int
     wanted: int
     """Segments that were to be translated."""
     fillings: Mapping[int, Filling]
-    """As they were made: whether they are all marked for review is another matter."""
-    rest: Rest
-    lines: Sequence[Line] = field(default_factory=tuple)
+    """Before all of them are marked for review."""
+    rest: OtherSegments
+    lines: Sequence[CatalogueLine] = field(default_factory=tuple)
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    """How many of those wanted were never shown to the model, by the reason."""
+    """How many of those wanted were not translated, by reason."""
 
     @property
     def fuzzy(self) -> int:
-        """Translations that took a guess or a repair."""
+        """Translations with guessed or repaired placeholders."""
         return sum(filling.is_fuzzy for filling in self.fillings.values())
 
     @property
     def left(self) -> int:
-        """Segments left as they were: those passed over, and where the model said nothing or garbled placeholders."""
+        """Segments left as they were: passed over, or with an empty translation or broken placeholders."""
         return self.wanted - len(self.fillings)
 
 
 @dataclass(frozen=True)
-class Work:
+class CatalogueWork:
     """The segments of a catalogue that are to be translated, and their lines."""
 
     catalogue: Catalogue
@@ -73,20 +73,20 @@ class Work:
     places: tuple[int, ...]
     """For each line, the line of the file in which its segment begins."""
     passed_over: Mapping[int, str] = field(default_factory=dict)
-    """Segments whose placeholders could not be brought back, with the reason."""
+    """Segments whose placeholders cannot be restored, with the reason."""
 
-    def rest(self) -> Rest:
-        """What is left alone, counted by the reason."""
+    def rest(self) -> OtherSegments:
+        """What is left as it is, counted by reason."""
         wanted = self.carriers.keys() | self.passed_over.keys()
         alone = [each for number, each in enumerate(self.catalogue.segments) if number not in wanted]
         translated = sum(each.state == "translated" for each in alone)
         blank = sum(each.state != "translated" and not has_text(each) for each in alone)
         foreign = self.catalogue.foreign if isinstance(self.catalogue, TmxCatalogue) else 0
-        return Rest(translated, len(alone) - translated - blank, blank, self.catalogue.locked, foreign)
+        return OtherSegments(translated, len(alone) - translated - blank, blank, self.catalogue.locked, foreign)
 
 
-def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
-    """Take the lines out of the segments that are untranslated, or else fuzzy; those without text are left alone."""
+def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> CatalogueWork:
+    """Collect the lines of untranslated segments, and of fuzzy ones if requested; those without text are left out."""
     states = ("untranslated", "fuzzy") if with_fuzzy else ("untranslated",)
     wanted = {number: each for number, each in enumerate(catalogue.segments) if each.state in states and has_text(each)}
     carriers, passed_over = {}, {}
@@ -96,16 +96,18 @@ def plan_work(catalogue: Catalogue, *, with_fuzzy: bool = False) -> Work:
         except CannotCarry as reason:
             passed_over[number] = str(reason)
     lines = [(line, wanted[number].line) for number, carrier in carriers.items() for line in carrier.lines]
-    return Work(catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines), passed_over)
+    return CatalogueWork(
+        catalogue, carriers, tuple(line for line, _ in lines), tuple(place for _, place in lines), passed_over
+    )
 
 
 def has_text(segment: Segment) -> bool:
-    """Whether there is anything in a segment."""
+    """Whether a segment has any text."""
     return bool(segment.text.strip())
 
 
 def fill_catalogue(
-    work: Work,
+    work: CatalogueWork,
     translator: Translates,
     request: Request,
     *,
@@ -113,7 +115,7 @@ def fill_catalogue(
     review: bool = False,
     progress: Callable[[int], None] = lambda _lines: None,
     watch: PartListener | None = None,
-) -> Filled:
+) -> FilledCatalogue:
     """Translate the segments of a catalogue. `target` is the language that is written where the file needs one.
 
     Without alignments, for engines and models that have none, the places of placeholders are guessed, and translations
@@ -127,10 +129,10 @@ def fill_catalogue(
         filling = carrier.filling(renderings, normalise=translator.tokenizers.source.normaliser)
         if filling is not None:
             fillings[number] = filling
-    lines = [Line(*each) for each in zip(work.lines, work.places, best, strict=True)]
+    lines = [CatalogueLine(*each) for each in zip(work.lines, work.places, best, strict=True)]
     marked = {number: replace(each, is_fuzzy=True) for number, each in fillings.items()} if review else fillings
     data = work.catalogue.filled(marked, target=target)
-    return Filled(
+    return FilledCatalogue(
         data,
         len(work.catalogue.segments),
         len(work.carriers) + len(work.passed_over),
@@ -154,12 +156,12 @@ def require_languages(
     catalogue: tuple[str | None, str | None],
     model: tuple[str | None, str | None],
     *,
-    way_out: str = "correct what the file says of its language",
+    remedy: str = "correct the language in the file",
 ) -> None:
     """Refuse a catalogue whose languages are not those of the model, where both are known."""
     for side, has, can in zip(("from", "into"), catalogue, model, strict=True):
         if has and can and not is_language(has, can):
             raise UsageError(
-                f"{name} is to be translated {side} {has!r}, but this model translates {side} {can!r}; take another "
-                f"model, or {way_out}"
+                f"{name} is to be translated {side} {has!r}, but this model translates {side} {can!r}; use another "
+                f"model, or {remedy}"
             )

@@ -1,9 +1,9 @@
-"""Contextual: what an ELMo knows of a word where it stands, and how far two uses of a word lie apart.
+"""Contextual vectors: what an ELMo knows of a word in its sentence, and how similar two uses of a word are.
 
     model = teach(two_senses(2000, seed=1), seed=1)
     compare(model, ["I can't bear this", "This is a bear"], "bear").similarities
 
-A table of word vectors has one row for both. The states of a language model differ, because different words can stand
+A table of word vectors has one row for both. The states of a language model differ, because different words occur
 beside a verb and beside a noun.
 """
 
@@ -31,13 +31,11 @@ from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.words import piece_spans, word_spans
 
-# The picture of similarities: for each layer a map of how alike the uses of words are.
-
 
 def draw_similarities(
     similarities: Float[np.ndarray, "layers uses uses"], *, labels: Sequence[str], names: Sequence[str]
 ) -> Figure:
-    """A map per layer, a row and a column per use, with the cosines written into it."""
+    """A heat map of cosines per layer, with a row and a column per use."""
     layers, uses, _ = similarities.shape
     side = max(1.6, 0.62 * uses)
     figure = Figure(figsize=(2.9 + layers * (side + 0.3), side + 1.0), layout="constrained")
@@ -61,10 +59,10 @@ def draw_similarities(
     return figure
 
 
-TOGETHER = 64
-"""Sentences that are read at a time."""
+SENTENCES_PER_BATCH = 64
+"""Sentences read at a time."""
 
-SMALL = ElmoConfig(width=32, layers=2, dropout_rate=0.1)
+SMALL_CONFIG = ElmoConfig(width=32, layers=2, dropout_rate=0.1)
 """Enough for a few hundred words."""
 
 
@@ -78,11 +76,11 @@ class ContextualModel:
     def features(self, sentences: Sequence[str]) -> "list[SentenceFeatures]":
         """What each layer knows of each piece of these sentences."""
         found = []
-        for begin in range(0, len(sentences), TOGETHER):
-            some = [self.tokenizer.encode(sentence) for sentence in sentences[begin : begin + TOGETHER]]
-            for sentence, ids in zip(sentences[begin : begin + TOGETHER], some, strict=True):
+        for begin in range(0, len(sentences), SENTENCES_PER_BATCH):
+            some = [self.tokenizer.encode(sentence) for sentence in sentences[begin : begin + SENTENCES_PER_BATCH]]
+            for sentence, ids in zip(sentences[begin : begin + SENTENCES_PER_BATCH], some, strict=True):
                 if not ids:
-                    raise DataError(f"there is nothing to look at in {sentence!r}: it has no words")
+                    raise DataError(f"{sentence!r} has no words to look at")
             device = self.model.output.weight.device
             lengths = torch.tensor([len(ids) for ids in some], device=device)
             with evaluating(cast("nn.Module", self.model)):
@@ -106,20 +104,20 @@ class SentenceFeatures:
 
 
 @dataclass(frozen=True)
-class Use:
-    """A word where it stands."""
+class WordUse:
+    """A word in a sentence."""
 
     sentence: str
     word: str
     place: int
-    """The how many-th word of the sentence it is, from 0."""
+    """Its position among the words of the sentence, from 0."""
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class WordComparison:
     """How similar the vectors of some uses are, layer by layer; layer 0 is the static vector."""
 
-    uses: tuple[Use, ...]
+    uses: tuple[WordUse, ...]
     similarities: Float[np.ndarray, "layers uses uses"]
     """Cosines: 1 for the same direction."""
 
@@ -130,13 +128,13 @@ class Comparison:
         return draw_similarities(self.similarities, labels=labels, names=names)
 
 
-def _marked(use: Use) -> list[str]:
-    """The words of the sentence, the one that is meant in capitals."""
+def _marked(use: WordUse) -> list[str]:
+    """The words of the sentence, the compared one in capitals."""
     words = [use.sentence[begin:end] for begin, end in word_spans(use.sentence)]
     return [word.upper() if place == use.place else word for place, word in enumerate(words)]
 
 
-def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequence[str]) -> Comparison:
+def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequence[str]) -> WordComparison:
     """Compare all uses of a word in these sentences, or of one word of each.
 
         cos(a, b) = a·b / (‖a‖ ‖b‖)
@@ -144,11 +142,11 @@ def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequen
     A word of several pieces has their mean.
     """
     if not sentences:
-        raise UsageError("there is nothing to compare: give two sentences or more")
+        raise UsageError("no sentences to compare; give two or more")
     wanted = [word] * len(sentences) if isinstance(word, str) else list(word)
     if len(wanted) != len(sentences):
-        raise UsageError(f"{len(wanted)} words were given for {len(sentences)} sentences; give one for each, or one")
-    uses: list[Use] = []
+        raise UsageError(f"got {len(wanted)} words for {len(sentences)} sentences; give one for each, or one for all")
+    uses: list[WordUse] = []
     vectors: list[list[np.ndarray]] = []
     for sentence, each, found in zip(sentences, wanted, model.features(sentences), strict=True):
         text = model.tokenizer.normaliser(sentence)
@@ -156,13 +154,13 @@ def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequen
         sought = model.tokenizer.normaliser(each)
         places = [place for place, (begin, end) in enumerate(spans) if text[begin:end] == sought]
         if not places:
-            raise UsageError(f"{sentence!r} does not hold the word {each!r}; give sentences in which it stands")
+            raise UsageError(f"{sentence!r} does not contain the word {each!r}; give sentences that do")
         for place in places:
             begin, end = spans[place]
             inside = [number for number, (first, last) in enumerate(pieces) if first < end and last > begin]
-            uses.append(Use(sentence, each, place))
+            uses.append(WordUse(sentence, each, place))
             vectors.append([found.static[inside].mean(0), *(layer[inside].mean(0) for layer in found.layers)])
-    return Comparison(tuple(uses), np.stack([_cosines(np.stack(layer)) for layer in zip(*vectors, strict=True)]))
+    return WordComparison(tuple(uses), np.stack([_cosines(np.stack(layer)) for layer in zip(*vectors, strict=True)]))
 
 
 def _cosines(vectors: Float[np.ndarray, "uses width"]) -> Float[np.ndarray, "uses uses"]:
@@ -172,12 +170,12 @@ def _cosines(vectors: Float[np.ndarray, "uses width"]) -> Float[np.ndarray, "use
     return cosines
 
 
-# --- a small model of one's own --------------------------------------------------------------------------------------
+# --- training a small model ------------------------------------------------------------------------------------------
 
 
 def teach(
     lines: Sequence[str],
-    config: ElmoConfig = SMALL,
+    config: ElmoConfig = SMALL_CONFIG,
     *,
     seed: int,
     steps: int = 300,
@@ -192,7 +190,7 @@ def teach(
     tokenizer = train_tokenizer(lines, TextConfig(kind="word", lowercase=True), listener=listener)
     sentences = [ids for ids in tokenizer.encode_many(lines) if ids]
     if not sentences:
-        raise DataError("there is no sentence with words in it to learn from")
+        raise DataError("no line has words to learn from")
     pieces = tuple(map(tokenizer.piece, range(tokenizer.size)))
     model = config.build(Symbols(len(pieces), len(pieces), is_shared=True, pieces=pieces), seed=seed)
     ids, lengths = _padded(sentences), torch.tensor([len(sentence) for sentence in sentences])

@@ -27,7 +27,7 @@ from seqloom.training.run_guard import locked
 SEED = 1
 TRAIN_PAIRS, DEV_PAIRS, TEST_PAIRS = 20_000, 500, 1_000
 SPLITS: tuple[Split, ...] = ("train", "dev", "test", "unseen")
-SHOWN = 10
+SHOWN_SAMPLES = 10
 WARMUP = 150
 
 SETTINGS = (
@@ -59,7 +59,7 @@ RESULT = "demo.json"
 
 
 @dataclass(frozen=True)
-class Sample:
+class DemoSample:
     """A sentence the model never saw, what it made of it, and what it should be."""
 
     source: str
@@ -76,7 +76,7 @@ class DemoResult:
     """On new sentences."""
     unseen_scores: tuple[Score, ...]
     """On combinations of words that no training sentence has."""
-    samples: tuple[Sample, ...]
+    samples: tuple[DemoSample, ...]
 
 
 def demo(
@@ -172,8 +172,8 @@ def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -
         test_scores=_scores(test, translations, languages[1]),
         unseen_scores=_scores(unseen, unseen_translations, languages[1]),
         samples=tuple(
-            Sample(pair.source, translation, pair.target)
-            for pair, translation in list(zip(test, translations, strict=True))[:SHOWN]
+            DemoSample(pair.source, translation, pair.target)
+            for pair, translation in list(zip(test, translations, strict=True))[:SHOWN_SAMPLES]
         ),
     )
 
@@ -183,23 +183,21 @@ def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -
 
 def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -> None:
     """Refuse a place that holds something else than a run of this demo."""
-    way_out = "Choose another --out, or move it away."
+    remedy = "Choose another --out, or move it away."
     if not out.is_dir():
-        raise UsageError(f"{out} is not a folder, so the demo cannot be kept there. {way_out}")
+        raise UsageError(f"{out} is not a folder, so the demo cannot be kept there. {remedy}")
     if not (out / "run.json").is_file():
-        raise UsageError(f"{out} exists and is not a run of the demo: run.json is missing. {way_out}")
+        raise UsageError(f"{out} exists and is not a run of the demo: run.json is missing. {remedy}")
     try:
         config, _ = open_run(out)
         wanted = resolve(RunConfig, file=out / "config.yaml", overrides=[*SETTINGS, f"seed={SEED}"])
     except SeqloomError as error:
-        raise UsageError(f"{out} holds a damaged run: {error}. {way_out}") from error
+        raise UsageError(f"{out} holds a damaged run: {error}. {remedy}") from error
     if not _names_corpus(config, languages):
-        raise UsageError(
-            f"{out} is another run, trained on {', '.join(config.data.train)}, and not the demo. {way_out}"
-        )
+        raise UsageError(f"{out} is another run, trained on {', '.join(config.data.train)}, and not the demo. {remedy}")
     now, demo = fixed_settings(config), fixed_settings(wanted)
     if other := [name for name in now if now[name] != demo.get(name)]:
-        start_over = "Start over with --force, or choose another --out." if _is_demo(out, config) else way_out
+        start_over = "Start over with --force, or choose another --out." if _is_demo(out, config) else remedy
         raise UsageError(
             f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, and the demo of this "
             f"version has {json.dumps(demo.get(other[0]))}. {start_over}"
@@ -316,7 +314,7 @@ def _read_result(out: Path) -> DemoResult | None:
             ),
             test_scores=_read_scores(record["test_scores"]),
             unseen_scores=_read_scores(record["unseen_scores"]),
-            samples=tuple(Sample(**sample) for sample in record["samples"]),
+            samples=tuple(DemoSample(**sample) for sample in record["samples"]),
         )
     except (SeqloomError, OSError, ValueError, KeyError, TypeError):  # what is damaged is made again
         return None
@@ -371,18 +369,18 @@ def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite:
     With `overwrite`, files with other text are replaced if the folder holds a whole corpus of the demo, which may be
     damaged or from another version.
     """
-    way_out = "Move it away, or choose another --out."
+    remedy = "Move it away, or choose another --out."
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder, and the corpus of the demo is kept there. {way_out}")
+        raise UsageError(f"{folder} is not a folder, and the corpus of the demo is kept there. {remedy}")
     if not (wrong := _wrong(texts)):
         return
     names, ours = _names_in(folder), {path.name for path in texts}
     if strangers := sorted(names - ours):
-        raise UsageError(f"{folder} holds {strangers[0]}, which is not of the demo's corpus. {way_out}")
+        raise UsageError(f"{folder} holds {strangers[0]}, which is not of the demo's corpus. {remedy}")
     if (foreign := [path for path in wrong if path.exists()]) and not (overwrite and names >= ours):
         if names >= ours:
-            way_out = "Move it away, overwrite it with --force, or choose another --out."
-        raise UsageError(f"{foreign[0]} exists and is not the text of the demo. {way_out}")
+            remedy = "Move it away, overwrite it with --force, or choose another --out."
+        raise UsageError(f"{foreign[0]} exists and is not the text of the demo. {remedy}")
 
 
 def _write_corpus(folder: Path, texts: Mapping[Path, str], *, listener: Listener) -> None:

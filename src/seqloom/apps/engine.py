@@ -49,7 +49,7 @@ class Translates(Protocol):
 
 
 class SearchesIds(Protocol):
-    """An engine that searches ids, such as `CTranslate2Engine`."""
+    """An engine that translates ids, such as `CTranslate2Engine`."""
 
     @property
     def tokenizers(self) -> Tokenizers: ...
@@ -69,7 +69,7 @@ class EngineTranslator:
     def __init__(
         self, engine: SearchesIds, *, search: SearchConfig, longest: int, source_language: str | None = None
     ) -> None:
-        """`longest` is how many tokens of a source sentence, the end counted, the model takes."""
+        """`longest` is the maximum number of tokens of a source sentence, END included."""
         self.source_language = source_language
         self.engine = engine
         self.settings = search
@@ -81,7 +81,7 @@ class EngineTranslator:
         return self.engine.tokenizers
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
-        """Share of source tokens that the model's vocabulary does not have."""
+        """Share of unknown source tokens."""
         return unknown_share(self.tokenizers.source, lines)
 
     def run(
@@ -142,7 +142,7 @@ class EngineTranslator:
 def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator:
     """CTranslate2 with an exported directory, or with a model that is exported into a temporary one.
 
-    `overrides` are settings of the search; those that the engine cannot follow are refused before anything is written.
+    `overrides` are search settings; unsupported ones are refused before anything is written.
     """
     require_ctranslate2()
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
@@ -154,7 +154,7 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
         asked_of(config.search)
         search = config.search
         if any(override.startswith(("search.length_factor=", "search.length_constant=")) for override in overrides):
-            search = search.model_copy(update={"length_overrun": None})  # the exported one belongs to another maximum
+            search = search.model_copy(update={"length_overrun": None})  # the exported value belongs to another maximum
         engine = CTranslate2Engine(folder, device=device)
         return EngineTranslator(engine, search=search, longest=description.longest)
     config = settings_for(folder, overrides)  # before the weights are read
@@ -164,7 +164,7 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
         place = Path(temporary) / "model"
         export_ctranslate2(loaded, place)
         engine = CTranslate2Engine(place, device=device)
-        assert engine.tokenizers  # read while they are there
+        assert engine.tokenizers  # read before the folder is removed
     return EngineTranslator(
         engine,
         search=loaded.search_settings(config.search),

@@ -1,4 +1,4 @@
-"""Evaluate: how good translations are, how sure that is, and whether one system beats another."""
+"""Evaluate: scores of translations with confidence intervals, and significance tests between two systems."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -37,7 +37,7 @@ def compare(
     trials: int = 10_000,
     seed: int = 1,
 ) -> tuple[Comparison, ...]:
-    """A test between two systems on the same references, for each metric: the bootstrap has also an interval."""
+    """A test between two systems on the same references, for each metric; the bootstrap also gives an interval."""
     metrics = metrics_for(language, lowercase=lowercase, references=references)
     systems = {"baseline": baseline, "system": system}
     if test == "randomisation":

@@ -1,10 +1,10 @@
-"""Language models at work: how probable texts are, and texts drawn from them.
+"""Using language models: how probable texts are, and generating texts.
 
 Several models of one vocabulary may be mixed:
 
-    P(w | before) = Σ_m λ_m P_m(w | before)        Σ λ_m = 1; each model remembers the words before in its own way
+    P(w | before) = Σ_m λ_m P_m(w | before)        Σ λ_m = 1; each model has its own state of the words before
 
-Weights are given, or found on a text by expectation maximisation, whose every round makes that text more probable:
+Weights are given, or fitted to a text by expectation maximisation, each round of which makes that text more probable:
 
     λ_m ← mean over tokens t of  λ_m P_m(w_t) / Σ_n λ_n P_n(w_t)
 """
@@ -44,17 +44,15 @@ from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import Vocabulary
 
-# Writing on: a stepper that has read a text already, and goes on with it.
 
-
-class Continuing:
-    """A language model that goes on after a prompt.
+class PromptedStepper:
+    """A stepper that continues a prompt.
 
     The prompt is read symbol by symbol and left out of the score. The end of a line is read as the beginning of the
-    next, as in training. A model that does not read on over the ends of lines begins with the last line of the prompt.
+    next, as in training. A model that does not read across line ends starts with the last line of the prompt.
 
-    PAD and BEGIN are never written, nor is `<unk>` unless it is asked for. Where the text goes past the ends of lines,
-    END is a symbol as any other, and nothing ends the text but its length.
+    PAD and BEGIN are never written, and `<unk>` only if requested. Where a text continues past line ends, END is an
+    ordinary symbol, and only the maximum length ends the text.
     """
 
     def __init__(
@@ -62,11 +60,11 @@ class Continuing:
         stepper: Stepper,
         lines: Sequence[Sequence[int]],
         *,
-        reads_on: bool,
+        reads_across_lines: bool,
         past_line_ends: bool = False,
         has_unknown: bool = False,
     ) -> None:
-        kept = lines if reads_on else lines[-1:]
+        kept = lines if reads_across_lines else lines[-1:]
         prompt = [symbol for line in kept for symbol in (stepper.begin, *line)]
         self._stepper, self._read = stepper, prompt[:-1]
         self._begin = prompt[-1]
@@ -79,7 +77,7 @@ class Continuing:
 
     @property
     def end(self) -> int:
-        # PAD is never offered, so a text that ends with PAD goes on to the maximum length.
+        # PAD is never offered, so a text that ends with PAD continues to the maximum length.
         return PAD if self._past_line_ends else self._stepper.end
 
     def start(self, source: Source) -> State:
@@ -106,7 +104,7 @@ def split_lines(symbols: Sequence[int]) -> list[list[int]]:
     return lines
 
 
-# ARPA files as language models, and n-gram models as ARPA files.
+# --- ARPA files -------------------------------------------------------------------------------------------------------
 
 
 def is_arpa(path: Path) -> bool:
@@ -121,9 +119,9 @@ def load_language_model(path: Path | str, *, device: str | None = None) -> Loade
 
 
 def load_arpa(path: Path) -> LoadedFitted:
-    """The model of an ARPA file; words are what stands between spaces, as it was for the program that wrote it."""
+    """The model of an ARPA file; words are separated by spaces, as in the program that wrote it."""
     model = read_arpa(path)
-    # Words are looked up as the file writes them: in a normal form they might be others.
+    # Words are looked up as the file writes them: normalised, they might become others.
     text = TextConfig(kind="word", segmentation="spaces", unicode_form="none")
     words = tuple(model.vocabulary[len(RESERVED) :])
     tokenizer = Tokenizer(text, Words(Vocabulary(words, (0,) * len(words)), segmentation="spaces"))
@@ -143,65 +141,70 @@ def write_model_as_arpa(model: Path, out: Path) -> None:
     write_arpa(loaded.model, out)
 
 
-Tell = Callable[[int, int], None]
-"""Told how many tokens are done, and how many there are in all."""
+TokenProgress = Callable[[int, int], None]
+"""Gets the number of tokens done, and of all tokens."""
 
-FOR_TRANSLATORS = ("shortlist", "precision", "split", "unknown", "heads", "tokens_per_batch")
-"""Settings of the search that change nothing where there is no source text."""
-WRITTEN_AT_ONCE = 1 << 28
-"""Scores of symbols that texts may need at a time: one per symbol and text, a gigabyte in all."""
 
-MOST_BEAMS, MOST_SAMPLES = 1_000, 100_000
-"""Texts that one search can give."""
+def ignore_progress(_done: int, _all: int) -> None:
+    """Report nothing."""
 
-ROUNDS, ENOUGH = 200, 1e-7
-"""Rounds of expectation maximisation at most, and the change of a weight below which it ends."""
+
+TRANSLATOR_SETTINGS = ("shortlist", "precision", "split", "unknown", "heads", "tokens_per_batch")
+"""Search settings that have no effect without a source text."""
+MAX_SCORES_AT_ONCE = 1 << 28
+"""Scores that texts may need at a time: one per symbol and text, a gigabyte in all."""
+
+MAX_BEAM_TEXTS, MAX_SAMPLED_TEXTS = 1_000, 100_000
+"""Texts that one search can return."""
+
+MAX_ROUNDS, MIN_WEIGHT_CHANGE = 200, 1e-7
+"""Rounds of expectation maximisation, and the change of a weight below which it ends."""
 
 
 @dataclass(frozen=True)
 class LineScore:
-    """How probable a line is: log P in nats over its tokens, of which END is one."""
+    """log P of a line in nats, and the number of its tokens, END included."""
 
     log_prob: float
     tokens: int
 
 
 @dataclass(frozen=True)
-class Place:
-    """A token of a text, and the number of its line, from 1."""
+class ImpossibleToken:
+    """A token with probability 0, and the number of its line, from 1."""
 
     token: str
     line: int
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Perplexities of a text, and what stands behind them."""
+class PerplexityReport:
+    """Perplexities of a text, and their details."""
 
     perplexities: Perplexities
     alone: tuple[float, ...]
     """The perplexity per token of each model by itself."""
-    first_impossible: Place | None
-    """Where the first token stands to which the mixture gives no probability."""
+    first_impossible: ImpossibleToken | None
+    """The first token to which the mixture gives no probability."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """A text that a model has written."""
+class GeneratedText:
+    """A text that a model has generated."""
 
     text: str
     """With the prompt."""
     continuation: str
-    """What came after the prompt."""
+    """The text after the prompt."""
     log_prob: float
     """log P of the continuation by the model itself, in nats."""
     tokens: int
     is_finished: bool
-    """Whether it ended by itself, before the maximum length."""
+    """Whether it ended before the maximum length."""
 
 
 class LanguageModel:
-    """Measures and writes text.
+    """Scores and generates text.
 
     model = LanguageModel.load("run/model")
     model.perplexity(["The old man reads a book."]).word.value
@@ -211,7 +214,7 @@ class LanguageModel:
     def __init__(
         self, loaded: Loaded, companions: Sequence[Loaded] = (), *, weights: Sequence[float] | None = None
     ) -> None:
-        """One model, or several that are mixed with these weights (alike, if none are given)."""
+        """One model, or several that are mixed with these weights (equal ones by default)."""
         companions = require_loaded(loaded, companions, caller="LanguageModel")
         self.loaded = loaded
         self.config = loaded.config
@@ -243,12 +246,12 @@ class LanguageModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """How it cuts text into symbols."""
+        """The tokeniser of its text."""
         return self.loaded.tokenizers.target
 
     @property
     def card(self) -> Card:
-        """What the model says of itself."""
+        """The metadata of the model."""
         return self.loaded.card
 
     # --- measuring ----------------------------------------------------------------------------------------------------
@@ -256,8 +259,8 @@ class LanguageModel:
     def score(self, lines: Iterable[str], *, context: Context | None = None) -> list[LineScore]:
         """log P of each line, its END included.
 
-        With `context="line"` each line is read by itself, with "text" as the one that follows the line before it; left
-        open, as the model was trained.
+        With `context="line"` each line is read by itself, with "text" as the continuation of the line before it; by
+        default as in training.
         """
         text = encode_lines(self.tokenizer, as_lines(lines, "score"))
         log_probs = self.mixed(self.log_probs(text, context=context))
@@ -265,15 +268,23 @@ class LanguageModel:
         return [LineScore(float(total), int(count)) for total, count in zip(sums, text.lengths, strict=True)]
 
     def perplexity(
-        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+        self,
+        lines: Iterable[str],
+        *,
+        context: Context | None = None,
+        progress: TokenProgress = ignore_progress,
     ) -> Perplexities:
-        """Perplexities of a text. A blank line counts: its end is told as any other, unless a model never saw one."""
+        """Perplexities of a text. The end of a blank line counts too, unless a model never saw one."""
         return self.measure(lines, context=context, progress=progress).perplexities
 
     def measure(
-        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
-    ) -> "Measured":
-        """The same with what stands behind it: each model by itself, and the first token that is impossible."""
+        self,
+        lines: Iterable[str],
+        *,
+        context: Context | None = None,
+        progress: TokenProgress = ignore_progress,
+    ) -> "PerplexityReport":
+        """The same with details: the perplexity of each model by itself, and the first impossible token."""
         given = as_lines(lines, "perplexity")
         has_blank = all(reader.has_blank_lines for reader in self._readers)
         numbers = [number for number, line in enumerate(given, start=1) if has_blank or not is_blank(line)]
@@ -285,26 +296,26 @@ class LanguageModel:
         if found.impossible:
             place = int((log_probs == -math.inf).argmax())
             line = int(np.searchsorted(text.offsets, place, side="right")) - 1
-            first = Place(self.tokenizer.piece(int(text.ids[place])), numbers[line])
+            first = ImpossibleToken(self.tokenizer.piece(int(text.ids[place])), numbers[line])
         with np.errstate(over="ignore"):
             alone = tuple(float(value) for value in np.exp(-each.mean(axis=1)))
-        return Measured(found, alone, first)
+        return PerplexityReport(found, alone, first)
 
     def log_probs(
-        self, text: TextIds, *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+        self, text: TextIds, *, context: Context | None = None, progress: TokenProgress = ignore_progress
     ) -> Float64[np.ndarray, "models tokens"]:
         """log P of each token by each model."""
         if context is not None:
             require_choice(context, "context", get_args(Context))
-        done = 0  # of all models; what is told counts each token once
+        done = 0  # over all models; what is reported counts each token once
 
-        def tell(tokens: int) -> None:
+        def on_tokens(tokens: int) -> None:
             nonlocal done
             done += tokens
             progress(done // len(self._readers), len(text.ids))
 
         found = np.stack(
-            [each.log_probs(text, context=context or each.context, progress=tell) for each in self._readers]
+            [each.log_probs(text, context=context or each.context, progress=on_tokens) for each in self._readers]
         )
         for folder, row in zip(self._folders, found, strict=True):
             require_numbers(folder, row)
@@ -312,14 +323,18 @@ class LanguageModel:
 
     def mixed(self, log_probs: Float64[np.ndarray, "models tokens"]) -> Float64[np.ndarray, " tokens"]:
         """log Σ_m λ_m P_m of each token."""
-        with np.errstate(divide="ignore"):  # a model may have been found to be of no use
+        with np.errstate(divide="ignore"):  # a weight may have become 0
             mixed: np.ndarray = np.logaddexp.reduce(log_probs + np.log(self.weights)[:, None], axis=0)
         return mixed
 
     def tuned(
-        self, lines: Iterable[str], *, context: Context | None = None, progress: Tell = lambda _done, _all: None
+        self,
+        lines: Iterable[str],
+        *,
+        context: Context | None = None,
+        progress: TokenProgress = ignore_progress,
     ) -> "LanguageModel":
-        """The same models, mixed with the weights that suit a text best."""
+        """The same models, mixed with the weights that fit a text best."""
         text = encode_lines(self.tokenizer, as_lines(lines, "tune"))
         other = copy(self)
         other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
@@ -337,10 +352,10 @@ class LanguageModel:
         past_line_ends: bool = False,
         has_unknown: bool = False,
         **changes: Any,
-    ) -> list[Written]:
-        """`count` texts that go on after `prompt`, which the model reads first.
+    ) -> list[GeneratedText]:
+        """`count` texts that continue `prompt`, which the model reads first.
 
-        A text ends with its line; with `past_line_ends` the model writes on, line after line, up to the maximum length,
+        A text ends with its line; with `past_line_ends` the model continues, line after line, up to the maximum length,
         `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
         `changes` are settings of `SearchConfig` for this call, such as `generate("The", temperature=0.7)`; a mapping as
         `search` does the same, and a SearchConfig replaces all settings of the model.
@@ -352,10 +367,10 @@ class LanguageModel:
         chosen = chosen.with_output_limit(limit).model_copy(update={"length_overrun": 1.0})
         settings = self._for_texts(chosen, as_whole_number(count, "count", least=1), seed=seed)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
-        stepper = Continuing(
+        stepper = PromptedStepper(
             self.stepper(),
             ids,
-            reads_on=all(reader.context == "text" for reader in self._readers),
+            reads_across_lines=all(reader.context == "text" for reader in self._readers),
             past_line_ends=past_line_ends,
             has_unknown=has_unknown,
         )
@@ -365,35 +380,38 @@ class LanguageModel:
         return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
 
     def _for_texts(self, settings: SearchConfig, count: int, *, seed: int | None) -> SearchConfig:
-        """Settings that give so many texts."""
-        most = WRITTEN_AT_ONCE // self.tokenizer.size
-        most = min(most, MOST_BEAMS // settings.groups * settings.groups if settings.method == "beam" else MOST_SAMPLES)
+        """Settings that return so many texts."""
+        most = MAX_SCORES_AT_ONCE // self.tokenizer.size
+        most = min(
+            most,
+            MAX_BEAM_TEXTS // settings.groups * settings.groups if settings.method == "beam" else MAX_SAMPLED_TEXTS,
+        )
         if count > most:
-            raise UsageError(f"count={count} asks for more texts than fit side by side; give at most {most:,}")
+            raise UsageError(f"count={count} is more than fits into one search; give at most {most:,}")
         given = {**settings.model_dump(), "nbest": count, "seed": settings.seed if seed is None else seed}
         if settings.method == "beam":
             given["beam"] = max(settings.beam_for(count), settings.beam)
         return SearchConfig(**given)
 
     def unknown_in(self, text: str) -> tuple[int, int]:
-        """How many tokens of a text the vocabulary does not have, and how many there are."""
+        """The number of unknown tokens in a text, and of all tokens."""
         ids = [symbol for line in as_text(text, "text").split("\n") for symbol in self.tokenizer.encode(line)]
         return ids.count(UNKNOWN), len(ids)
 
     def stepper(self) -> Stepper:
-        """The model, or the mixture, as a search sees it."""
+        """The stepper of the model, or of the mixture."""
         steppers = [reader.stepper() for reader in self._readers]
         return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
 
-    def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> Written:
+    def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         first, *others = split_lines(hypothesis.symbols)
-        # Pieces join by what stands before them, so the line is put together as a whole and the prompt taken off it.
+        # How a piece joins depends on those before it, so the whole line is decoded and the prompt taken off.
         known, whole = self.tokenizer.decode(begun), self.tokenizer.decode([*begun, *first])
         rest = whole[len(known) :] if whole.startswith(known) else whole
         if prompt[-1:].isspace():
             rest = rest.lstrip(" ")
         continuation = "\n".join([rest, *map(self.tokenizer.decode, others)])
-        return Written(
+        return GeneratedText(
             text=prompt + continuation,
             continuation=continuation,
             log_prob=hypothesis.log_prob,
@@ -409,7 +427,7 @@ def open_language_model(
     companions: Sequence[Path] = (),
     weights: Sequence[float] | None = None,
 ) -> LanguageModel:
-    """A model with other settings of the search or another device, and models that are mixed with it."""
+    """A model with other search settings or another device, and models that are mixed with it."""
     devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
     device = devices[-1] if devices else None
     loaded = load_language_model(folder, device=device)
@@ -423,30 +441,30 @@ def open_language_model(
 
 
 def _require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
-    """Refuse settings that were given here and change nothing."""
+    """Refuse settings that have no effect."""
     for override in overrides:
         name = override.partition("=")[0].removeprefix("search.")
         if name == "nbest":
             raise UsageError(f"{override}: the number of texts is given with count (--count)")
-        if name in FOR_TRANSLATORS:
+        if name in TRANSLATOR_SETTINGS:
             raise UsageError(f"{override} has no effect on a language model, which has no source text; leave it out")
-    # Of how many texts is chosen is not known yet.
+    # The number of texts to choose from is not known yet.
     require_effect(settings, [override for override in overrides if not override.startswith("search.rerank=")])
 
 
 def best_weights(log_probs: Float64[np.ndarray, "models tokens"]) -> tuple[float, ...]:
-    """The weights λ under which a text is most probable. Tokens that no model allows tell nothing and are left out."""
+    """The weights λ under which a text is most probable. Tokens that are impossible for every model are left out."""
     highest = log_probs.max(axis=0)
     is_possible = highest > -math.inf
     if not is_possible.any():
         raise DataError("no weights can be found: every token of the text is impossible for every model")
     probabilities = np.exp(log_probs[:, is_possible] - highest[is_possible])
     weights = np.full(len(log_probs), 1 / len(log_probs))
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         shares = weights[:, None] * probabilities
         better = (shares / shares.sum(axis=0)).mean(axis=1)
         change, weights = np.abs(better - weights).max(), better
-        if change < ENOUGH:
+        if change < MIN_WEIGHT_CHANGE:
             break
     return tuple(float(weight) for weight in weights)
 
@@ -458,7 +476,7 @@ def _checked(weights: Any, members: int) -> tuple[float, ...]:
         raise UsageError(f"weights must be a list of numbers, one for each model; got {shown(weights)}")
     weights = tuple(weights)
     if len(weights) != members:
-        raise UsageError(f"{len(weights)} weights were given for {members} models; each model needs one")
+        raise UsageError(f"got {len(weights)} weights for {members} models; give one for each")
     if not all(isinstance(weight, Real) and 0 < float(weight) < math.inf for weight in weights):
         raise UsageError(f"weights {list(weights)} are out of range; give each model more than 0, or leave it out")
     return tuple(weight / sum(weights) for weight in weights)

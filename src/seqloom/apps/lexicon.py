@@ -1,6 +1,6 @@
 """A lexicon for a model: which target symbols each of its source symbols may become.
 
-It is fitted once, by IBM model 1 in both directions on the ids of the model's own tokenisers, and lies in the model
+It is fitted once, by IBM model 1 in both directions on the ids of the model's own tokenisers, and stored in the model
 directory. A search with `search.shortlist=N` then scores the N best translations of each source symbol and the most
 frequent symbols, not the whole vocabulary.
 """
@@ -32,19 +32,19 @@ from seqloom.text.tokenizer import Tokenizer, Tokenizers
 FILE = "lexicon.safetensors"
 """Its name in a model directory."""
 
-BEST = 200
-"""Translations that are kept of each source symbol, so many as a shortlist can ask for."""
+MAX_TRANSLATIONS = 200
+"""Translations kept of each source symbol: the largest `search.shortlist` that has an effect."""
 
 FREQUENT = 100
-"""The most frequent target symbols, which stand in every shortlist: articles, signs, endings."""
+"""The most frequent target symbols, which are in every shortlist: articles, punctuation, endings."""
 
-AT_ONCE = 1_000
-"""Lines that are cut into symbols together."""
+LINES_AT_ONCE = 1_000
+"""Lines encoded together."""
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A lexicon that was written, and what it was made of."""
+class FittedLexicon:
+    """A lexicon that was written, and its size."""
 
     path: Path
     pairs: int
@@ -64,15 +64,13 @@ def fit_lexicon(
     on_bad: OnBad = "error",
     threads: int = 1,
     listener: Listener = ignore,
-) -> Fitted:
-    """Fit a lexicon on parallel text and put it into the model directory; one that is there is replaced.
+) -> FittedLexicon:
+    """Fit a lexicon to parallel text and store it in the model directory, replacing an earlier one.
 
-    Without text, on what the run around the model was trained on, as long as that is there.
+    Without text, the training text of the run that contains the model is used.
     """
     if is_archive(model):
-        raise UsageError(
-            f"{model} is an archive, to which nothing is added; unpack it first: seqloom unpack {model} DIR"
-        )
+        raise UsageError(f"{model} is an archive, which cannot be changed; unpack it first: seqloom unpack {model} DIR")
     require_finished(model)
     folder = find_model(model)
     read_card(folder)
@@ -89,32 +87,32 @@ def fit_lexicon(
         bitext = _stored(folder, tokenizers)
     config = config or Model1Config()
 
-    def tell(done: int) -> None:
+    def on_round(done: int) -> None:
         what = "learning translations, rounds"
         listener(Event("progress", {"what": what, "done": done, "all": 2 * config.iterations}))
 
-    aligner = fit_aligner(bitext, config, threads=threads, progress=tell)
+    aligner = fit_aligner(bitext, config, threads=threads, progress=on_round)
     counts = np.bincount(bitext.targets, minlength=tokenizers.target.size)
     # Ranked by t(y ∣ x) alone, lists of the same length hold more of what is used, and rare words less.
-    lexicon = Lexicon.from_aligner(aligner, counts, best=BEST, ranking="forward")
+    lexicon = Lexicon.from_aligner(aligner, counts, best=MAX_TRANSLATIONS, ranking="forward")
     add_file(folder, FILE, write=lexicon.save)
     words = int(np.count_nonzero(np.diff(lexicon.starts)))
-    return Fitted(folder / FILE, pairs=len(bitext), words=words, entries=len(lexicon.targets))
+    return FittedLexicon(folder / FILE, pairs=len(bitext), words=words, entries=len(lexicon.targets))
 
 
 def load_lexicon(folder: Path, tokenizers: Tokenizers) -> Lexicon:
-    """The lexicon of a model directory that was found to be whole."""
+    """The lexicon of a model directory that was checked before."""
     if not has_file(folder, FILE):
         raise UsageError(
-            f"search.shortlist needs a lexicon, and {folder} has none; make it with: "
+            f"search.shortlist needs a lexicon, which {folder} does not have; create it with: "
             f"seqloom shortlist {folder} --train SOURCE --train TARGET, or set search.shortlist=0"
         )
     lexicon = Lexicon.load(folder / FILE)
     highest = max(lexicon.targets.max(initial=0), lexicon.frequent.max(initial=0))
     if highest >= tokenizers.target.size or len(lexicon.starts) - 1 > tokenizers.source.size:
         raise ModelError(
-            f"{folder / FILE} belongs to another vocabulary: it knows target symbol {highest}, and the model has "
-            f"{tokenizers.target.size}; make it again with: seqloom shortlist {folder}"
+            f"{folder / FILE} belongs to another vocabulary: it has target symbol {highest}, but the model has "
+            f"{tokenizers.target.size}; create it again with: seqloom shortlist {folder}"
         )
     return lexicon
 
@@ -145,7 +143,7 @@ def _encoded(corpus: ParallelCorpus, tokenizers: Tokenizers, listener: Listener)
     sources: list[list[int]] = []
     targets: list[list[int]] = []
     lines = iter(corpus)
-    while some := list(islice(lines, AT_ONCE)):
+    while some := list(islice(lines, LINES_AT_ONCE)):
         sources += _without_reserved(tokenizers.source, [line.source for line in some])
         targets += _without_reserved(tokenizers.target, [line.target for line in some])
         listener(Event("progress", {"what": "encoding text", "done": len(sources), "all": len(corpus)}))
@@ -153,21 +151,21 @@ def _encoded(corpus: ParallelCorpus, tokenizers: Tokenizers, listener: Listener)
 
 
 def _without_reserved(tokenizer: Tokenizer, lines: list[str]) -> Iterator[list[int]]:
-    """Reserved symbols, such as what stands for the unknown, translate nothing."""
+    """Reserved symbols, such as the unknown one, translate nothing."""
     return ([id for id in ids if id >= len(RESERVED)] for ids in tokenizer.encode_many(lines))
 
 
 def _stored(folder: Path, tokenizers: Tokenizers) -> Bitext:
-    """The training text of the run that a model lies in."""
+    """The training text of the run that contains a model."""
     run = folder.parent
     if not (run / "data" / "train" / HEADER).is_file():
         raise UsageError(
-            f"{folder} does not lie in the run that it was trained in, so its training text is not at hand; "
+            f"{folder} is not inside the run that trained it, so its training text was not found; "
             "name text: --train SOURCE --train TARGET"
         )
     if Tokenizers.load(run / "text") != tokenizers:
         raise UsageError(
-            f"the text of {run} was cut by other tokenisers than those of {folder}; "
+            f"the text of {run} was encoded with other tokenisers than those of {folder}; "
             "name text: --train SOURCE --train TARGET"
         )
     store = Store.open(run / "data" / "train", verify=True)

@@ -86,7 +86,7 @@ class ProcessTranslator:
         return self._translator.source_language
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
-        """Share of source tokens that the model's vocabulary does not have."""
+        """Share of unknown source tokens."""
         return self._translator.unknown_rate(lines)
 
     def run(

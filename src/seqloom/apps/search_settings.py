@@ -1,4 +1,4 @@
-"""Settings of the search that are given for a trained model: from the command line, or with a call from Python."""
+"""Search settings for a trained model, from the command line or from a call in Python."""
 
 import difflib
 import inspect
@@ -15,7 +15,7 @@ from seqloom.search.settings import SearchConfig
 
 
 def settings_for(folder: Path | str, overrides: Sequence[str]) -> RunConfig:
-    """The settings of a model with these laid over them. What is wrong, or would have no effect, is refused."""
+    """The settings of a model with these overrides. What is wrong or has no effect is refused."""
     config = resolved(folder, overrides)
     require_effect(config.search, overrides)
     return config
@@ -27,13 +27,13 @@ def resolved(folder: Path | str, overrides: Sequence[str]) -> RunConfig:
 
 
 def require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
-    """Refuse settings that were given here, on top of what the model has, and change nothing."""
+    """Refuse overrides that change nothing."""
     for override in overrides:
         section, _, name = override.partition("=")[0].partition(".")
         if section != "search" or name not in SearchConfig.model_fields:
             continue
         if needed := settings.without_effect(name):
-            raise UsageError(f"{override} has no effect as it stands: it needs {needed}; set that too, or leave it out")
+            raise UsageError(f"{override} has no effect without {needed}; set that too, or leave it out")
 
 
 def search_with(

@@ -181,7 +181,7 @@ class Translator:
 
     @staticmethod
     def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
-        """Read a model directory, or that of a run; `model` are the settings of one from outside."""
+        """Read a model directory, or that of a run; `model` are the settings of a model from outside the package."""
         return Translator(load(folder, device=device, model=model))
 
     def __repr__(self) -> str:
@@ -305,7 +305,7 @@ class Translator:
         """
         sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
         if len(sources) != len(targets):
-            raise UsageError(f"{len(sources)} sources cannot be scored with {len(targets)} targets; give pairs")
+            raise UsageError(f"got {len(sources)} sources and {len(targets)} targets; give as many of both")
         wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
         source_ids = [[*ids, END] for ids in self._source.encode_many([sources[at] for at in wanted])]
         target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
@@ -319,7 +319,7 @@ class Translator:
         return scores
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
-        """Share of source tokens that the model's vocabulary does not have."""
+        """Share of unknown source tokens."""
         return unknown_share(self._source, as_lines(lines, "unknown_rate"))
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class Translator:
 
 @dataclass(frozen=True)
 class _Render:
-    """How hypotheses become translations."""
+    """Makes translations of hypotheses."""
 
     tokenizers: Tokenizers
     settings: SearchConfig
@@ -493,7 +493,7 @@ def open_translator(
     companions: Sequence[Path] = (),
     fuse: tuple[Path, float] | None = None,
 ) -> Translator:
-    """A model with other settings of the search or another device, and models that decide with it.
+    """A model with other search settings or another device, and models that decide with it.
 
     `fuse` names a language model of the target vocabulary that is added, and its weight.
     """
@@ -510,7 +510,7 @@ def open_translator(
 
 
 def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> FusedLanguageModel:
-    """The language model in `folder`, for fusion with a translator. It must have its target vocabulary."""
+    """The language model in `folder`, for fusion with a translator, whose target vocabulary it must share."""
     language_model = load_language_model(folder, device=str(loaded.device))
     reader = require_reader(language_model)
     if language_model.tokenizers.target != loaded.tokenizers.target:
@@ -523,7 +523,7 @@ def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> Fu
 
 
 def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """Share of the tokens of lines that a vocabulary does not have."""
+    """Share of unknown tokens in lines."""
     ids = [id for line in tokenizer.encode_many(list(lines)) for id in line]
     return ids.count(UNKNOWN) / max(1, len(ids))
 

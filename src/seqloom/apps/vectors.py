@@ -1,4 +1,4 @@
-"""Word vectors put to use: opened from a model directory or a file, asked, measured, drawn, written."""
+"""Using word vectors: loading them from a model directory or a file, and evaluating them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from seqloom.metrics.similarity import SimilarityScore, read_judgements, score_s
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured; None where no file was given."""
+    """The scores; None where no file was given."""
 
     similarity: SimilarityScore | None
     analogies: AnalogyScore | None
@@ -28,12 +28,12 @@ def open_vectors(path: Path) -> WordVectors:
 
     loaded = load_any(path)
     if loaded.config.purpose != "word vectors":
-        raise UsageError(f"{path} holds no word vectors: {in_words(loaded.config)}")
+        raise UsageError(f"{path} has no word vectors: {in_words(loaded.config)}")
     return cast("WordVectors", loaded.model)
 
 
 def doubt_of(path: Path) -> str | None:
-    """That the vectors of a model were trained on too little text, if they were; of a file, nobody knows."""
+    """A warning if the vectors of a model were trained on too little text; for a file this is unknown."""
     if not path.is_dir():
         return None
     from seqloom.runs.loading import find_model
@@ -54,7 +54,7 @@ def evaluate_vectors(
     method: Method = "add",
     vocabulary: int = VOCABULARY,
 ) -> Evaluation:
-    """Rank correlation with people's judgements, and the share of analogy questions answered right."""
+    """Rank correlation with human judgements, and the share of analogy questions answered correctly."""
     similar = score_similarity(read_judgements(similarity), _cosine(vectors)) if similarity else None
     solved = None
     if analogies is not None:

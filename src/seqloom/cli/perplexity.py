@@ -12,7 +12,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 
 if TYPE_CHECKING:
-    from seqloom.apps.language_model import LanguageModel, Measured, Tell
+    from seqloom.apps.language_model import LanguageModel, PerplexityReport, TokenProgress
     from seqloom.metrics.perplexity import Perplexities
 
 EXAMPLES = examples(
@@ -167,7 +167,7 @@ def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listene
     return pieces
 
 
-def _progress(listener: Listener, what: str) -> "Tell":
+def _progress(listener: Listener, what: str) -> "TokenProgress":
     def report(done: int, everything: int) -> None:
         listener(Event("progress", {"what": what, "done": done, "all": everything}))
 
@@ -175,7 +175,7 @@ def _progress(listener: Listener, what: str) -> "Tell":
 
 
 def _record(
-    measured: "Measured", *, file: str, lines: int, names: Sequence[str], weights: Sequence[float]
+    measured: "PerplexityReport", *, file: str, lines: int, names: Sequence[str], weights: Sequence[float]
 ) -> dict[str, object]:
     found = measured.perplexities
     known = [] if found.known is None else [("known", found.known)]
@@ -195,7 +195,7 @@ def _record(
     }
 
 
-def _describe(measured: "Measured", *, names: Sequence[str], weights: Sequence[float]) -> list[str]:
+def _describe(measured: "PerplexityReport", *, names: Sequence[str], weights: Sequence[float]) -> list[str]:
     found = measured.perplexities
     shown = [(str(each.unit), each) for each in found.all]
     if found.known is not None:

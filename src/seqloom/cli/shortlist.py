@@ -11,7 +11,7 @@ from seqloom.cli.console import clean, examples, json_line, show_events
 from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
 
 if TYPE_CHECKING:
-    from seqloom.apps.lexicon import Fitted
+    from seqloom.apps.lexicon import FittedLexicon
 
 EXAMPLES = examples(
     "seqloom shortlist run",
@@ -65,7 +65,7 @@ def shortlist(
     print(json_line(fitted) if json else "\n".join(_describe(fitted, model)))
 
 
-def _describe(fitted: "Fitted", model: Path) -> list[str]:
+def _describe(fitted: "FittedLexicon", model: Path) -> list[str]:
     sizes = f"{fitted.words:,} source symbols, {fitted.entries:,} translations, from {fitted.pairs:,} sentence pairs"
     lines = [f"Written  {fitted.path}  ({sizes})", f"Use it   seqloom translate {model} search.shortlist=50"]
     return [clean(line) for line in lines]

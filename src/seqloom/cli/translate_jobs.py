@@ -18,7 +18,7 @@ from seqloom.text.formats.readers import is_tsv
 from seqloom.text.formats.tsv import column_problem
 
 if TYPE_CHECKING:
-    from seqloom.apps.catalogues import Filled
+    from seqloom.apps.catalogues import FilledCatalogue
     from seqloom.apps.engine import Translates
     from seqloom.apps.request import Request
     from seqloom.apps.translator import Translation
@@ -422,7 +422,7 @@ def translate_catalogue(
 
     config = resolved(model, overrides) if engine == "seqloom" else None
     known = (config.data.source, config.data.target) if config else (None, None)
-    require_languages("the catalogue", (None, job.target), known, way_out="leave out --target")
+    require_languages("the catalogue", (None, job.target), known, remedy="leave out --target")
     wanted = known[0], job.target or known[1]
     catalogue = open_catalogue(job.path, languages=wanted)
     require_languages(str(job.path), catalogue.languages, wanted)
@@ -468,7 +468,7 @@ def _write(data: bytes, out: Path | None) -> None:
         write_atomically(Path(os.path.realpath(out)), data)
 
 
-def _summary(job: CatalogueJob, filled: "Filled") -> list[str]:
+def _summary(job: CatalogueJob, filled: "FilledCatalogue") -> list[str]:
     """How many segments were translated, which need review, and why the others were left."""
     rest, marked = filled.rest, " and marked for review" if job.for_review and filled.fillings else ""
     reasons = {

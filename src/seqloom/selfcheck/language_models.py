@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from seqloom.apps.contextual import ContextualModel
-from seqloom.apps.language_model import Continuing, LanguageModel
+from seqloom.apps.language_model import LanguageModel, PromptedStepper
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.reading import TextIds
 from seqloom.core.seeds import seed_for
@@ -156,7 +156,7 @@ class LanguageModelChecks:
 
     def _after(self, prompt: Sequence[int]) -> Case:
         def stepper(_: SearchConfig) -> Stepper:
-            return Continuing(self.model.stepper(), [list(prompt)], reads_on=False)
+            return PromptedStepper(self.model.stepper(), [list(prompt)], reads_across_lines=False)
 
         write = self.model.tokenizer.decode
         return Case(stepper, _nothing(self.model), (write(prompt),), write)
@@ -209,7 +209,7 @@ def check_neighbours(model: LanguageModel, lines: Sequence[str]) -> CheckResult:
 @torch.inference_mode()
 def check_written(model: LanguageModel, settings: SearchConfig, *, seed: int) -> CheckResult:
     """log P of a text that was drawn, symbol by symbol, is that of the same text when it is read at once."""
-    stepper = Continuing(model.stepper(), [[]], reads_on=False)
+    stepper = PromptedStepper(model.stepper(), [[]], reads_across_lines=False)
     chosen = settings.model_copy(update={"method": "sample", "nbest": WRITTEN, "seed": seed})
     (drawn,) = decode(stepper, _nothing(model), chosen, keys=[0])
     off, worst = 0.0, None
