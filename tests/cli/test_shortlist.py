@@ -33,4 +33,4 @@ def test_text_is_named_for_a_model_that_stands_alone(tiny: Tiny, tmp_path: Path)
 def test_translating_without_a_lexicon_says_what_to_do(tiny: Tiny) -> None:
     refused = call("translate", tiny.run, tiny.dev[0], "search.shortlist=5")
     assert refused.code == 2
-    assert "make it with: seqloom shortlist" in refused.err
+    assert "create it with: seqloom shortlist" in refused.err
