@@ -45,9 +45,9 @@ def test_damaged_files_are_told(tmp_path: Path) -> None:
         whole[:5]: "its header would have",
         whole[:-8]: "array 'a' of shape \\[100\\] lies at bytes 0 to 800",
         whole.replace(b'"I64"', b'"I65"'): "array 'a' is described as",
-        whole.replace(b"{", b"x", 1): "its header is no JSON",
+        whole.replace(b"{", b"x", 1): "its header is not JSON",
         len(header).to_bytes(8, "little") + header + bytes(801): "lies at bytes 0 to 801",
-        (2).to_bytes(8, "little") + b"[]": "its header is no table",
+        (2).to_bytes(8, "little") + b"[]": "its header is not an object",
     }
     for content, message in cases.items():
         path.write_bytes(content)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.data import blocks
-from seqloom.data.corpus import open_corpus
-from seqloom.data.sampling import sample_lines
+from seqloom.data.corpus import open_corpus, sample_lines
 
 
 @pytest.mark.parametrize("suffix", ["", ".tsv"])

@@ -66,7 +66,7 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(tmp_path: Path, symbols:
 
 @pytest.mark.parametrize("wrong", [100, -1, 65_540])
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path, wrong: int) -> None:
-    with pytest.raises(ModelError, match=f"id {wrong} lies outside the vocabulary of 100 symbols"):
+    with pytest.raises(ModelError, match=f"id {wrong} is outside the vocabulary of 100 symbols"):
         make(tmp_path / "ids", [([wrong], [2])])
     assert list(tmp_path.iterdir()) == []
 
@@ -129,7 +129,7 @@ def test_a_damaged_header_is_noticed(tmp_path: Path, header: str) -> None:
     folder = tmp_path / "ids"
     make(folder, SMALL)
     (folder / HEADER).write_text(header)
-    with pytest.raises(DataError, match="no complete store of examples"):
+    with pytest.raises(DataError, match="not a complete store of examples"):
         Store.open(folder)
 
 

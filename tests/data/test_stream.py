@@ -39,7 +39,7 @@ def test_a_token_knows_its_line(tmp_path: Path) -> None:
 
 
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="id 100 lies outside the vocabulary of 100 symbols"):
+    with pytest.raises(ModelError, match="id 100 is outside the vocabulary of 100 symbols"):
         make(tmp_path / "text", [[100]])
     assert list(tmp_path.iterdir()) == []
 
@@ -57,7 +57,7 @@ def test_a_cut_file_and_a_flipped_bit_are_noticed(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     Stream.open(folder)
-    with pytest.raises(DataError, match=r"no complete stream of text \(ids: SHA-256"):
+    with pytest.raises(DataError, match=r"not a complete stream of text \(ids: SHA-256"):
         Stream.open(folder, verify=True)
     path.write_bytes(content[:-2])
     with pytest.raises(DataError, match="ids has 8 bytes, not 10"):
@@ -66,7 +66,7 @@ def test_a_cut_file_and_a_flipped_bit_are_noticed(tmp_path: Path) -> None:
 
 def test_a_stream_is_no_store(tmp_path: Path) -> None:
     make(tmp_path / "text", [[5]])
-    with pytest.raises(DataError, match="no complete store of examples"):
+    with pytest.raises(DataError, match="not a complete store of examples"):
         Store.open(tmp_path / "text")
 
 

@@ -38,7 +38,7 @@ from seqloom.doctor.pairs import examine_duplicates, examine_ratios, is_copy, is
 from seqloom.doctor.reading import survey_lines
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
-from seqloom.text.function_words import contradicts, recognise
+from seqloom.text.languages import contradicts, recognise
 from seqloom.text.scripts import LONGEST, key_of, scripts_of, words_of
 
 

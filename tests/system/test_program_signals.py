@@ -12,8 +12,8 @@ from cli.calling import call, start
 from cli.conftest import train_words, write_pairs
 from seqloom.apps.export import pack
 from seqloom.cli.failures import Terminated, raise_on_termination
+from seqloom.core.arrays import ArrayFolderWriter
 from seqloom.core.events import ignore, read_events
-from seqloom.data.store import FolderWriter
 from seqloom.training.checkpoint import newest_checkpoint
 from system.small_models import write_small_model
 
@@ -38,7 +38,7 @@ def test_a_run_that_is_terminated_while_it_prepares_leaves_no_lock_and_nothing_h
         signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(FolderWriter, "append", terminated)
+        patched.setattr(ArrayFolderWriter, "append", terminated)
         called = call(*train_words(train, dev, run))
     assert (called.code, called.err.strip().split("\n")[-1]) == (143, "stopped by SIGTERM")
     assert not (run / "lock").exists()

@@ -199,7 +199,7 @@ def test_a_mapped_file_that_lies_is_refused(tmp_path: Path, bomb: str) -> None:
     from seqloom.core.arrays import map_safetensors
 
     (tmp_path / "arrays").write_bytes(BOMBS[bomb])
-    with pytest.raises(ModelError, match="no whole safetensors file"):
+    with pytest.raises(ModelError, match="not a complete safetensors file"):
         map_safetensors(tmp_path / "arrays")
 
 

@@ -48,5 +48,5 @@ def collate(store: Store, indices: Integer[np.ndarray, " batch"]) -> PairBatch:
         target_lengths=torch.from_numpy(target_lengths),
         lines=store.lines(indices),
     )
-    store.let_go()  # so that the memory of a run does not grow with its corpus
+    store.drop_pages()  # so that the memory of a run does not grow with its corpus
     return batch

@@ -1,6 +1,7 @@
 """Parallel corpora: restartable readers over pairs of files, tables and translators' files, checked before all else."""
 
 import hashlib
+import math
 import re
 import time
 from array import array
@@ -142,6 +143,21 @@ def _is_shared(targets: Int64[np.ndarray, " lines"], groups: Int64[np.ndarray, "
     np.minimum.at(lowest, target_of, groups)
     np.maximum.at(highest, target_of, groups)
     return np.asarray((lowest != highest)[target_of])
+
+
+def sample_lines(corpus: Lines, count: int, *, seed: int) -> Iterator[Line]:
+    """About `count` lines of a corpus, in order: all of them if there are no more, else blocks at equal distances.
+
+    Where plain files are read, nothing else of them is.
+    """
+    if len(corpus) <= count:
+        yield from corpus
+        return
+    share = count / len(corpus)
+    begin = np.random.default_rng(seed_for(seed, "sampled lines")).random()
+    for at, block in enumerate(corpus.blocks()):
+        if math.floor(begin + at * share) < math.floor(begin + (at + 1) * share):
+            yield from block.lines()
 
 
 def open_corpus(

@@ -19,11 +19,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from jaxtyping import Int64, UInt
 
+from seqloom.core.arrays import ArrayFolder, ArrayFolderWriter, ArrayLayout, borders, damaged, open_folder
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import LineReader, matching_files, read_lines
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.core.text_files import OnBad
-from seqloom.data.store import Folder, FolderWriter, Layout, borders, damaged, open_folder
 from seqloom.text.formats.readers import FORMATS, NoTextInLanguageError, SideReader, format_of, is_tsv, skipped_notice
 from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import is_blank
@@ -239,7 +239,7 @@ def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
     return {"ids": ids, "lengths": "<u4", "lines": "<i8"}
 
 
-LAYOUT = Layout("stream of text", HEADER, FORMAT, _arrays)
+LAYOUT = ArrayLayout("stream of text", HEADER, FORMAT, _arrays)
 
 
 class StreamWriter:
@@ -250,7 +250,7 @@ class StreamWriter:
     """
 
     def __init__(self, folder: Path, *, symbols: int) -> None:
-        self._writer = FolderWriter(folder, LAYOUT, symbols=symbols)
+        self._writer = ArrayFolderWriter(folder, LAYOUT, symbols=symbols)
         self._lines = 0
 
     def append(self, sentences: Sequence[Sequence[int]], lines: Sequence[int]) -> None:
@@ -284,7 +284,7 @@ class Stream:
     lines: Int64[np.ndarray, " lines"]
     """The number in the corpus of each line."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ArrayFolder) -> None:
         self.ids, self.lengths, self.lines = (folder.arrays[name] for name in ("ids", "lengths", "lines"))
         self.offsets = borders(self.lengths)
         self.symbols = folder.symbols

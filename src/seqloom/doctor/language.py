@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float32, Float64, Int64, UInt32, UInt64
 
 from seqloom.doctor.faults import Fault, grade, numbers_where, runs_of, touched
 from seqloom.doctor.survey import SideSurvey, Survey
-from seqloom.text.function_words import contradicts
+from seqloom.text.languages import contradicts
 from seqloom.text.scripts import main_script, scripts_of, words_of
 
 # A character n-gram model, each order interpolated with the one below.

@@ -18,7 +18,7 @@ from jaxtyping import UInt8
 from seqloom.doctor.characters import Odd, has_question_inside
 from seqloom.doctor.faults import Fault, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
-from seqloom.text.function_words import FUNCTION_WORDS, recognise
+from seqloom.text.languages import FUNCTION_WORDS, recognise
 from seqloom.text.scripts import script_of, words_of
 
 FEWEST_SMALL, SMALL_SHARE, AHEAD = 2, 0.2, 3

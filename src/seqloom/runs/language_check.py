@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from seqloom.data.blocks import Line
-from seqloom.text.function_words import contradicts
-from seqloom.text.languages import LANGUAGES, language_name
+from seqloom.text.languages import LANGUAGES, contradicts, language_name
 from seqloom.text.scripts import scripts_of, words_of
 
 SAMPLE = 2_000

@@ -27,10 +27,10 @@ from seqloom.data.corpus import (
     languages_from,
     open_corpus,
     parts_of,
+    sample_lines,
 )
 from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.overview import LOPSIDED, Overview, look_over
-from seqloom.data.sampling import sample_lines
 from seqloom.data.store import Store, read_stored_lines
 from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
 from seqloom.runs.config import RunConfig
