@@ -36,7 +36,7 @@ def test_words_page_and_repaired_copy(files: tuple[Path, Path], tmp_path: Path) 
     kept = (out / "corpus.en").read_text(encoding="utf-8").split("\n")[:-1]
     assert len(kept) == 257
     log = (out / "repairs.tsv").read_text(encoding="utf-8").split("\n")
-    assert f"103\t{files[0]}\tdropped\tempty: nothing on one side" in log
+    assert f"103\t{files[0]}\tdropped\tempty: one side is empty" in log
 
 
 def test_the_pairs_of_a_folder_are_examined(files: tuple[Path, Path]) -> None:
