@@ -63,7 +63,7 @@ CONFLICTS = (
     Conflict(
         ("--target", "--fuzzy", "--review", "--in-place"),
         PLAIN_TEXT,
-        "it is for catalogues (.po, .mo, .xlf, .xliff, .tmx, .jsonl)",
+        "it is for catalogues (.po, .xlf, .xliff, .tmx, .jsonl)",
     ),
     Conflict(("--in-place",), "--out", "both name the output"),
     Conflict(
@@ -91,7 +91,7 @@ Words = Annotated[
     typer.Argument(
         metavar="FILE search.beam=8",
         help="Text with one sentence per line; standard input by default. Or a catalogue whose untranslated entries "
-        "are filled: .po, .mo, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. Files may be "
+        "are filled: .po, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. Files may be "
         "compressed (.gz, .xz, .zst). Also search settings.",
     ),
 ]
