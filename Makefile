@@ -1,4 +1,4 @@
-# Every target makes its own .venv; nothing else is needed than Python 3.11, pip and make.
+# Every target creates its own .venv; only Python 3.11, pip and make are required.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,16 +14,16 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$n)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-# The output of pip is shown if it fails: its warnings are of no use to somebody who sees this for the first time.
+# The output of pip is shown only if it fails.
 quietly = @$(1) >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log >&2; echo "failed: $(1)" >&2; exit 1; }
 
-# pip is what venv makes last: without it, the making was interrupted.
+# venv creates pip last: without it, the creation was interrupted.
 $(BIN)/python $(BIN)/pip:
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Seqloom needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Seqloom needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Use another one: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python -a -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 
-# The CPU build of torch is asked for by its exact version first, so that no range can bring in a CUDA build.
+# The exact version of the CPU build of torch is installed first, so that no version range selects a CUDA build.
 $(STAMP): $(BIN)/python $(BIN)/pip pyproject.toml
 	@echo "Installing into $(VENV) (a few minutes the first time) ..."
 	$(call quietly,$(BIN)/pip install --upgrade 'pip>=25.1')
@@ -34,35 +34,35 @@ $(STAMP): $(BIN)/python $(BIN)/pip pyproject.toml
 $(VENV)/.parity: $(STAMP)
 	$(call quietly,$(BIN)/pip install --group parity)
 	@$(BIN)/pip install --quiet --group parity-compiled || \
-	  echo "kenlm could not be built (it needs cmake, g++ and Python.h): its tests will be skipped. To try again: rm $@" >&2
+	  echo "kenlm could not be built (it needs cmake, g++ and Python.h): its tests will be skipped. To retry: rm $@" >&2
 	@touch $@
 
-demo: $(STAMP) ## train a small English-German translator on the corpus inside the package (about three minutes)
+demo: $(STAMP) ## train a small English-German translator on the included corpus (about three minutes)
 	$(BIN)/seqloom demo --out runs/demo
 
-# Each worker begins with a part of the tests in their order, so that what they share is mostly made once.
+# Each worker starts with consecutive tests, so that most shared fixtures are built once.
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
-test: $(STAMP) ## the test suite
+test: $(STAMP) ## run the fast tests
 	$(PYTEST) -m 'not slow and not parity' tests
 
-test-slow: $(STAMP) ## learning runs and long loops, and all examples of each law
+test-slow: $(STAMP) ## run the slow tests: learning runs, long loops, all examples of each law
 	SEQLOOM_THOROUGH=1 $(PYTEST) -m 'slow or (hypothesis and not parity)' --timeout 3600 tests
 
-parity: $(VENV)/.parity ## comparisons with other libraries
+parity: $(VENV)/.parity ## run the comparisons with other libraries
 	$(BIN)/pytest -n $(JOBS) -m 'parity and not slow' -rs tests
 
-check: $(STAMP) ## format, lint, types, layers, import rings
+check: $(STAMP) ## check format, lint, types, layers, import cycles
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/shape.py --check
 
-shape: $(STAMP) ## how large the package is, how far imports reach, how many files a sentence visits
+shape: $(STAMP) ## print size of the package, reach of imports, files that a sentence visits
 	$(BIN)/python tools/shape.py
 
-format: $(STAMP) ## rewrite the files in the house format
+format: $(STAMP) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -70,7 +70,7 @@ docs: $(STAMP) ## build the documentation into site/
 	$(call quietly,$(BIN)/pip install --editable '.[docs]')
 	$(BIN)/mkdocs build --strict
 
-bench: $(STAMP) ## measure ours and the peers side by side, write docs/benchmarks.md
+bench: $(STAMP) ## compare speed with other systems, write docs/benchmarks.md
 	$(BIN)/python benchmarks/run_all.py
 
 clean: ## remove the environment and the built pages

@@ -1,4 +1,4 @@
-"""Run every benchmark and write docs/benchmarks.md: what was measured, on what, and which goals were reached.
+"""Run every benchmark and write docs/benchmarks.md: results, hardware, and which goals were reached.
 
     python benchmarks/run_all.py [--quick]
 
@@ -23,7 +23,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A script of this folder and what it is about."""
+    """A script of this folder and its subject."""
 
     script: str
     title: str
@@ -34,18 +34,18 @@ BENCHMARKS = (
     Benchmark("recurrent.py", "Recurrent layers, and the training speed of an LSTM with attention"),
     Benchmark("alignment.py", "Word alignment"),
     Benchmark("softmax.py", "Objectives for large vocabularies"),
-    Benchmark("softmax_quality.py", "What objectives for large vocabularies cost in quality"),
+    Benchmark("softmax_quality.py", "Quality of objectives for large vocabularies"),
     Benchmark("ngram.py", "N-gram models"),
     Benchmark("word2vec.py", "Word vectors"),
     Benchmark("prepare.py", "Corpora beyond memory"),
     Benchmark("busy.py", "Other programs on the same machine"),
 )
-"""All of them. A new script is a line here."""
+"""A new script is one more line."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a script printed and how it ended."""
+    """The output and exit code of a script."""
 
     benchmark: Benchmark
     command: str
@@ -59,12 +59,12 @@ class Result:
 
     @property
     def is_reached(self) -> bool:
-        """Whether it ended well and every claim reached its goal."""
+        """Whether it succeeded and every claim reached its goal."""
         return self.code == 0 and all(each.is_reached for each in self.claims)
 
 
 def run(benchmark: Benchmark, *, quick: bool) -> Result:
-    """Run a script; its progress goes on to stderr."""
+    """Run a script; its progress goes to stderr."""
     options = ["--quick"] if quick else []
     say(f"== {benchmark.title} ({benchmark.script})")
     done = subprocess.run([sys.executable, HERE / benchmark.script, *options], stdout=subprocess.PIPE, text=True)
@@ -73,17 +73,17 @@ def run(benchmark: Benchmark, *, quick: bool) -> Result:
 
 
 def page(results: list[Result], *, quick: bool, date: str) -> str:
-    """The page in Markdown: claims first, then what they rest on."""
+    """The page in Markdown: claims first, then the measurements."""
     facts = {**machine_facts(), "seqloom": version("seqloom"), "torch": version("torch"), "date": date}
     command = "python benchmarks/run_all.py" + (" --quick" if quick else "")
     claims = [each for result in results for each in result.claims]
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `{command}`. Ours and the peers are measured in turns within one run; a ratio is the median over",
-        "these turns with its 95% bootstrap interval. A goal is reached when the median reaches it and, where it is",
-        "more than 1, the interval lies above 1. After `low>` the whole interval has to lie above the goal; after `<=`",
-        "(memory) the median has to be at most the goal, and the interval holds the extremes.",
+        f"Written by `{command}`. Seqloom and the other systems are measured alternately in one run. A ratio is the median",
+        "over rounds with its 95% bootstrap interval. A goal is reached if the median reaches it and, for goals above 1, the",
+        "interval lies above 1. After `low>` the whole interval must lie above the goal; after `<=` (memory) the median must",
+        "be at most the goal, and the interval shows the extremes.",
         "",
         "| about | ratio | 95% interval | goal | |",
         "|---|---:|---:|---:|---|",
