@@ -21,7 +21,7 @@ from multi30k_scores import as_words, multi30k_bleu
 from seqloom import Translator
 from seqloom.core.errors import DataError, SeqloomError
 from seqloom.core.files import read_lines
-from seqloom.metrics.translation import Bootstrap
+from seqloom.metrics.scoring import Bootstrap
 from seqloom.search.scores import LengthNormalisation
 
 BEAMS = (1, 2, 5, 10, 20)

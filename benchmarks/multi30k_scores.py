@@ -20,7 +20,8 @@ from sacremoses import MosesTokenizer
 
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.metrics.translation import Bleu, Bootstrap, Score, score
+from seqloom.metrics.scoring import Bootstrap, Score, score
+from seqloom.metrics.translation import Bleu
 
 
 def as_words(lines: Sequence[str], language: str) -> list[str]:

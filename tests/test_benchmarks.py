@@ -25,7 +25,7 @@ import run_all  # noqa: E402
 from harness import ending, flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
 from seqloom.apps.translator import Translation  # noqa: E402
 from seqloom.core.errors import DataError, UsageError  # noqa: E402
-from seqloom.metrics.translation import Bootstrap  # noqa: E402
+from seqloom.metrics.scoring import Bootstrap  # noqa: E402
 from seqloom.search.hypothesis import Hypothesis  # noqa: E402
 from seqloom.search.settings import SearchConfig  # noqa: E402
 

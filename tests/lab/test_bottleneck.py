@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from seqloom.core.errors import DataError, UsageError
 from seqloom.drawing.findings import save_finding
 from seqloom.lab.bottleneck import bins_of, bottleneck_from, source_lengths
-from seqloom.metrics.translation import Bleu, Bootstrap, score
+from seqloom.metrics.scoring import Bootstrap, score
+from seqloom.metrics.translation import Bleu
 
 SOURCES = [" ".join(["wort"] * (1 + line % 7)) for line in range(35)]
 REFERENCES = [f"this is line number {line} of a small test set" for line in range(35)]

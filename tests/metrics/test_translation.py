@@ -15,20 +15,15 @@ from sacrebleu.significance import PairedTest, _bootstrap_resample
 
 import nasty
 from seqloom.core.errors import DataError, UsageError
-from seqloom.metrics.significance import approximate_randomisation, paired_bootstrap
-from seqloom.metrics.translation import (
-    Bleu,
+from seqloom.metrics.scoring import (
     Bootstrap,
-    Chrf,
-    ExactMatch,
     Metric,
-    Ter,
-    dev_metrics_for,
-    metrics_for,
+    approximate_randomisation,
+    paired_bootstrap,
     resampled_sums,
     score,
-    tokenize_for,
 )
+from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, Ter, dev_metrics_for, metrics_for, tokenize_for
 
 WORDS = (
     "the",

@@ -16,7 +16,7 @@ from seqloom.core.errors import SeqloomError, Stopped, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import partial_name, read_json, require_folders_above, sha256_of, write_atomically
 from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
-from seqloom.metrics.translation import Score
+from seqloom.metrics.scoring import Score
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.prepare import fixed_settings, is_unprepared, open_run

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from seqloom.metrics.significance import Comparison, approximate_randomisation, paired_bootstrap
-from seqloom.metrics.translation import Bootstrap, Score, metrics_for, score
+from seqloom.metrics.scoring import (
+    Bootstrap,
+    Comparison,
+    Metric,
+    Score,
+    approximate_randomisation,
+    paired_bootstrap,
+    score,
+)
+from seqloom.metrics.translation import metrics_for
 
 Test = Literal["bootstrap", "randomisation"]
 """Paired bootstrap, or approximate randomisation."""
@@ -16,12 +24,17 @@ def evaluate(
     *,
     language: str | None,
     lowercase: bool = False,
+    metrics: Sequence[Metric] | None = None,
     resamples: int = 1000,
     seed: int = 1,
 ) -> tuple[Score, ...]:
-    """BLEU, chrF and TER, of short references also exact match, with signatures and 95% bootstrap intervals."""
+    """Scores with signatures and 95% bootstrap intervals.
+
+    Without `metrics` they are BLEU, chrF and TER, and exact match too if the references are short.
+    """
     bootstrap = Bootstrap(seed=seed, resamples=resamples)
-    metrics = metrics_for(language, lowercase=lowercase, references=references)
+    if metrics is None:
+        metrics = metrics_for(language, lowercase=lowercase, references=references)
     return tuple(score(metric, hypotheses, references=references, bootstrap=bootstrap) for metric in metrics)
 
 
@@ -32,13 +45,15 @@ def compare(
     *,
     language: str | None,
     lowercase: bool = False,
+    metrics: Sequence[Metric] | None = None,
     test: Test = "bootstrap",
     resamples: int = 1000,
     trials: int = 10_000,
     seed: int = 1,
 ) -> tuple[Comparison, ...]:
     """A test between two systems on the same references, for each metric; the bootstrap also gives an interval."""
-    metrics = metrics_for(language, lowercase=lowercase, references=references)
+    if metrics is None:
+        metrics = metrics_for(language, lowercase=lowercase, references=references)
     systems = {"baseline": baseline, "system": system}
     if test == "randomisation":
         return tuple(

@@ -16,7 +16,7 @@ from seqloom.core.events import Event, Listener, ignore, to_json
 from seqloom.core.terminal import TerminalWriter, visible
 
 if TYPE_CHECKING:
-    from seqloom.metrics.translation import Score
+    from seqloom.metrics.scoring import Score
 
 PAUSE = 10.0
 """Seconds between two lines of progress where there is no bar."""

@@ -32,7 +32,7 @@ from seqloom.text.formats.segments import Languages
 if TYPE_CHECKING:
     from seqloom.apps.evaluate import Test
     from seqloom.apps.translator import Translator
-    from seqloom.metrics.significance import Comparison
+    from seqloom.metrics.scoring import Comparison
 
 EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",

@@ -24,7 +24,8 @@ from seqloom.data.phrasebook import PhrasePair, sample_pairs
 from seqloom.drawing.findings import Finding
 from seqloom.drawing.style import SERIES, new_axes
 from seqloom.lab.progress import Countdown, Say, silent
-from seqloom.metrics.translation import Bleu, Bootstrap, Score, check_counts, score, tokenize_for
+from seqloom.metrics.scoring import Bootstrap, Score, check_counts, score
+from seqloom.metrics.translation import Bleu, tokenize_for
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.greedy import greedy_search

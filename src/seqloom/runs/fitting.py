@@ -5,7 +5,7 @@ from time import monotonic
 
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
-from seqloom.metrics.translation import Score
+from seqloom.metrics.scoring import Score
 from seqloom.runs.config import FitsText, RunConfig
 from seqloom.runs.loading import LoadedFitted
 from seqloom.runs.model_dir import Card, save_fitted

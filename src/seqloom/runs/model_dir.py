@@ -38,7 +38,7 @@ from seqloom.core.files import (
     why_unwritten,
     write_atomically,
 )
-from seqloom.metrics.translation import Score
+from seqloom.metrics.scoring import Score
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
 from seqloom.search.settings import OutputLimit

@@ -21,7 +21,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.sizing import TextFacts
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.data.store import read_stored_lines
-from seqloom.metrics.translation import Score
+from seqloom.metrics.scoring import Score
 from seqloom.runs.config import DataConfig, FitsText, RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import measure_perplexity

@@ -22,7 +22,7 @@ from seqloom.core.events import Event, Listener, ignore, notice, tell_all, to_js
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
-from seqloom.metrics.translation import Score
+from seqloom.metrics.scoring import Score
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import fit
 from seqloom.runs.loading import LoadedModel, build_model, find_model, require_builder, require_device

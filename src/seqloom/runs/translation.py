@@ -32,7 +32,8 @@ from seqloom.data.corpus import (
 from seqloom.data.encoding import Encoder, encode_corpus
 from seqloom.data.overview import LOPSIDED, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines
-from seqloom.metrics.translation import Bootstrap, Score, dev_metrics_for, score
+from seqloom.metrics.scoring import Bootstrap, Score, score
+from seqloom.metrics.translation import dev_metrics_for
 from seqloom.runs.config import RunConfig
 from seqloom.runs.language_check import doubts_of_lines
 from seqloom.runs.loading import LoadedModel

@@ -19,7 +19,8 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.data.batches import PairBatch, collate
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
-from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for, score
+from seqloom.metrics.scoring import score
+from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.losses import smoothed_cross_entropy
 from seqloom.nn.outputs import Output

@@ -1,6 +1,9 @@
-"""Is one system really better than another, or was it the choice of test sentences?
+"""The score of a translation with its interval, and whether one system is really better than another.
 
-Both tests compare two systems on the same lines and give the probability p of so large a difference by chance alone:
+A corpus score is a function of sums over the lines, its sufficient statistics. They are extracted once; a bootstrap
+then needs sums only, so a thousand resamples cost one matrix product (`Metric.values`).
+
+Two tests compare two systems on the same lines and give the probability p of so large a difference by chance alone:
 
     paired bootstrap            draws lines with replacement, the same for both systems (Koehn, 2004)
     approximate randomisation   swaps the two outputs of a line by the toss of a coin (Riezler and Maxwell, 2005)
@@ -13,12 +16,104 @@ whose p is the same otherwise, leaves such trials out.)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.metrics.translation import Bootstrap, Metric, Statistics, check_counts, middle, resampled_sums
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric's value on one test set. `signature` says how it was computed; `interval` holds 95% of resamples."""
+
+    name: str
+    value: float
+    signature: str
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How an interval is found: the lines are drawn with replacement, `resamples` times."""
+
+    seed: int
+    resamples: int = 1000
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a metric keeps of each line, and what it makes of their sum over all lines."""
+
+    name: str
+    value: float
+    signature: str
+    lines: Float[np.ndarray, "lines parts"]
+
+
+class Metric(Protocol):
+    """A corpus metric that depends on the lines only through a sum over them."""
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+        """The parts of each line, with the score and signature of the whole."""
+        ...
+
+    def values(self, sums: Float[np.ndarray, "corpora parts"]) -> Float[np.ndarray, " corpora"]:
+        """The score of each corpus, given the sum of its lines' parts."""
+        ...
+
+
+def score(
+    metric: Metric, hypotheses: Sequence[str], *, references: Sequence[str], bootstrap: Bootstrap | None = None
+) -> Score:
+    """The value of a metric, with the interval that holds 95% of bootstrap resamples if one is asked for."""
+    check_counts(hypotheses, references)
+    found = metric.statistics(hypotheses, references)
+    if bootstrap is None:
+        return Score(found.name, found.value, found.signature)
+    values = metric.values(resampled_sums(found.lines, bootstrap))
+    signature = f"{found.signature}|bs:{bootstrap.resamples}|seed:{bootstrap.seed}"
+    return Score(found.name, found.value, signature, middle(values))
+
+
+def resampled_sums(
+    lines: Float[np.ndarray, "lines parts"], bootstrap: Bootstrap
+) -> Float[np.ndarray, "resamples parts"]:
+    """The sum over each resample of the lines: how often each line was drawn, times its parts."""
+    if bootstrap.resamples < 40:
+        raise UsageError(f"{bootstrap.resamples} resamples cannot show 2.5% at either side; give 40 or more, best 1000")
+    generator = np.random.default_rng(bootstrap.seed)
+    count = len(lines)
+    at_once = max(1, 2_000_000 // count)  # bounds the memory for large test sets
+    sums = []
+    for first in range(0, bootstrap.resamples, at_once):
+        rows = min(at_once, bootstrap.resamples - first)
+        drawn = generator.integers(0, count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
+        sums.append(times.astype(np.float64) @ lines)
+    return np.concatenate(sums)
+
+
+def middle(values: Float[np.ndarray, " resamples"]) -> tuple[float, float]:
+    """The interval that leaves out one fortieth of the values at either side."""
+    ordered = np.sort(values)
+    outside = len(ordered) // 40
+    return float(ordered[outside]), float(ordered[-1 - outside])
+
+
+def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuse what cannot be compared line by line."""
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(lines, str):
+            raise UsageError(f"{name} must be a list of lines, but one string was given: {lines[:40]!r}")
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"{len(hypotheses)} hypotheses cannot be compared with {len(references)} references: "
+            "each line needs its own reference; look for lines that were dropped, joined or split"
+        )
+    if not hypotheses:
+        raise DataError("there is nothing to score: 0 hypotheses and 0 references were given")
 
 
 @dataclass(frozen=True)
