@@ -36,5 +36,5 @@ def test_a_cell_without_an_operator_is_refused_before_anything_is_written(tmp_pa
 
 
 def test_quantised_graphs_are_refused(tiny: Trained, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--quantization int8 is not for ONNX graphs"):
+    with pytest.raises(UsageError, match="--quantization int8 is not supported for ONNX graphs"):
         export(tiny.run, "onnx", out=tmp_path / "model", quantization="int8")

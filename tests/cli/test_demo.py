@@ -135,17 +135,17 @@ def test_a_folder_that_holds_something_else_is_refused(
         assert (called.code, called.out) == (2, "")
         return called.err
 
-    assert f"{copied} is a demo of {STEPS} steps, which cannot become 9" in refused("--steps", 9)
+    assert f"{copied} is a demo of {STEPS} steps, not 9" in refused("--steps", 9)
     settings = copied / "config.yaml"
     config = settings.read_text()
     settings.write_text(config.replace("width: 16", "width: 32"))
-    assert "model.width is 32, and the demo of this version has 16" in refused()
+    assert "model.width is 32, but the demo of this version has 16" in refused()
     settings.write_text(config.replace("demo-corpus", "mine"))
-    assert f"{copied} is another run, trained on {finished[0].parent}/mine/train.en" in refused()
+    assert f"{copied} is not the demo, but a run trained on {finished[0].parent}/mine/train.en" in refused()
     assert "so --force does not remove it" in refused("--force")
     settings.write_text(config)
     (copied / "run.json").write_text("{")
-    assert f"{copied} holds a damaged run: {copied}/run.json is damaged" in refused()
+    assert f"{copied} contains a damaged run: {copied}/run.json is damaged" in refused()
     (copied / "run.json").unlink()
     assert "not a run of the demo: run.json is missing" in refused()
     assert "--force does not remove it" in refused("--force")
@@ -155,7 +155,7 @@ def test_a_folder_that_holds_something_else_is_refused(
     assert f"{copied} is not a folder" in refused()
     copied.unlink()
     (tmp_path / "demo-corpus" / "train.de").write_text("Mein Text.\n")
-    assert f"{tmp_path}/demo-corpus/train.de exists and is not the text of the demo" in refused()
+    assert f"{tmp_path}/demo-corpus/train.de exists and differs from the text of the demo" in refused()
     assert (tmp_path / "demo-corpus" / "train.de").read_text() == "Mein Text.\n"
 
 
@@ -240,7 +240,7 @@ def test_nothing_is_written_before_the_checks(tmp_path: Path) -> None:
         (mine / name).write_text("My text.\n")
         called = call("demo", "--out", tmp_path / "mine", *words)
         assert (called.code, "writing" in called.err) == (2, False)
-        assert f"{mine} holds {name}" in called.err or f"{mine / name} exists and is not" in called.err
+        assert f"{mine} contains {name}" in called.err or f"{mine / name} exists and differs" in called.err
         assert [path.read_text() for path in tmp_path.rglob("*.*")] == ["My text.\n"]
         (mine / name).unlink()
     called = call("demo", "--out", tmp_path / "mine", "--steps", 10**20)

@@ -1,4 +1,4 @@
-"""The demo: a real small translator, trained on the corpus inside the package and tested on what it has not seen."""
+"""The demo: a small translator, trained on the corpus inside the package and tested on unseen sentences."""
 
 import json
 import re
@@ -51,7 +51,7 @@ SETTINGS = (
     "training.average=0",
     "task.dev_lines=200",
 )
-"""Found by hand for the phrasebook: three minutes on two cores."""
+"""Tuned for the phrasebook: three minutes on two cores."""
 STEPS = 700
 
 RESULT = "demo.json"
@@ -60,7 +60,7 @@ RESULT = "demo.json"
 
 @dataclass(frozen=True)
 class DemoSample:
-    """A sentence the model never saw, what it made of it, and what it should be."""
+    """An unseen sentence, its translation, and the reference."""
 
     source: str
     translation: str
@@ -69,7 +69,7 @@ class DemoSample:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo ends with."""
+    """The results of the demo."""
 
     trained: Trained
     test_scores: tuple[Score, ...]
@@ -94,7 +94,7 @@ def demo(
     """
     out = _named(as_path(out, "out"))
     corpus = _corpus_of(out)
-    require_folders_above(corpus)  # before the sentences are made, which takes a while
+    require_folders_above(corpus)  # before the corpus is generated, which takes a while
     resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
     is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unprepared(out)))
     if not is_new and force:
@@ -124,12 +124,12 @@ def demo(
 
 
 def _named(out: Path) -> Path:
-    """A path that ends in a name, beside which the corpus has its own: `.` is the folder of that name."""
+    """A path that ends in a name, next to which the corpus is written: `.` is resolved."""
     if out.name not in ("", ".."):
         return out
     named = out.resolve()
     if not named.name:
-        raise UsageError(f"--out {out} is the root of the file system, where the demo cannot be kept; name a folder")
+        raise UsageError(f"--out {out} is the root of the file system; name a folder")
     return named
 
 
@@ -138,7 +138,7 @@ def _corpus_of(out: Path) -> Path:
 
 
 def _settings(steps: int) -> list[str]:
-    """The settings of a demo of so many steps; a short one warms up in a quarter of them."""
+    """The settings of a demo with so many steps; a short one warms up for a quarter of them."""
     warmup = [f"training.warmup={max(1, steps // 4)}"] if steps < WARMUP else []
     return [*SETTINGS, *warmup, f"training.steps={steps}", f"seed={SEED}"]
 
@@ -147,9 +147,9 @@ def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: b
     if is_new:
         trained = train(None, _settings(steps), out=out, train=files["train"], dev=files["dev"], listener=listener)
     else:
-        notice(listener, f"{out} holds a demo that has not finished; it is resumed")
+        notice(listener, f"resuming the unfinished demo in {out}")
         data = open_run(out)[0].data
-        # The folder may have moved, or have been named from another place.
+        # The folder may have been moved, or given relative to another one.
         named = {"train": (data.train, files["train"]), "dev": (data.dev, files["dev"])}
         moved = [
             f"data.{name}={json.dumps(now)}"
@@ -178,33 +178,33 @@ def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -
     )
 
 
-# --- what is there already -------------------------------------------------------------------------------------------
+# --- an earlier demo -------------------------------------------------------------------------------------------------
 
 
 def _require_demo(out: Path, *, languages: tuple[str, str], steps: int | None) -> None:
-    """Refuse a place that holds something else than a run of this demo."""
+    """Refuse a path that contains anything but a run of this demo."""
     remedy = "Choose another --out, or move it away."
     if not out.is_dir():
-        raise UsageError(f"{out} is not a folder, so the demo cannot be kept there. {remedy}")
+        raise UsageError(f"{out} is not a folder. {remedy}")
     if not (out / "run.json").is_file():
         raise UsageError(f"{out} exists and is not a run of the demo: run.json is missing. {remedy}")
     try:
         config, _ = open_run(out)
         wanted = resolve(RunConfig, file=out / "config.yaml", overrides=[*SETTINGS, f"seed={SEED}"])
     except SeqloomError as error:
-        raise UsageError(f"{out} holds a damaged run: {error}. {remedy}") from error
+        raise UsageError(f"{out} contains a damaged run: {error}. {remedy}") from error
     if not _names_corpus(config, languages):
-        raise UsageError(f"{out} is another run, trained on {', '.join(config.data.train)}, and not the demo. {remedy}")
+        raise UsageError(f"{out} is not the demo, but a run trained on {', '.join(config.data.train)}. {remedy}")
     now, demo = fixed_settings(config), fixed_settings(wanted)
     if other := [name for name in now if now[name] != demo.get(name)]:
         start_over = "Start over with --force, or choose another --out." if _is_demo(out, config) else remedy
         raise UsageError(
-            f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, and the demo of this "
+            f"{out} is a demo with other settings: {other[0]} is {json.dumps(now[other[0]])}, but the demo of this "
             f"version has {json.dumps(demo.get(other[0]))}. {start_over}"
         )
     if steps is not None and steps != config.training.steps:
         raise UsageError(
-            f"{out} is a demo of {config.training.steps} steps, which cannot become {steps}. Leave out --steps, start "
+            f"{out} is a demo of {config.training.steps} steps, not {steps}. Leave out --steps, start "
             "over with --force, or choose another --out."
         )
 
@@ -259,8 +259,8 @@ def _require_removable(out: Path) -> None:
 
 def _remove(out: Path) -> None:
     """Remove an earlier demo that `_require_removable` has accepted."""
-    with locked(out):  # nobody trains it
-        aside = partial_name(out, mark="old")  # in one step: half a run would pass for something else
+    with locked(out):  # refused while it is trained
+        aside = partial_name(out, mark="old")  # in one step: half a run would be taken for something else
         out.replace(aside)
     _delete(aside)
 
@@ -334,12 +334,12 @@ def _weights_of(model: Path) -> str:
 def _translate(translator: Translator, pairs: Sequence[PhrasePair], *, what: str, listener: Listener) -> list[str]:
     done = 0
 
-    def tell(lines: int) -> None:
+    def on_lines(lines: int) -> None:
         nonlocal done
         done += lines
         listener(Event("progress", {"what": f"translating {what}", "done": done, "all": len(pairs)}))
 
-    return [found[0].text for found in translator.search([pair.source for pair in pairs], progress=tell)]
+    return [found[0].text for found in translator.search([pair.source for pair in pairs], progress=on_lines)]
 
 
 def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhrasePair]:
@@ -359,32 +359,32 @@ def _make_corpus(folder: Path, languages: tuple[str, str]) -> dict[Path, str]:
 
 
 def _wrong(texts: Mapping[Path, str]) -> list[Path]:
-    """The files that are missing or hold something else."""
+    """The files that are missing or have other content."""
     return [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
 
 
 def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> None:
-    """Refuse to write among files that are not the demo's, or over them.
+    """Refuse to write among or over files that do not belong to the demo.
 
     With `overwrite`, files with other text are replaced if the folder holds a whole corpus of the demo, which may be
     damaged or from another version.
     """
     remedy = "Move it away, or choose another --out."
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder, and the corpus of the demo is kept there. {remedy}")
+        raise UsageError(f"{folder} is not a folder, but the corpus of the demo belongs there. {remedy}")
     if not (wrong := _wrong(texts)):
         return
     names, ours = _names_in(folder), {path.name for path in texts}
     if strangers := sorted(names - ours):
-        raise UsageError(f"{folder} holds {strangers[0]}, which is not of the demo's corpus. {remedy}")
+        raise UsageError(f"{folder} contains {strangers[0]}, which is not part of the demo's corpus. {remedy}")
     if (foreign := [path for path in wrong if path.exists()]) and not (overwrite and names >= ours):
         if names >= ours:
             remedy = "Move it away, overwrite it with --force, or choose another --out."
-        raise UsageError(f"{foreign[0]} exists and is not the text of the demo. {remedy}")
+        raise UsageError(f"{foreign[0]} exists and differs from the text of the demo. {remedy}")
 
 
 def _write_corpus(folder: Path, texts: Mapping[Path, str], *, listener: Listener) -> None:
-    """Write the files of the corpus; those that are right are left alone."""
+    """Write the files of the corpus; those that are correct are not touched."""
     if not (wrong := _wrong(texts)):
         return
     listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))

@@ -48,29 +48,29 @@ from seqloom.text.languages import language_name
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-# A model as one file, and the way back.
+# --- archives ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive that was written, or the folder that came out of one."""
+    """An archive that was written, or a folder that was unpacked."""
 
     path: Path
     files: int
     bytes: int
     """The size of the archive."""
     sha256: str
-    """Of the archive: the same model gives the same one everywhere."""
+    """Of the archive; it is the same for the same model."""
 
 
 def pack(model: Path, out: Path, *, precision: Precision = "float32") -> Packed:
-    """Write a model directory, or the model of a finished run, into a zip archive; whole or not at all.
+    """Write a model directory, or the model of a finished run, to a zip archive; whole or not at all.
 
-    Its files are checked first, and only those that its manifest lists go in. With the precision int8, large matrices
-    are rounded as `search.precision=int8` rounds them, and the archive is searched so unless told otherwise.
+    Its files are checked first, and only those listed in its manifest are included. With the precision int8, large
+    matrices are rounded as by `search.precision=int8`, which becomes the default setting of the archive.
     """
     if out.suffix.lower() != ".zip":
-        raise UsageError(f"{out}: the name of an archive ends in .zip; write {out.with_name(f'{out.name}.zip')}")
+        raise UsageError(f"{out}: the name of an archive must end in .zip, such as {out.with_name(f'{out.name}.zip')}")
     require_new(out, named_by=None)
     folder = find_model(model)
     if precision == "int8":
@@ -89,13 +89,13 @@ def _write(folder: Path, out: Path) -> Packed:
 
 
 def _rounded(folder: Path, place: Path) -> Path:
-    """The same model in another directory, with large matrices in eight bits."""
+    """A copy of a model with large matrices in eight bits."""
     loaded = load(folder, device="cpu")
     require_translator(folder, loaded.config)
     if not loaded.config.model.is_rounded_by_int8:
         raise UsageError(
             f"{folder} cannot be packed with --precision int8: it is a {loaded.config.model.kind} model, whose cells "
-            "multiply in float32; leave out --precision"
+            "need float32; leave out --precision"
         )
     scales = kept_scales(loaded.model) or row_scales(loaded.model)
     if not scales:
@@ -120,10 +120,10 @@ def _rounded(folder: Path, place: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Packed:
-    """Make a model directory from an archive; whole, with every file checked, or not at all."""
+    """Extract a model directory from an archive; whole, with every file checked, or not at all."""
     require_file(archive)
     if not is_archive(archive):
-        raise UsageError(f"{archive} is no archive of a model: its name does not end in .zip")
+        raise UsageError(f"{archive} is not a model archive: its name does not end in .zip")
     with new_place(folder, named_by=None) as partial:
         names = extract_archive(archive, partial)
         check_archived(archive, partial, names)
@@ -131,12 +131,12 @@ def unpack(archive: Path, folder: Path) -> Packed:
 
 
 ExportKind = Literal["ctranslate2", "argos", "onnx", "arpa"]
-"""What a model can be exported to. A new one is a function below and a case in `export`."""
+"""Export formats. A new one is a function below and a case in `export`."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """An export that was written."""
 
     kind: ExportKind
     path: Path
@@ -144,7 +144,7 @@ class Exported:
     bytes: int
     """The size of the file, or of all files of the directory."""
     notes: tuple[str, ...] = ()
-    """What is otherwise there than here, a sentence each."""
+    """Differences in behaviour, a sentence each."""
 
 
 def export(
@@ -156,12 +156,12 @@ def export(
     from_code: str | None = None,
     to_code: str | None = None,
 ) -> Exported:
-    """Export a model directory, or the model of a finished run; without `out`, beside it under a name of its own."""
+    """Export a model directory, or the model of a finished run; by default to a new name beside it."""
     if out is not None:
         require_new(out)
     if to in ("onnx", "arpa") and quantization not in (None, "none"):
         what = "ONNX graphs" if to == "onnx" else "ARPA files"
-        raise UsageError(f"--quantization {quantization} is not for {what}, whose weights stay as they are")
+        raise UsageError(f"--quantization {quantization} is not supported for {what}")
     if to == "arpa":
         file = out or beside(model, f"{_name_of(model)}.arpa")
         require_new(file)
@@ -185,16 +185,16 @@ def export(
 
 
 def _require_library(model: Path, to: ExportKind) -> None:
-    """Refuse to begin without the library that writes it, before the weights are read."""
+    """Refuse an export whose library is not installed, before the weights are read."""
     text = resolved(model, []).text
     if to == "onnx":
         require_onnx()
-    elif to == "ctranslate2" or text.kind == "unigram":  # no other model becomes an Argos package
+    elif to == "ctranslate2" or text.kind == "unigram":  # no other model can become an Argos package
         require_ctranslate2()
 
 
 def beside(model: Path, name: str) -> Path:
-    """A place next to a model."""
+    """A path next to a model."""
     return model.resolve().parent / name
 
 
@@ -242,7 +242,7 @@ def _pieces(tokenizer: Tokenizer) -> list[str]:
 
 
 def _positions(loaded: LoadedModel) -> int | None:
-    """Rows of the table of positions: for the longest source it was trained on, and its longest translation."""
+    """Rows of the position table: for the longest source in training, and its longest translation."""
     return _most_positions(loaded) if has_position_table(require_transformer(loaded.model)) else None
 
 
@@ -292,9 +292,9 @@ def export_argos(
 def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
     """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
     if any("\ud800" <= each <= "\udfff" for each in str(folder)):
-        raise UsageError(f"{str(folder)!a} is no name in UTF-8, and ONNX knows no others; name another --out")
+        raise UsageError(f"{str(folder)!a} is not valid UTF-8, which ONNX needs; choose another --out")
     positions = _most_positions(loaded)
-    wrap(loaded.model, positions=positions)  # refuses what has no form there, before anything is written
+    wrap(loaded.model, positions=positions)  # refuses unsupported models before anything is written
     with new_place(folder) as partial:
         partial.mkdir()
         write_graphs(partial, write_onnx(partial, loaded.model, positions=positions))
@@ -308,18 +308,18 @@ def _onnx_readme(loaded: LoadedModel, name: str) -> str:
 
 A translator as ONNX graphs, exported by Seqloom {__version__}.
 
-| file | what it is |
+| file | content |
 |---|---|
 | `encoder.onnx` | ids, lengths → memory and the first state |
 | `step.onnx` | last symbols, state, memory → log-probabilities and the next state |
 | `graphs.json` | the names of these tensors, and how many positions there are |
 | `text/` | the tokenisers, which Seqloom reads |
 
-`seqloom.interop.onnx_stepper.OnnxStepper("{name}")` makes of it what every search of Seqloom takes.
+`seqloom.interop.onnx_stepper.OnnxStepper("{name}")` is a stepper for every search of Seqloom.
 """
 
 
-# --- places and words -------------------------------------------------------------------------------------------------
+# --- sizes and READMEs ------------------------------------------------------------------------------------------------
 
 
 def _size(path: Path) -> int:
@@ -338,13 +338,13 @@ def _readme(loaded: LoadedModel, name: str) -> str:
 
 A translator for CTranslate2, exported by Seqloom {__version__}.
 
-| file | what it is |
+| file | content |
 |---|---|
 | `model.bin`, `config.json`, `*_vocabulary.json` | what CTranslate2 loads |
 | `text/` | the tokenisers, which Seqloom reads |
 | `seqloom.json` | languages, quantisation, settings of the search, SHA-256 of every file |
 
-The engine wants pieces of a normalised line, without begin and end, both of which it adds itself:
+The engine takes the pieces of a normalised line; it adds begin and end itself:
 
 ```python
 import json
@@ -368,7 +368,7 @@ print(text.target.decode([ids[piece] for piece in found[0].hypotheses[0]]))
 
 def _package_readme(package: Package, notes: list[str]) -> str:
     rows = "".join(f"- {note}\n" for note in notes)
-    otherwise = f"\nArgos treats text a little otherwise than Seqloom:\n\n{rows}" if notes else ""
+    otherwise = f"\nArgos processes text slightly differently:\n\n{rows}" if notes else ""
     return f"""# {_languages(package.from_code, package.to_code)}
 
 A package for Argos Translate, exported by Seqloom {__version__}.
