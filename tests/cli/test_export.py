@@ -17,7 +17,7 @@ from cli.conftest import Tiny
         (["--to", "ctranslate"], "unknown value --to ctranslate; did you mean ctranslate2?"),
         (["--to", "ctranslate2", "--quantization", "int4"], "unknown value --quantization int4"),
         (["--to", "ctranslate2", "--from-code", "de"], "--from-code and --to-code require --to argos"),
-        (["--to", "ctranslate2"], "model: there is no such model directory"),
+        (["--to", "ctranslate2"], "model: model directory not found"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:

@@ -56,7 +56,7 @@ def test_look_heads_finds_the_head_whose_links_are_given(tiny: Tiny, tmp_path: P
 
 def test_info_of_nothing_is_a_usage_error() -> None:
     called = call("info", "nowhere")
-    assert (called.code, called.err) == (2, "error: nowhere: there is no such model directory\n")
+    assert (called.code, called.err) == (2, "error: nowhere: model directory not found\n")
 
 
 def test_config_prints_a_file_that_reads_back_as_it_is(tmp_path: Path) -> None:

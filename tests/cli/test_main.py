@@ -195,7 +195,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(words: tuple[str, ...]) ->
     called = call(*words)
     assert called.code == 2
     assert "Traceback" in called.err
-    assert called.err.endswith("error: nowhere: there is no such model directory\n")
+    assert called.err.endswith("error: nowhere: model directory not found\n")
 
 
 def test_with_json_an_error_is_a_record_with_its_problems() -> None:

@@ -249,8 +249,11 @@ def test_tying_everything_needs_one_vocabulary() -> None:
         ("activation=relu cell=gru", r"model\.activation=relu is for a cell of kind rnn, .* gru; .* model\.cell=rnn"),
         ("peephole=full", r"model\.peephole=full is for a cell of kind peephole, but model\.cell is lstm"),
         ("forget_bias=2.0 cell=gru", r"model\.forget_bias=2\.0 is for a cell of kind lstm or peephole or coupled"),
-        ("spectral_radius=0.9 start=xavier", r"model\.spectral_radius=0\.9 cannot be had with model\.start=xavier"),
-        ("attention=none query=previous", r"model\.query=previous .* model\.attention=none looks at nothing"),
+        (
+            "spectral_radius=0.9 start=xavier",
+            r"model\.spectral_radius=0\.9 cannot be combined with model\.start=xavier",
+        ),
+        ("attention=none query=previous", r"model\.query=previous .* model\.attention is none"),
         ("attention=none input_feeding=true", r"model\.input_feeding=true .* model\.context=every"),
         ("summary=join is_bidirectional=false", r"model\.summary=join .* set model\.summary=last"),
         ("cell=gru reset=input", r"encoder with states of width 128 reads inputs of width 256"),

@@ -460,7 +460,7 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(ModelError, match="has not finished"):
         load(tmp_path)
-    with pytest.raises(UsageError, match="'potato' is not known; use cpu"):
+    with pytest.raises(UsageError, match="'potato' is unknown; use cpu"):
         require_device("potato")
 
 

@@ -224,7 +224,7 @@ def test_settings_far_larger_than_the_weights_are_refused_before_memory_is_taken
     vouch_again(model)
     message = refused(translate(model))
     is_allowed = value <= LARGEST_SETTING
-    assert "its settings ask for a model far larger than the" in message if is_allowed else "at most" in message
+    assert "its settings describe a model far larger than the" in message if is_allowed else "at most" in message
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.json", "text/shared/text.json"])
@@ -259,7 +259,7 @@ def test_a_description_of_absurd_size_is_not_read(model: Path) -> None:
 def test_a_card_with_values_of_another_kind_is_refused(model: Path, values: dict[str, Any]) -> None:
     change_json(model / "model.json", **values)
     vouch_again(model)
-    assert "model.json does not hold what a model says of itself" in refused(call("info", model))
+    assert "model.json is not a valid model card" in refused(call("info", model))
 
 
 def test_a_run_record_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
@@ -351,7 +351,8 @@ def test_an_archive_of_a_folder_says_where_the_model_lies_in_it(small: Path, tmp
     shutil.copytree(small, tmp_path / "mine")
     archive = Path(shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "mine"))
     with pytest.raises(
-        ModelError, match=rf"^{archive} is no archive .* lie in mine/ inside it; make it with seqloom pack"
+        ModelError,
+        match=rf"^{archive} is not a model archive: its files are in mine/ inside it; create it with seqloom pack",
     ):
         unpack(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -25,7 +25,6 @@ from seqloom.doctor.reading import survey_lines
 from seqloom.doctor.segments import examine_segments
 from seqloom.doctor.splits import Split, judge_split
 from seqloom.doctor.wording import examine_accents
-from seqloom.runs.config import RunConfig
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.text.formats.segments import Languages
 
@@ -123,6 +122,8 @@ def diagnose(
         faults += examine_near_leakage(near_leaks, splits[0].survey, split.survey)
     faults += [fault for forecast in forecasts for fault in examine_unknown(forecast)]
     ordered = in_order(faults)
+    from seqloom.runs.config import RunConfig  # which imports torch: only texts that were read need it
+
     sizing = choose_sizes(facts_of(corpora["train"], declared[0] or (None, None)), RunConfig().model)
     examples = _examples(ordered, corpora)
     return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, examples, near_leaks)

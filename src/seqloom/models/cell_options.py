@@ -47,9 +47,9 @@ class CellOptions(ModelSettings):
     """The recurrent cell of all layers: rnn (Elman's), lstm, peephole or coupled (LSTMs whose gates see the memory, or
     whose input and forget gate sum to one) or gru."""
     activation: Activation = "tanh"
-    """What an rnn cell does to its sum."""
+    """Activation of an rnn cell."""
     forget_bias: float = 1.0
-    """Where the bias of the forget gate of an lstm, peephole or coupled cell begins; larger remembers for longer."""
+    """Initial bias of the forget gate of an lstm, peephole or coupled cell; larger values remember for longer."""
     peephole: Peephole = "diagonal"
     """How the gates of a peephole cell see the memory: number by number (the paper), or through full matrices."""
     reset: Reset = "after"
@@ -58,16 +58,16 @@ class CellOptions(ModelSettings):
     update: Update = "keep"
     """What a gru's update gate at 1 does: keep the old state (torch, Cho et al.), or take the new one."""
     cell_norm: bool = False
-    """Whether layer norms stand inside the cells."""
+    """Whether the cells have layer norms inside."""
     start: Start = "orthogonal"
-    """How the matrices from state to state begin: as rotations (orthogonal), as normal numbers (spectral), or in
-    Glorot's bounds (xavier)."""
+    """Initial matrices from state to state: rotations (orthogonal), normal numbers (spectral), or uniform in Glorot's
+    bounds (xavier)."""
     spectral_radius: float = Field(1.0, ge=0, allow_inf_nan=False)
-    """Largest modulus of an eigenvalue of those matrices at the beginning, for orthogonal and spectral ones."""
+    """Initial spectral radius of those matrices (largest |eigenvalue|), for orthogonal and spectral ones."""
 
     @model_validator(mode="after")
     def _is_sound(self) -> "CellOptions":
-        """Said when the settings are read, long before the data are."""
+        """Checked when the settings are read, before the data is."""
         try:
             self.check()
         except ConfigError as error:
@@ -75,7 +75,7 @@ class CellOptions(ModelSettings):
         return self
 
     def check(self) -> None:
-        """Raise if some settings do not go together."""
+        """Raise if some settings contradict each other."""
         for name, option in OPTIONS.items():
             value, cells = getattr(self, name), kinds_with(option)
             if self.cell not in cells and value != type(self).model_fields[name].default:
@@ -85,8 +85,8 @@ class CellOptions(ModelSettings):
                 )
         if self.spectral_radius != 1.0 and self.start == "xavier":
             raise ConfigError(
-                f"model.spectral_radius={self.spectral_radius} cannot be had with model.start=xavier, whose bounds "
-                "decide the radius; set model.start to orthogonal or spectral, or leave model.spectral_radius out"
+                f"model.spectral_radius={self.spectral_radius} cannot be combined with model.start=xavier, which "
+                "determines the radius; set model.start to orthogonal or spectral, or leave model.spectral_radius out"
             )
 
     def check_reset(self, part: str, read: tuple[int, ...], *, width: int) -> None:

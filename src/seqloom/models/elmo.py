@@ -6,9 +6,9 @@
     next       P(w_{t+1} | w_0 … w_t)     = softmax(W →P →h_L[t] + b)
     previous   P(w_{t−1} | w_t … w_{n+1}) = softmax(W ←P ←h_L[t] + b)
 
-A sentence w_1 … w_n stands between w_0 = BEGIN and w_{n+1} = END. Words and output are shared, the layers are not:
-were they to meet below the top, each word would be told by what has seen it already. A language model has no need of
-labels, and its states know what a word means where it stands:
+A sentence w_1 … w_n is framed by w_0 = BEGIN and w_{n+1} = END. Words and output are shared, the layers are not: if
+they met below the top, each word would be predicted from states that have seen it. Training needs no labels, and the
+states depend on the meaning of a word in its sentence:
 
     concat       [→h_L[t]; ←h_L[t]; x_t]
     scalar mix   γ Σ_j softmax(s)_j h_j[t],  h_j = [→h_j; ←h_j],  h_0 = [x; x]     s, γ learned with the task
@@ -55,9 +55,9 @@ from seqloom.nn.recurrent import (
 class ScalarMix(nn.Module):
     """A weighted mean of layers, scaled.
 
-        y = γ Σ_j softmax(s)_j h_j            s begins at 0: all layers alike;  γ begins at 1
+        y = γ Σ_j softmax(s)_j h_j            s starts at 0: all layers equal;  γ starts at 1
 
-    With `normalise`, each h_j is first brought to mean 0 and variance 1, so that loud layers do not decide by loudness.
+    With `normalise`, each h_j first gets mean 0 and variance 1, so that large values do not give a layer more weight.
     """
 
     def __init__(self, layers: int, *, normalise: bool = False) -> None:
@@ -74,7 +74,7 @@ class ScalarMix(nn.Module):
     def forward(self, layers: Float[Tensor, "layers *rows width"]) -> Float[Tensor, "*rows width"]:
         if len(layers) != len(self.scores):
             raise UsageError(
-                f"this mix has {len(self.scores)} weights, but {len(layers)} layers came; give one for each"
+                f"this mix has {len(self.scores)} weights, but got {len(layers)} layers; pass one for each weight"
             )
         values = F.layer_norm(layers, layers.shape[-1:]) if self.normalise else layers
         mixed: Tensor = self.scale * torch.tensordot(self.weights, values, dims=1)
@@ -93,21 +93,21 @@ class ElmoConfig(CellOptions):
     width: int = Field(256, ge=1, le=100_000)
     """Size of the hidden states of each direction."""
     embedding_width: int | None = Field(None, ge=1, le=100_000)
-    """Size of each word's own vector; left open, that of the hidden states, which a scalar mix needs."""
+    """Size of each word's own vector; by default that of the hidden states, which a scalar mix needs."""
     layers: int = Field(2, ge=1, le=1_000)
     """Recurrent layers of each direction."""
     input: Literal["table", "characters"] = "table"
     """Where the vectors of words come from: a table with a row for each, or their letters, so that words which were
     never seen have one too."""
     skip: Skip = "none"
-    """The way past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined)."""
+    """The connection past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined)."""
     dropout_rate: float = Field(0.2, ge=0, lt=1)
     """Share of numbers dropped from words, between layers and from the features, in training."""
     dropout_kind: DropoutKind = "between"
     """Whether each number is dropped by itself (between), or the same ones at all positions of a sentence
     (variational)."""
     tying: Literal["output", "none"] | None = None
-    """Whether the table of the words is also that of the output; left open, it is where there is a table."""
+    """Whether words and output share one table; by default they do where words have a table."""
     character_width: int = Field(16, ge=1, le=10_000)
     """Size of a letter's vector, for input=characters."""
     filter_widths: tuple[int, ...] = (1, 2, 3, 4, 5)
@@ -120,7 +120,7 @@ class ElmoConfig(CellOptions):
     """Letters of a word that are looked at, in bytes and with two marks, for input=characters."""
 
     def check(self) -> None:
-        """Raise if some settings do not go together."""
+        """Raise if some settings contradict each other."""
         super().check()
         read = input_widths(self._embedding_width, self.width, layers=self.layers, skip=self.skip)
         self.check_reset("language model", read, width=self.width)
@@ -195,7 +195,7 @@ class ElmoConfig(CellOptions):
 
 
 def frame(ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch framed"]:
-    """Sentences between BEGIN and END; whatever stands after their lengths becomes padding."""
+    """Sentences between BEGIN and END; what follows after their lengths becomes padding."""
     check_lengths(lengths, rows=len(ids), time=ids.shape[1])
     words = ids.masked_fill(~length_mask(lengths, ids.shape[1]), PAD)
     framed = nn.functional.pad(words, (1, 1), value=PAD)
@@ -214,9 +214,9 @@ class Layers:
 
 @dataclass(frozen=True)
 class BothWays:
-    """Features from which symbols are told, sentence after sentence, of n + 1 symbols each.
+    """Features from which symbols are predicted, sentence after sentence, n + 1 symbols each.
 
-    `following` tells w_1 … END from what stands before each, `preceding` tells BEGIN … w_n from what stands after.
+    `following` predicts w_1 … END from the symbols before each, `preceding` BEGIN … w_n from those after.
     """
 
     following: Float[Tensor, "tokens features"]
@@ -324,21 +324,20 @@ class Elmo(nn.Module):
         """Features of every symbol from those before it, and from those after it; sentences come without a frame."""
         found = self.read(self.words(frame(ids, lengths)), lengths + 2)
         packing = packing_of(lengths + 1, ids.shape[1] + 1)
-        # The last position of the rightward half and the first of the leftward half have nothing left to tell.
+        # The last position of the rightward half and the first of the leftward half predict nothing.
         following = pack_features(self.dropout(found.rightward[-1][:, :-1]).contiguous(), packing)
         preceding = pack_features(self.dropout(found.leftward[-1][:, 1:]).contiguous(), packing)
         return BothWays(self.rightward.features(following), self.leftward.features(preceding))
 
     def features(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> WordFeatures:
-        """What is known of each word of padded sentences. After the end of a sentence stands anything finite."""
+        """Vectors of each word of padded sentences. After the end of a sentence they are finite but arbitrary."""
         return self._without_frame(self.read(self.words(frame(ids, lengths)), lengths + 2))
 
     def features_of_words(self, sentences: Sequence[Sequence[str]]) -> WordFeatures:
         """The same for sentences of any words, which are read by their letters."""
         if not isinstance(self.words, CharacterInput):
             raise UsageError(
-                "this model knows words by their place in a table, so it cannot read others; "
-                "train one with model.input=characters"
+                "this model has a table of its words, so it cannot read others; train one with model.input=characters"
             )
         lengths = torch.tensor([len(sentence) for sentence in sentences], device=self.words.spelling.device)
         ids = lengths.new_zeros(len(sentences), int(lengths.max()) if len(sentences) else 0)
@@ -414,7 +413,7 @@ class ElmoFeatures(nn.Module):
     ) -> None:
         super().__init__()
         if combine == "concat" and normalise:
-            raise ConfigError("normalise=True is for combine='scalar_mix'; layers that are joined keep their loudness")
+            raise ConfigError("normalise=True is for combine='scalar_mix'; joined layers are not normalised")
         self.elmo = elmo
         self.is_frozen = is_frozen
         self.mix = None

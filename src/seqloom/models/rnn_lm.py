@@ -5,9 +5,8 @@
     features  f_t = P h_t                                                 only where tied tables are of another width
     output    P(w_t | w_1 … w_{t−1}) = softmax(W f_t + b)                 W = E where tied (Press & Wolf, 2017)
 
-Though each step reads one symbol, it is no bigram model: h carries the whole history, and a symbol long ago changes
-what is expected now. A text is read in windows, each from the state that the one before has left or from an empty one
-(`tasks.language_modelling`).
+Each step reads one symbol, but h carries the whole history. A text is read in windows, each from the final state of the
+one before or from an empty state (`tasks.language_modelling`).
 """
 
 from typing import ClassVar, Literal
@@ -52,13 +51,13 @@ class RnnLmConfig(CellOptions):
     width: int = Field(256, ge=1, le=100_000)
     """Size of the hidden states."""
     embedding_width: int | None = Field(None, ge=1, le=100_000)
-    """Size of each symbol's vector; left open, that of the hidden states."""
+    """Size of each symbol's vector; by default that of the hidden states."""
     layers: int = Field(1, ge=1, le=1_000)
     """Recurrent layers, one above the other."""
     skip: Skip = "none"
-    """The way past each layer: none, residual (added), highway (mixed in by a gate) or dense (joined: each layer reads
-    the input and all layers below it). A lowest layer whose input is not as wide as it is itself has no residual or
-    highway."""
+    """The connection past each layer: none, residual (added), highway (mixed by a gate) or dense (joined: each
+    layer reads the input and all layers below it). A lowest layer whose input is not as wide as it is itself has no
+    residual or highway."""
     dropout_rate: float = Field(0.2, ge=0, lt=1)
     """Share of numbers dropped from embeddings, between layers and from the features, in training."""
     dropout_kind: DropoutKind = "between"
@@ -71,20 +70,20 @@ class RnnLmConfig(CellOptions):
     """The last layer: scores of all symbols, or an adaptive softmax, whose rare symbols are reached through clusters
     (needs tying=none)."""
     cutoffs: tuple[int, ...] = ()
-    """Ranks at which the clusters of an adaptive softmax begin, such as [2000, 10000]; left open, a tenth and a third
-    of the symbols."""
+    """Ranks at which the clusters of an adaptive softmax begin, such as [2000, 10000]; by default a tenth and a
+    third of the symbols."""
     learns_log_z: bool = False
     """Whether the output has a number to learn for its normaliser, which task.objective kind=nce with log_z=learned
     needs."""
 
     def check(self) -> None:
-        """Raise if some settings do not go together."""
+        """Raise if some settings contradict each other."""
         super().check()
         read = input_widths(self._embedding_width, self.width, layers=self.layers, skip=self.skip)
         self.check_reset("language model", read, width=self.width)
         if self.output == "adaptive" and self.tying == "output":
             raise ConfigError(
-                "model.output=adaptive has no one table of all symbols that could be that of the embeddings; set "
+                "model.output=adaptive has no single table of all symbols to share with the embeddings; set "
                 "model.tying=none, or model.output=full"
             )
         if self.output == "adaptive" and self.learns_log_z:

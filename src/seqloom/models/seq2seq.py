@@ -4,10 +4,10 @@
     context   c = q(h_1 … h_n)                                             one vector for the whole source
     start     s_0 = begin(W_b c + b)                                       the bridge, for each decoder layer
     states    s_t = decoder(E[y_{t−1}], s_{t−1})
-    look      c_t = Σ_j softmax_j(score(s_t, h_j)) h_j
+    attend    c_t = Σ_j softmax_j(score(s_t, h_j)) h_j
     output    P(y_t | y_1 … y_{t−1}, source) = softmax(W tanh(W_c [c_t; s_t] + b_c))
 
-Without attention there is no look, and c is all the decoder learns of the source. The decoder is in `nn.decoder`.
+Without attention, c is all the decoder knows of the source. The decoder is in `nn.decoder`.
 """
 
 import sys
@@ -67,9 +67,9 @@ class Seq2SeqConfig(CellOptions):
     width: int = Field(256, ge=1, le=100_000)
     """Size of the decoder's hidden states."""
     encoder_width: int | None = Field(None, ge=1, le=100_000)
-    """Size of the encoder's hidden states, both directions together; left open, that of the decoder."""
+    """Size of the encoder's hidden states, both directions together; by default that of the decoder."""
     embedding_width: int = Field(256, ge=1, le=100_000)
-    """Size of each symbol's vector, and of the features from which the next symbol is told."""
+    """Size of each symbol's vector, and of the features from which the next symbol is predicted."""
     encoder_layers: int = Field(2, ge=1, le=1_000)
     """Layers of the encoder."""
     decoder_layers: int = Field(2, ge=1, le=1_000)
@@ -77,16 +77,16 @@ class Seq2SeqConfig(CellOptions):
     is_bidirectional: bool = True
     """Whether the encoder also reads from right to left; each direction then has half of its width."""
     skip: Skip = "none"
-    """The way past each layer of encoder and decoder: none, residual (added), highway (mixed in by a gate) or dense
+    """The connection past each layer of encoder and decoder: none, residual (added), highway (mixed by a gate) or dense
     (joined: each layer reads the input and all layers below it). A lowest layer whose input is not as wide as it is
     itself has no residual or highway."""
     attention: Literal["none", "dot", "bilinear", "additive"] = "bilinear"
     """How a decoder state is compared with the memory: s·h, s·W h or v·tanh(W s + U h); none for the plain
-    encoder-decoder, which knows of the source by its context alone."""
+    encoder-decoder, which sees the source only through its context."""
     query: Query = "current"
-    """The decoder state that looks at the memory: the one that has read the last symbol, or the one before it."""
+    """The decoder state that attends to the memory: the one after the last symbol, or the one before it."""
     input_feeding: bool = False
-    """Whether the decoder also reads what was looked at. Training then goes step by step, which is slower.
+    """Whether the decoder also reads what it attended to. Training then runs step by step, which is slower.
     With the current query it reads its last features (Luong), with the previous one the context (Bahdanau)."""
     summary: Summary = "last"
     """What the context is made of: the last state of each direction (last, or join, which insists on two of them), or
@@ -157,14 +157,14 @@ class Seq2SeqConfig(CellOptions):
         return self.embedding_width + context + (fed if self.input_feeding else 0)
 
     def check(self) -> None:
-        """Raise if some settings do not go together."""
+        """Raise if some settings contradict each other."""
         super().check()
         self._check_widths()
         if self.attention == "none" and self.query == "previous":
-            raise ConfigError("model.query=previous says which state looks, but model.attention=none looks at nothing")
+            raise ConfigError("model.query=previous selects the state that attends, but model.attention is none")
         if self.attention == "none" and self.input_feeding:
             raise ConfigError(
-                "model.input_feeding=true feeds back what was looked at, but model.attention=none looks at nothing; "
+                "model.input_feeding=true feeds attention back, but model.attention is none; "
                 "model.context=every gives the decoder the context at every step"
             )
         if self.summary == "join" and not self.is_bidirectional:
@@ -323,7 +323,7 @@ class Seq2Seq(nn.Module):
         return [(cell, "run") for cell in cells]
 
     def stepper(self, *, attention: bool = False, shortlist: Shortlister | None = None) -> "Seq2SeqStepper":
-        """This model as the search sees it; with `attention`, each step tells where it looked, if it looks at all.
+        """This model as the search sees it; with `attention`, each step also returns its attention, if it has any.
 
         With a `shortlist`, only the symbols that it names for a sentence are offered.
         """

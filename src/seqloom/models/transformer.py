@@ -83,7 +83,7 @@ class TransformerConfig(ModelSettings):
     norm: NormPlace = "before"
     """Layer norm before each sublayer (trains without much care) or after it (the paper)."""
     final_norm: bool | None = None
-    """A last norm after each stack; left open, only where the layers have theirs before."""
+    """A last norm after each stack; by default only with norm=before."""
     positions: Literal["sinusoidal", "concatenated", "learned", "shaw", "bias", "none"] = "sinusoidal"
     """sinusoidal (added, the paper), concatenated (joined and projected), learned (a row per position), shaw
     (relative, on the keys), bias (relative, a number per head and distance) or none."""
@@ -98,7 +98,7 @@ class TransformerConfig(ModelSettings):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "TransformerConfig":
-        """Said when the settings are read, long before the data are."""
+        """Checked when the settings are read, before the data is."""
         try:
             check_heads(self.width, self.heads)
         except ConfigError as error:
@@ -226,7 +226,7 @@ class DecoderLayer(nn.Module):
         memory_packing: Packing,
         memory_mask: Float[Tensor, "#batch #heads #queries keys"],
     ) -> Float[Tensor, "tokens width"]:
-        # Padding needs no mask here: it stands after the tokens, where a causal query never looks.
+        # Padding needs no mask here: it comes after the tokens, where a causal query never attends.
         own = None if bias is None else bias[None]
         keys = self.cross.key_values(memory, memory_packing)
         x = self.around_self(x, lambda x: self.self(x, packing, mask=own, is_causal=bias is None))
@@ -251,7 +251,7 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerStack(nn.Module, Generic[Layer]):
-    """What stands around the layers of an encoder or decoder: embeddings and positions before, a norm after."""
+    """The layers of an encoder or decoder, with embeddings and positions before them and a norm after."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ class Transformer(nn.Module):
         return features
 
     def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
-        """The memory (packed), where its tokens stand, and the mask that hides its padding."""
+        """The memory (packed), the places of its tokens, and the mask that hides its padding."""
         packing = packing_of(source.lengths, source.ids.shape[1])
         x = self.encoder.embed(pack(source.ids, packing), packing.positions, longest=packing.longest)
         # A sentence of no tokens may look at its first padding, whose keys and values are zero: all −∞ would give NaN.
@@ -327,9 +327,9 @@ class Transformer(nn.Module):
     def stepper(
         self, *, attention: bool = False, heads: str = "mean", shortlist: Shortlister | None = None
     ) -> "TransformerStepper":
-        """This model as the search sees it; with `attention`, each step tells where it looked in the source.
+        """This model as the search sees it; with `attention`, each step also returns its attention to the source.
 
-        `heads` says which look that is (`nn/multihead.py`). With a `shortlist`, only the symbols that it names for a
+        `heads` selects which (`nn/multihead.py`). With a `shortlist`, only the symbols that it names for a
         sentence are offered.
         """
         return TransformerStepper(self, heads=heads if attention else None, shortlist=shortlist)
@@ -428,7 +428,7 @@ class TransformerStepper:
     end = END
 
     def __init__(self, model: Transformer, *, heads: str | None, shortlist: Shortlister | None) -> None:
-        """`heads` says which attention is given; None gives none."""
+        """`heads` selects the attention that is returned; None returns none."""
         layers = model.decoder.layers
         self.model = model
         self.policy = None if heads is None else HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
@@ -467,7 +467,7 @@ class TransformerStepper:
         return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])
 
     def _by_layers(self, x: Float[Tensor, "rows width"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
-        """What the output reads, and where the rows looked if that is asked for."""
+        """What the output reads, and the attention of the rows if it is requested."""
         attention = None
         for number, layer in enumerate(self.model.decoder.layers):
             if self.policy is not None and number == self.policy.layer:

@@ -33,7 +33,7 @@ from seqloom.training.settings import TrainingConfig
 
 
 class FittingConfig(Config):
-    """Models with a loop of their own are fitted to a text as a whole; all that can be set is the model's own."""
+    """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 
     kind: Literal["fitting"] = "fitting"
     """Names this task in a config file."""
@@ -85,7 +85,7 @@ def _plain_fields(model: object) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; of anything else, what tells it from others in every process."""
+    """A value as JSON has it; of anything else, its import path, which is the same in every process."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -176,7 +176,7 @@ class DataConfig(Config):
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs drawn from the training files, or lines at the end of a text, that are kept for validation when there are
+    """Pairs drawn from the training files, or lines at the end of a text, that are held out for validation if there are
     no dev files; at most a tenth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
@@ -185,10 +185,10 @@ class DataConfig(Config):
     encoding: str = "utf-8"
     """Character encoding of the files; `--encoding` sets it too."""
     on_bad_utf8: OnBad = "error"
-    """What becomes of bytes that are no text in that encoding: error, replace (U+FFFD for each) or skip (the line is
-    read as an empty one, so that its pair is dropped); `--on-bad-utf8` sets it too."""
+    """How invalid bytes in that encoding are handled: error, replace (U+FFFD for each) or skip (the line is
+    read as empty, so that its pair is dropped); `--on-bad-utf8` sets it too."""
     unit: Unit = "line"
-    """What of a text is one piece, after which its end is told: a line, or (paragraph) all lines up to an empty one. Of
+    """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""
     longest: int = Field(256, ge=2, le=1_000_000)
     """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
@@ -204,7 +204,7 @@ class DataConfig(Config):
     file, a word per line with or without its count: then text.kind is word and text.segmentation spaces."""
     workers: int | None = Field(None, ge=1, le=1_000)
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
-    nothing but the time it takes."""
+    only the time it takes."""
 
     @field_validator("encoding")
     @classmethod
@@ -212,7 +212,7 @@ class DataConfig(Config):
         try:
             "".encode(value)
         except (LookupError, ValueError):
-            raise ValueError(f"{value!r} is no encoding that Python knows; try utf-8, latin-1 or utf-16") from None
+            raise ValueError(f"unknown encoding {value!r}; try utf-8, latin-1 or utf-16") from None
         return value
 
 
@@ -222,20 +222,20 @@ class EvaluationConfig(Config):
     resamples: int = Field(1000, ge=40, le=100_000)
     """Bootstrap resamples behind each interval."""
     lowercase: bool = False
-    """Whether BLEU and chrF look at small letters only."""
+    """Whether BLEU and chrF ignore case."""
 
 
 class RunConfig(Config):
-    """All that determines a run."""
+    """Everything that determines a run."""
 
     seed: int = Field(1, ge=0)
-    """The one seed, from which every random number of the run comes."""
+    """The seed of every random number of the run."""
     device: str = "cpu"
-    """Where the arithmetic is done: cpu, cuda or cuda:1."""
+    """Device: cpu, cuda or cuda:1."""
     data: DataConfig = DataConfig()
     """The text a model learns from."""
     text: TextConfig = TextConfig()
-    """How text is normalised and cut into pieces."""
+    """How text is normalised and split into pieces."""
     model: ModelConfig = TransformerConfig()
     """The model and its sizes."""
     task: TaskConfig = Field(default_factory=_task_of)
@@ -243,7 +243,7 @@ class RunConfig(Config):
     training: TrainingConfig = TrainingConfig()
     """How it is trained."""
     search: SearchConfig = SearchConfig()
-    """How it is searched for translations, or for texts."""
+    """How translations or texts are searched."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
 
@@ -251,12 +251,12 @@ class RunConfig(Config):
     @classmethod
     def _is_supported(cls, value: str) -> str:
         if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", value):
-            raise ValueError(f"{value!r} is no device that Seqloom works on; use cpu, cuda or cuda:0")
+            raise ValueError(f"unsupported device {value!r}; use cpu, cuda or cuda:0")
         return value
 
     @classmethod
     def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The given settings, with the task that belongs to the model unless one is named, and its way to write."""
+        """The given settings, with the task of the model unless one is named, and the search for that task."""
         model, task = values.get("model"), values.get("task", {})
         if not isinstance(task, Mapping) or "kind" in task:
             return values

@@ -45,16 +45,15 @@ from seqloom.training.run_guard import holder_of
 from seqloom.training.weights import load_weights
 
 NUMBERS = 4, 1 << 24
-"""Numbers that building a model may ask for: so many times those of its weights, and so many besides for tables that
-are computed. Our models ask for what they have and hardly more."""
+"""Numbers that building a model may allocate: so many times those of its weights, and so many more for tables."""
 
 TENSORS = 4, 100
-"""The same for the number of tensors that are made, which ends a model of a million layers at its hundredth."""
+"""The same for the number of tensors, which stops a model of a million layers early."""
 
 _MAKERS = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "zeros", "ones", "full", "rand", "randn"))
 
 _TRIES = 20
-"""How often a checkpoint is looked for in a run that is training: it may be removed between two looks."""
+"""Attempts to open a checkpoint of a run that is training: one may be removed in the meantime."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _place(loaded: Loaded) -> str:
 def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
     """Read a model directory (or the `model/` inside a run directory) and check every file of it.
 
-    A model that was trained from settings outside the house is read with the same settings as `model`.
+    A model that was trained from settings of another package needs the same settings as `model`.
     """
     folder = find_model(as_path(folder, "folder"))
     require_builder(model)
@@ -172,7 +171,7 @@ def load_fitted(folder: Path | str) -> LoadedFitted:
 def load_any(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> Loaded:
     """Read a model directory (or the `model/` inside a run directory), whatever it holds, and check every file of it.
 
-    A model that was trained from settings outside the house is read with the same settings as `model`.
+    A model that was trained from settings of another package needs the same settings as `model`.
     """
     found = find_model(as_path(folder, "folder"))
     require_builder(model)
@@ -185,17 +184,16 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
 
 
 def find_model(folder: Path) -> Path:
-    """The model directory at this path; a run directory stands for the model in it, or for its best checkpoint.
+    """The model directory at this path, in a run directory, or in an archive.
 
-    An archive stands for the model in it too. What is no model directory yet is made into one in a folder that goes
-    when the program ends.
+    An archive, or the best checkpoint of a run without a model, becomes a model directory in a temporary folder.
     """
     if (folder / "model.json").is_file():
         return folder
     if (folder / "model" / "model.json").is_file():
         return folder / "model"
     if not folder.exists():
-        raise UsageError(f"{folder}: there is no such model directory")
+        raise UsageError(f"{folder}: model directory not found")
     if is_archive(folder):
         return find_model(unpacked(folder, check=check_archived))
     if folder.is_file():
@@ -207,13 +205,13 @@ def find_model(folder: Path) -> Path:
         return _from_checkpoint(folder)
     if (holder := holder_of(folder)) is not None:
         raise ModelError(f"{folder} is in use by {holder}, which prepares a run there; it has no model yet")
-    raise ModelError(f"{folder} is no model directory: it has no model.json")
+    raise ModelError(f"{folder} is not a model directory: model.json is missing")
 
 
 def _from_checkpoint(run: Path) -> Path:
-    """A model directory made of the best checkpoint of a run that has no model yet; a SeqloomWarning says so.
+    """A temporary model directory made of the best checkpoint of a run that has no model yet, with a SeqloomWarning.
 
-    It is in a folder that goes when the program ends. Nothing in the run is changed, which may be training.
+    Nothing in the run is changed, which may be training.
     """
     for _ in range(_TRIES):
         steps = checkpoint_steps(run)
@@ -234,7 +232,7 @@ def _from_checkpoint(run: Path) -> Path:
         if checkpoint_steps(run) == steps:
             break
     if damages:
-        raise ModelError(f"no checkpoint of {run} can be read: {'; '.join(damages)}; bring one back from a copy")
+        raise ModelError(f"no checkpoint of {run} can be read: {'; '.join(damages)}; restore one from a copy")
     holder = holder_of(run)
     if holder is not None:
         raise ModelError(
@@ -247,7 +245,7 @@ def _from_checkpoint(run: Path) -> Path:
 
 
 def _model_at(run: Path, step: int) -> Path:
-    """The model directory made of a checkpoint, whose files are checked."""
+    """The model directory made of a checkpoint, whose files are verified."""
     checkpoint = checkpoint_folder(run, step)
     try:
         version = (step, *(path.stat().st_mtime_ns for path in (checkpoint / "manifest.json", run / "config.yaml")))
@@ -262,7 +260,7 @@ def _model_at(run: Path, step: int) -> Path:
         try:
             progress = Progress.from_json(state["progress"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{checkpoint} does not say how far its run has got ({error})") from error
+            raise ModelError(f"{checkpoint} does not record the progress of its run ({error})") from error
         card = _card_at(run, config, progress=progress, weights=weights)
 
         def write(path: Path) -> None:
@@ -274,7 +272,7 @@ def _model_at(run: Path, step: int) -> Path:
 
 
 def _card_at(run: Path, config: RunConfig, *, progress: Progress, weights: Path) -> Card:
-    """What the model of a run says of itself at a step. A run of an earlier version has not written down the rest."""
+    """The card of the model of a run at a step. Runs of earlier versions have no card.json."""
     try:
         begun = parse_card(read_part(run / CARD), run / CARD)
     except ModelError:
@@ -319,12 +317,12 @@ def _is_run(folder: Path) -> bool:
 
 
 def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
-    """Refuse what came out of an archive if it is no model, is not as its manifest says, or has files besides."""
+    """Refuse the contents of an archive if they are not a model, contradict its manifest, or include other files."""
     lying = [Path(name).parent for name in names if Path(name).name == "model.json"]
     if len(lying) == 1 and lying[0].as_posix() not in (".", "model"):
         raise ModelError(
-            f"{archive} is no archive of a model: the files of one lie in {lying[0].as_posix()}/ inside it; "
-            "make it with seqloom pack"
+            f"{archive} is not a model archive: its files are in {lying[0].as_posix()}/ inside it; "
+            "create it with seqloom pack"
         )
     try:
         home = find_model(folder)
@@ -332,8 +330,10 @@ def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
         above = home.relative_to(folder)
         wanted = {(above / name).as_posix() for name in ("manifest.json", *listed_files(home))}
     except ModelError as error:
-        # The folder has a temporary name, which would tell nobody anything.
-        raise ModelError(f"{archive} holds no whole model: {str(error).replace(str(folder), archive.name)}") from error
+        # The folder has a temporary name, which means nothing to the user.
+        raise ModelError(
+            f"{archive} does not hold a complete model: {str(error).replace(str(folder), archive.name)}"
+        ) from error
     if unknown := sorted(set(names) - wanted):
         raise ModelError(
             f"{archive} was not unpacked: its manifest does not list {', '.join(unknown[:3])}; "
@@ -342,15 +342,14 @@ def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
 
 
 def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
-    """Build a model whose weights are in a file; settings that ask for far more than the file holds are refused.
+    """Build a model whose weights are in a file; settings that need far more than the file holds are refused.
 
-    Settings are a line of text: one that says width 1000000000 would otherwise fill the memory before anybody sees
-    that no such weights are there.
+    Otherwise a width of 1000000000 in a config file would fill the memory before the missing weights are noticed.
     """
     shapes = shapes_of(weights)
     numbers, tensors = sum(map(math.prod, shapes.values())), len(shapes)
     complaint = (
-        f"{weights.parent} does not fit together: its settings ask for a model far larger than the {numbers:,} numbers "
+        f"{weights.parent} is inconsistent: its settings describe a model far larger than the {numbers:,} numbers "
         f"in {weights.name}; copy the model directory again from where it was made"
     )
     most = NUMBERS[0] * numbers + NUMBERS[1], TENSORS[0] * tensors + TENSORS[1]
@@ -364,7 +363,7 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
 
 
 class _Allowance(TorchDispatchMode):
-    """Sees each tensor before it is made, and ends the building of a model that asks for too much."""
+    """Counts tensors before they are allocated, and stops building a model that needs too many."""
 
     def __init__(self, *, numbers: int, tensors: int, complaint: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -430,7 +429,7 @@ def require_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UsageError(f"device {name!r} is not known; use cpu, cuda or cuda:0") from None
+        raise UsageError(f"device {name!r} is unknown; use cpu, cuda or cuda:0") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU found; use device=cpu")
     return device
@@ -443,7 +442,7 @@ def require_translator(folder: Path, config: RunConfig) -> None:
 
 
 def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
-    """Refuse a model that was fitted by a loop of its own, and so lacks what is asked for."""
+    """Refuse a model that was fitted by a loop of its own."""
     if isinstance(config.model, FitsText):
         raise UsageError(f"{folder} was not trained by gradient descent, so {what}: {in_words(config)}")
 

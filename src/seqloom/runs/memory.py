@@ -14,10 +14,10 @@ from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import BuildsModel, RunConfig
 
 FEWEST = Symbols(8, 8, is_shared=True, pieces=tuple("abcdefgh"))
-"""Vocabularies that are smaller than any: what a model needs for these it needs for every text."""
+"""Vocabularies smaller than any real one: a lower bound of what a model needs."""
 
 SIZES = ("width", "embedding_width", "feed_forward", "encoder_layers", "decoder_layers", "layers")
-"""Settings by which a model grows, in the order in which they are looked at."""
+"""Settings by which a model grows, in the order in which they are tried."""
 
 
 def require_memory(config: RunConfig, symbols: Symbols, *, memory: int | None = None) -> None:
@@ -30,7 +30,7 @@ def require_memory(config: RunConfig, symbols: Symbols, *, memory: int | None = 
     if not isinstance(model, BuildsModel):
         return
     kept = {"adam": 2, "adamw": 2, "sgd": int(training.momentum > 0)}[training.optimiser]
-    # Sharded, each rank builds the whole model before it gives most of it away.
+    # Sharded, each rank first builds the whole model and then keeps a part of it.
     per_weight = 4 * (1 if training.parallel == "sharded" else 2 + kept)
     have = memory_of(config.device) if memory is None else memory
     # Most models are far below it, and torch takes seconds before it counts the first.
@@ -89,7 +89,7 @@ def _with_size(model: ModelSettings, name: str, value: int) -> BuildsModel:
 
 
 def memory_of(device: str) -> int | None:
-    """Bytes of memory that this process can have at most on a device; None where the system does not say."""
+    """Bytes of memory that this process can use at most on a device; None if unknown."""
     if device.startswith("cuda"):
         return int(torch.cuda.get_device_properties(torch.device(device)).total_memory)
     limits = []

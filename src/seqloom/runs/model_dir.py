@@ -1,11 +1,11 @@
-"""A model directory: what export gives and `load` needs.
+"""The format of a model directory: writing, reading and verifying it.
 
     config.yaml            the complete settings it was trained with
     model.safetensors      its weights, or the arrays of a model that was fitted
     text/                  its tokenisers
     model.json             format number, languages, sizes, what it was trained on, its scores
     manifest.json          size and SHA-256 of every file
-    lexicon.safetensors    what source symbols translate to, where that was asked for
+    lexicon.safetensors    what source symbols translate to, if `seqloom shortlist` added it
 
 It is written under a temporary name and renamed, and every file is checked on load.
 """
@@ -47,13 +47,13 @@ from seqloom.training.weights import for_disk, weights_of
 from seqloom.version import __version__
 
 FORMAT = 1
-"""The number of this layout; a newer one is refused, not guessed at."""
+"""The version of this layout; newer ones are refused."""
 
 INT8_FORMAT = 2
 """The same with large matrices rounded to eight bits, each with a scale per row: `NAME` and `NAME.scales`."""
 
 CARD = "card.json"
-"""What a model of a run would say of itself, written when training begins."""
+"""The card of the model of a run, written when training begins."""
 
 AGAIN = "copy the model directory again from where it was made"
 
@@ -64,7 +64,7 @@ _COUNTED = ("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read",
 
 @dataclass(frozen=True)
 class Card:
-    """What a model says of itself."""
+    """The description of a model, in its model.json."""
 
     source: str | None
     """Source language."""
@@ -82,7 +82,7 @@ class Card:
 
     @property
     def output_limit(self) -> OutputLimit:
-        """The maximum output length that its training data asks for."""
+        """The maximum output length that fits its training data."""
         measured = self.trained_on.get("output_limit")
         return OutputLimit(**measured) if measured else OutputLimit()
 
@@ -124,7 +124,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 class _Meets:
-    """What a library says of a file that it cannot read, as an error of ours."""
+    """Turns the error of a library that cannot read a file into a ModelError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -145,27 +145,27 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
     """The first thing in the values of a card that is not of its kind, in words; None where all is well."""
     for name in ("source", "target"):
         if not isinstance(values.get(name), str | None):
-            return f"{name} is no language"
+            return f"{name} is not a language"
     if not _is_number(values.get("parameters")) or not isinstance(values.get("version", ""), str):
-        return "it gives no number of parameters, or no version"
+        return "parameters or version is invalid"
     if type(values.get("format", 1)) is not int:
-        return "its format is no number"
+        return "format is not a number"
     if not isinstance(trained_on := values.get("trained_on", {}), dict):
-        return "trained_on is no table"
+        return "trained_on is not a table"
     for name in _COUNTED:
         if name in trained_on and not _is_number(trained_on[name]):
-            return f"trained_on.{name} is no number"
+            return f"trained_on.{name} is not a number"
     for name in ("files", "averaged"):
         if not isinstance(trained_on.get(name, []), list):
-            return f"trained_on.{name} is no list"
+            return f"trained_on.{name} is not a list"
     if "output_limit" in trained_on and not _is_output_limit(trained_on["output_limit"]):
         return f"trained_on.output_limit is {str(trained_on['output_limit'])[:40]!r}, not a factor and a constant"
     unfinished = trained_on.get("unfinished", {"step": 0, "steps": 0})
     if not isinstance(unfinished, dict) or not all(_is_number(unfinished.get(name)) for name in ("step", "steps")):
-        return "trained_on.unfinished gives no step and steps"
+        return "trained_on.unfinished lacks step or steps"
     scores = values.get("scores", [])
     if not isinstance(scores, list) or not all(map(_is_score, scores)):
-        return "scores are no list of names, values and signatures"
+        return "scores is not a list of names, values and signatures"
     return None
 
 
@@ -192,7 +192,7 @@ def _is_number(value: Any) -> bool:
 def save_model(
     folder: Path, config: RunConfig, *, tokenizers: Tokenizers, weights: Mapping[str, Tensor], card: Card
 ) -> None:
-    """Write a model directory, whole or not at all; an older one at the same place is replaced."""
+    """Write a model directory atomically; an older one at the same place is replaced."""
 
     def write(path: Path) -> None:
         save_file({name: for_disk(tensor) for name, tensor in weights.items()}, path)
@@ -232,7 +232,7 @@ def write_model(
 
 
 def add_file(folder: Path, name: str, *, write: Callable[[Path], None]) -> None:
-    """Add a file to a model directory, or replace it. A crash in between leaves a whole model without that file."""
+    """Add a file to a model directory, or replace it. A crash in between leaves a valid model without that file."""
     path, manifest = folder / name, read_part(folder / "manifest.json")
     if manifest["files"].pop(name, None) is not None:
         _write_manifest(folder, manifest)
@@ -260,7 +260,7 @@ def stored_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def require_exact_weights(folder: Path, card: Card) -> None:
-    """Refuse a model whose weights were rounded, where training goes on from them."""
+    """Refuse a model with rounded weights as the start of training."""
     if card.is_rounded:
         raise UsageError(
             f"the weights of {folder} were rounded to eight bits when it was packed; use the model it was packed from"
@@ -285,16 +285,16 @@ def read_settings(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The settings that a model was trained with, and others laid over them."""
     try:
         config = resolve(RunConfig, file=folder / "config.yaml")
-    except UsageError as error:  # nobody has written these settings here: it is the model that is at fault
+    except UsageError as error:  # the user did not write these settings: the model is at fault
         raise ModelError(f"the settings of the model cannot be read: {error}. {AGAIN.capitalize()}") from error
     return resolve(RunConfig, file=folder / "config.yaml", overrides=overrides) if overrides else config
 
 
 def read_card(folder: Path) -> Card:
-    """What the model says of itself, after its files were found to be whole."""
+    """The card of a model, after all its files were verified."""
     manifest = read_part(folder / "manifest.json")
     if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("files"), dict):
-        raise ModelError(f"{folder} cannot be checked: its manifest.json gives no format and files; {_again(folder)}")
+        raise ModelError(f"{folder} has an invalid manifest.json: format or files is missing; {_again(folder)}")
     _require_known_format(folder, manifest["format"])
     unlisted = [name for name in _needed(folder) if name not in manifest["files"]]
     if unlisted:
@@ -313,12 +313,12 @@ def parse_card(values: Mapping[str, Any], path: Path) -> Card:
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
     fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
     if fault:
-        raise ModelError(f"{path} does not hold what a model says of itself: {fault}; {_again(path.parent)}")
+        raise ModelError(f"{path} is not a valid model card: {fault}; {_again(path.parent)}")
     return Card(**{**known, "scores": tuple(known.get("scores", ()))})
 
 
 def write_card(path: Path, card: Card) -> None:
-    """Write what a model says of itself into a file."""
+    """Write the card of a model to a file."""
     write_atomically(path, json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -331,10 +331,10 @@ def _require_known_format(place: Path, number: int) -> None:
 
 
 def _again(folder: Path) -> str:
-    """How to get a whole model: a run that has checkpoints can make its own again."""
+    """How to get a valid model: a run with checkpoints can write its own again."""
     run = folder.parent
     if folder.name == "model" and any((run / "checkpoints").glob("step-*")):
-        return f"{AGAIN}, or have its run make it: seqloom train --resume {run}"
+        return f"{AGAIN}, or let its run write it again: seqloom train --resume {run}"
     return AGAIN
 
 
@@ -364,9 +364,9 @@ def read_part(path: Path) -> dict[str, Any]:
     try:
         values = read_json(path)
     except FileNotFoundError:
-        raise ModelError(f"{path.parent} is not whole: {path.name} is missing; {_again(path.parent)}") from None
+        raise ModelError(f"{path.parent} is incomplete: {path.name} is missing; {_again(path.parent)}") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise ModelError(f"{path} does not hold what a model directory has there")
+        raise ModelError(f"{path} does not hold a JSON object")
     return values

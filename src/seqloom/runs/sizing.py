@@ -51,7 +51,7 @@ class Sizing:
 
 
 def settled(sizings: Iterable[Sizing]) -> dict[str, Any]:
-    """The defaults on which sizings for very different texts agree: those that no text changes."""
+    """The defaults that are equal in sizings for very different texts."""
     first, *others = (sizing.defaults for sizing in sizings)
     return {
         section: {
@@ -81,7 +81,7 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
 
 
 def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | None:
-    """Whether pairs are two words each, or a word and its phones or tags. Labels of a few classes are no words."""
+    """Whether pairs are two words each, or a word and its phones or tags. Labels of a few classes do not count."""
     singles = [side for side in (sources, targets) if _most(" " not in line.strip() for line in side)]
     is_open = any(len(set(side)) > min(MOST_LABELS, len(side) // 2) for side in singles)
     if not is_open or not all(_most(map(is_one_word, side)) or _are_tagged(side) for side in (sources, targets)):
@@ -322,14 +322,14 @@ LENGTHS: dict[Pieces, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64}
 """Tokens of a window, through which gradients flow back: a few sentences' worth of characters or pieces."""
 
 GENERATED: dict[Pieces, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150}
-"""Tokens that are generated at most, unless asked otherwise."""
+"""Default maximum of generated tokens."""
 
 
 VALIDATION_SHARE = 0.15
 """Tokens read for validation at most, for each that is learned from."""
 
 MIN_VALIDATIONS = 4
-"""However large the dev text is: the best of fewer is no choice."""
+"""Validations of a run, however large the dev text is: fewer leave nothing to choose from."""
 
 
 def choose_text_sizes(
