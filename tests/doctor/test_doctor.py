@@ -624,7 +624,7 @@ def test_a_pair_costs_few_bytes_and_the_sample_is_bounded(monkeypatch: pytest.Mo
     """So that memory hardly grows with the text: what is kept of a pair are numbers, whatever its length."""
     monkeypatch.setattr(models, "SAMPLE_SIZE", 50)
     lines = [Line(at, 0, f"word{at % 7} " * 300, f"wort{at % 7} " * 300) for at in range(1, 1001)]
-    sample = models.Sample(len(lines))
+    sample = models.TextSample(len(lines))
     survey = survey_lines(lines, keep=sample.keep)
     columns = [
         value

@@ -72,7 +72,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         bottleneck_from({"plain": ["a"]}, REFERENCES, sources=SOURCES)
     with pytest.raises(DataError, match="34 source lines, but 35 references"):
         bottleneck_from({"plain": REFERENCES}, REFERENCES, sources=SOURCES[1:])
-    with pytest.raises(UsageError, match="no system to look at"):
+    with pytest.raises(UsageError, match="no system given"):
         bottleneck_from({}, REFERENCES, sources=SOURCES)
     with pytest.raises(UsageError, match="into 0 bins"):
         bins_of([1], bins=0)

@@ -50,10 +50,10 @@ def test_the_sentence_tells_medians_ranges_and_bounds() -> None:
     assert "new network" not in sentence
 
 
-def test_one_seed_tells_no_order_and_no_median() -> None:
+def test_one_seed_gives_no_comparison_and_no_median() -> None:
     found = [measured("RNN", "growing", 9), measured("LSTM", "growing", 40)]
     sentence = horizon_finding(found, RecallBudget(longest=64), seed=1).sentence
-    assert "1 seed: 9 (RNN), 40 (LSTM); one seed tells no order." in sentence
+    assert "1 seed: 9 (RNN), 40 (LSTM); one seed is not enough to compare." in sentence
     assert "median" not in sentence
     assert "below" not in sentence
 

@@ -37,7 +37,7 @@ def test_the_first_round_is_left_out_and_the_fastest_pass_counts() -> None:
         passes=2,
         generator=torch.Generator(),
         clock=clock,
-        tell=listed.append,
+        report=listed.append,
     )
     assert found == [Times("recurrent", 3, 9, (1.0, 2.0)), Times("attention", 3, 9, (5.0, 4.0))]
     assert ratios(found[0], found[1]) == [5.0, 2.0]

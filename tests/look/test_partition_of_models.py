@@ -106,7 +106,7 @@ def test_what_cannot_be_looked_at_is_refused(model: Path, text: Path, tmp_path: 
     with pytest.raises(DataError, match=r"blank\.txt contains only blank lines"):
         look_at_partition(load_any(model), blank, SMALL)
     counted = trained(tmp_path / "counted", text, "model.kind=ngram", "model.order=2").model
-    with pytest.raises(UsageError, match="is normalised by the way it is built"):
+    with pytest.raises(UsageError, match="is normalised by construction"):
         look_at_partition(load_any(counted), text, SMALL)
     with pytest.raises(UsageError, match=r"z\.pdf is neither \.png nor \.svg"):
         partition(model, [str(text)], out=tmp_path / "z.pdf", json=False)

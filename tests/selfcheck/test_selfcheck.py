@@ -189,7 +189,7 @@ def test_each_promise_is_told_when_it_is_decided(tiny: Trained, monkeypatch: Pat
 
 def test_a_report_names_what_is_broken_and_what_to_do() -> None:
     broken = timed(
-        Check("terms", "terms add up", lambda: CheckResult("broken", "3 is missing", {}, "<script></script>"))
+        Check("terms", "terms add up", lambda: CheckResult("broken", "3 is missing", {}, "<script>x</script>"))
     )
     report = CheckReport(Path("run/model"), "translator", "1 line", (broken,), {"torch": "2"})
     assert report.verdict == "1 of 1 promise is broken: terms."
