@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from seqloom.cli.arguments import STANDARD_OUTPUT, ParallelFiles, file_names, parse_words, require_new_file
+from seqloom.cli.arguments import STANDARD_OUTPUT, ParallelFiles, Threads, file_names, parse_words, require_new_file
 from seqloom.cli.console import examples, json_line, show_events
 from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
 from seqloom.core.errors import UsageError
@@ -55,16 +55,6 @@ Reference = Annotated[
     Path | None,
     typer.Option(
         "--reference", metavar="FILE", help="Gold links, as lines 0-0 1?2 or as .wa; prints the alignment error rate."
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        min=1,
-        max=1000,
-        help="Number of threads, by default all cores; results do not depend on it.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a record per line: line, links.")]

@@ -15,6 +15,18 @@ from seqloom.core.files import require_folders_above, require_writable
 from seqloom.text.formats.readers import format_of
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")]
+JsonResult = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Number of threads, by default all cores; results do not depend on it.",
+    ),
+]
+Picture = Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")]
 ParallelFiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -126,6 +138,13 @@ def require_search_settings(overrides: Sequence[str]) -> None:
             raise UsageError(
                 f"{override!r} cannot be changed after training; search.… (such as search.beam=8) and device can"
             )
+
+
+def require_picture(out: Path) -> None:
+    """Refuse a picture that cannot be written, before the work; missing folders are created later."""
+    if out.suffix not in (".png", ".svg"):
+        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
+    require_folders_above(out)
 
 
 def require_new_file(out: Path | None, *, inputs: Sequence[Path], flag: str = "--out") -> None:

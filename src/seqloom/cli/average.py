@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.arguments import JsonResult
 from seqloom.cli.console import examples, json_line
 from seqloom.core.files import require_folders_above
 
@@ -20,7 +21,7 @@ def average(
         typer.Argument(metavar="MODEL…", help="Models or runs with the same config, or checkpoints of one run."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the model.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Average the weights of several models.
 

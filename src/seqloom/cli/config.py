@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import config_and_overrides
+from seqloom.cli.arguments import JsonResult, config_and_overrides
 from seqloom.cli.console import examples, json_line
 from seqloom.core.errors import UsageError
 
@@ -35,7 +35,7 @@ def config(
         Path | None, typer.Option("--from", metavar="RUN", help="Start from the settings of a run or a model.")
     ] = None,
     fields: Annotated[bool, typer.Option("--fields", help="List all settings with type, default and meaning.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Print a complete config file with a comment on each setting.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seqloom.cli.arguments import parse_words, require_new_file, require_search_settings
+from seqloom.cli.arguments import JsonResult, parse_words, require_new_file, require_search_settings
 from seqloom.cli.console import examples, interval_text, json_line, one_line, score_rows, show_events, table
 from seqloom.cli.inputs import (
     Encoding,
@@ -118,7 +118,6 @@ Significance = Annotated[
         "approximate, which has no interval.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate(
@@ -136,7 +135,7 @@ def evaluate(
     significance: Significance = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Json = False,
+    json: JsonResult = False,
 ) -> None:
     """Score translations with BLEU, chrF and TER, each with a 95% interval and its signature.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from seqloom.cli.arguments import JsonResult, ModelFolder
 from seqloom.cli.console import clean, examples, json_line, size
 from seqloom.core.errors import UsageError
 
@@ -24,7 +25,7 @@ EXAMPLES = examples(
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     to: Annotated[
         str,
         typer.Option(
@@ -56,7 +57,7 @@ def export(
     to_code: Annotated[
         str | None, typer.Option("--to-code", metavar="CODE", help="Target language of an Argos package.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Convert a model to the format of another program, with the same scores.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from seqloom.cli.arguments import JsonResult, ModelFolder
 from seqloom.cli.console import clean, counted, duration, examples, interval_text, json_line, size
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import UsageError
@@ -22,7 +23,7 @@ SETTINGS_WIDTH = 100
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -36,7 +37,7 @@ def info(
         Literal["source", "target"] | None,
         typer.Option("--side", help="Which tokeniser of a translator --text uses; by default that of the source."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Describe a model: sizes, languages, training data, scores with their signatures, search settings, files.
 

@@ -1,12 +1,19 @@
 """`seqloom look`: draw what a model does."""
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.arguments import (
+    JsonResult,
+    ModelFolder,
+    parse_words,
+    require_picture,
+    require_search_settings,
+)
 from seqloom.cli.console import clean, examples, json_line, show_events, table
 from seqloom.cli.inputs import open_translator
 from seqloom.core.errors import UsageError
@@ -15,6 +22,7 @@ from seqloom.core.files import require_folders_above
 from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
+    from seqloom.drawing.findings import Finding
     from seqloom.look.beam_tree import BeamTree
     from seqloom.look.gradients import GradientPair
     from seqloom.look.zipf import OrderStatistics, ZipfFindings
@@ -30,7 +38,7 @@ BEAM_EXAMPLES = examples(
 
 
 def beam(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     words: Annotated[
         list[str] | None, typer.Argument(metavar="search.beam=4", help="Search settings, path=value.")
@@ -136,9 +144,7 @@ def partition(
     given = parse_words(words)
     if len(given.others) != 1:
         raise UsageError(f"expected one text, got {len(given.others)}: seqloom look partition MODEL test.txt")
-    if out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
-    require_folders_above(out)
+    require_picture(out)
     config = resolve(PartitionConfig, overrides=given.overrides)
     loaded = load_any(model)
     with show_events(as_json=json) as listener:
@@ -150,19 +156,22 @@ def partition(
                 Event("progress", {"what": "measuring log Z, parts", "done": done, "all": parts})
             ),
         )
+    _draw(found, out, as_json=json)
+
+
+def _draw(found: "Sequence[Finding]", out: Path, *, as_json: bool) -> None:
+    """Draw each finding into a picture of its own, the first one into `out`, and print it."""
     out.parent.mkdir(parents=True, exist_ok=True)
     for finding in found:
         picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
         finding.draw().savefig(picture, dpi=144, metadata={"Date": None} if picture.suffix == ".svg" else None)
-        if json:
-            values = {"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}
-            print(json_line(values))
+        if as_json:
+            print(json_line({"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}))
         else:
-            print(clean(finding.sentence))
-            print(f"drawn in {picture}")
+            print(f"{clean(finding.sentence)}\ndrawn in {picture}")
 
 
-# `seqloom look zipf`: what a text is made of.
+# `seqloom look zipf`: statistics of a text.
 
 ZIPF_EXAMPLES = examples(
     "seqloom look zipf corpus.en",
@@ -202,10 +211,8 @@ def zipf(
     given = parse_words(words)
     if not given.others:
         raise UsageError("no text given: seqloom look zipf corpus.en")
-    if out is not None and out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
     if out is not None:
-        require_folders_above(out)
+        require_picture(out)
     config = resolve(ZipfConfig, overrides=given.overrides)
     tokenizer = None if pieces is None else find_tokenizer(pieces)
     with show_events(as_json=json) as listener:
@@ -278,8 +285,6 @@ app.command(epilog=BEAM_EXAMPLES)(beam)
 app.command(epilog=ZIPF_EXAMPLES)(zipf)
 app.command(epilog=PARTITION_EXAMPLES)(partition)
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")]
-
 
 @app.callback()
 def look() -> None:
@@ -288,7 +293,7 @@ def look() -> None:
 
 @app.command(epilog=EXAMPLES)
 def attention(
-    model: Model,
+    model: ModelFolder,
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
     out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
         "attention.png"
@@ -301,7 +306,7 @@ def attention(
     """
     from seqloom.look.attention import draw_attention
 
-    _check_picture(out)
+    require_picture(out)
     translator = open_translator(model)
     out.parent.mkdir(parents=True, exist_ok=True)
     found = draw_attention(translator, sentence, out)
@@ -315,7 +320,7 @@ def attention(
 
 @app.command(epilog=GRADIENT_EXAMPLES)
 def gradients(
-    model: Model,
+    model: ModelFolder,
     pair: Annotated[
         list[str] | None,
         typer.Argument(
@@ -354,7 +359,7 @@ def gradients(
     from seqloom.runs.loading import find_model, load, require_trained
     from seqloom.runs.model_dir import read_settings
 
-    _check_picture(out)
+    require_picture(out)
     folder = find_model(model)
     config = read_settings(folder)
     require_trained(folder, config, what="it has no gradients")
@@ -370,20 +375,12 @@ def gradients(
                 Event("progress", {"what": "measuring pairs", "done": done, "all": len(pairs)})
             ),
         )
-        for finding in found:
-            picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
-            finding.draw().savefig(picture, dpi=144)
-            if json:
-                values = {"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}
-                print(json_line(values))
-            else:
-                print(clean(finding.sentence))
-                print(f"drawn in {picture}")
+    _draw(found, out, as_json=json)
 
 
 @app.command(epilog=HEADS_EXAMPLES)
 def heads(
-    model: Model,
+    model: ModelFolder,
     files: Annotated[
         list[Path], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one file with both sides.")
     ],
@@ -396,7 +393,7 @@ def heads(
         ),
     ] = None,
     lines: Annotated[int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs.")] = 1000,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Find the attention head of a Transformer that aligns best, for [bold]translate --align search.heads=…[/bold].
 
@@ -431,15 +428,6 @@ def heads(
     rows = [(f"layer {number}", *(f"{value:.3f}" for value in row)) for number, row in enumerate(found.agreements)]
     print("\n".join(f"  {row}" for row in table([("", *columns), *rows])))
     print(f"Best  search.heads={found.heads}")
-
-
-def _check_picture(out: Path) -> None:
-    """Refuse a picture that cannot be written, before the work; missing folders are created later."""
-    if out.suffix not in (".png", ".svg"):
-        raise UsageError(f"{out} is neither .png nor .svg; use one of these suffixes")
-    for above in out.parents:
-        if above.exists() and not above.is_dir():
-            raise UsageError(f"{above} is a file, not a folder; choose another --out than {out}")
 
 
 def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None, has_pairs: bool) -> None:

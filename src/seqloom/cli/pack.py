@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from seqloom.cli.arguments import JsonResult, ModelFolder
 from seqloom.cli.console import clean, counted, examples, json_line, size
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ UNPACK_EXAMPLES = examples("seqloom unpack demo.zip demo-model", "seqloom transl
 
 
 def pack(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="New file.")],
     precision: Annotated[
         Literal["float32", "int8"],
@@ -26,7 +27,7 @@ def pack(
             "original weights cannot be restored from it.",
         ),
     ] = "float32",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Write a model as one archive; it can be opened safely even if you do not trust its sender.
 
@@ -40,7 +41,7 @@ def pack(
 def unpack(
     archive: Annotated[Path, typer.Argument(metavar="MODEL.zip", help="An archive written by seqloom pack.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the model.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Extract a model folder from an archive, which need not be trusted.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from seqloom.cli.arguments import JsonResult
 from seqloom.cli.console import clean, examples, json_line, show_events, table
 from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding, open_input, read_blocks, read_text
 from seqloom.core.errors import DataError, UsageError
@@ -63,7 +64,6 @@ ContextOf = Annotated[
 PerLine = Annotated[
     bool, typer.Option("--per-line", help="Print log P of each line in nats instead of the perplexity.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def perplexity(
@@ -76,7 +76,7 @@ def perplexity(
     per_line: PerLine = False,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Json = False,
+    json: JsonResult = False,
 ) -> None:
     """Compute the perplexity of a text under a language model, per token, per word and per character.
 

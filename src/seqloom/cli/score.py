@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.arguments import ModelFolder, parse_words, require_search_settings
 from seqloom.cli.console import examples, json_line, show_events
 from seqloom.cli.inputs import (
     Encoding,
@@ -33,7 +33,7 @@ PAIRS_PER_BLOCK = 2_000
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     words: Annotated[
         list[str],
         typer.Argument(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import require_new_file, require_utf8_names
+from seqloom.cli.arguments import ModelFolder, require_new_file, require_utf8_names
 from seqloom.cli.console import clean, duration, examples, json_line, show_events
 from seqloom.core.errors import UsageError
 
@@ -29,7 +29,7 @@ NAME_WIDTH = 12
 
 
 def selfcheck(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     lines: Annotated[
         Path | None,
         typer.Option(

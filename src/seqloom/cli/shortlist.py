@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import file_names
+from seqloom.cli.arguments import JsonResult, ModelFolder, Threads, file_names
 from seqloom.cli.console import clean, examples, json_line, show_events
 from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
 
@@ -21,7 +21,7 @@ EXAMPLES = examples(
 
 
 def shortlist(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")],
+    model: ModelFolder,
     train: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,19 +31,10 @@ def shortlist(
             "training text of the run.",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            metavar="N",
-            min=1,
-            max=1000,
-            help="Number of threads, by default all cores; results do not depend on it.",
-        ),
-    ] = None,
+    threads: Threads = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonResult = False,
 ) -> None:
     """Learn a lexicon of symbols and store it in the model folder, for faster translation.
 
