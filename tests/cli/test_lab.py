@@ -143,7 +143,7 @@ def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tm
     weights = weights_of(build_model(config.model, before.tokenizers, seed=1))
     save_model(tmp_path / "model", config, tokenizers=before.tokenizers, weights=weights, card=before.card)
     alone = call("look", "gradients", tmp_path / "model", "--out", tmp_path / "g.png")
-    assert (alone.code, "no sentences of its own" in alone.err) == (2, True)
+    assert (alone.code, "does not contain its dev set" in alone.err) == (2, True)
     files = ["--source", tiny.dev[0], "--reference", tiny.dev[1], "--lines", 2]
     called = call("look", "gradients", tmp_path / "model", *files, "--out", tmp_path / "g.png")
     assert called.code == 0, called.err
@@ -165,7 +165,7 @@ def test_a_recurrent_model_gets_a_second_picture_with_its_spectra(tiny: Tiny, tm
             "cannot be combined with sentences on the command line",
         ),
         (["--out", "g.doc"], 2, "g.doc is neither .png nor .svg"),
-        ([" ", "b"], 3, "each of 1 pairs has a blank side"),
+        ([" ", "b"], 3, "each of the 1 pairs has a blank side"),
     ],
 )
 def test_odd_sentences_are_refused(tiny: Tiny, words: list[str], code: int, part: str) -> None:

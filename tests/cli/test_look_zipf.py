@@ -80,7 +80,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path, text: Path) -> None:
     empty.write_text("\n\n")
     single.write_text("no no no\nno\n")
     for words, code, part in (
-        ([], 2, "name the text"),
+        ([], 2, "no text given"),
         ([tmp_path / "text.fr"], 2, "did you mean"),
         ([empty], 3, f"{empty}: the text has no words"),
         ([single], 3, "a single word, 'no', 4 times"),

@@ -80,17 +80,18 @@ def doctor(
 
     The exit status is 3 if training on this text would fail or be useless, otherwise 0.
     """
+    given = parse_words(words)
+    names = [file_names(each) for each in (train, dev, test)]
+    if given.others and names[0]:
+        raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: give the training text once")
+    texts = [names[0] or file_names(given.others), *names[1:]]
+
     from seqloom.core.config import resolve
     from seqloom.data.folders import expand_folders, pairs_in
     from seqloom.doctor.examination import DoctorConfig, diagnose, write_report
     from seqloom.doctor.repairs import REPORT, choose_repairs, repair
 
-    given = parse_words(words)
-    names = [file_names(each) for each in (train, dev, test)]
-    if given.others and names[0]:
-        raise UsageError(f"{given.others[0]!r} and --train {names[0][0]}: give the training text once")
     data = resolve(DoctorConfig, overrides=[*given.overrides, *encoding_settings(encoding, on_bad_utf8)]).data
-    texts = [names[0] or file_names(given.others), *names[1:]]
     expanded = [
         expand_folders(each, partial(pairs_in, languages=(data.source, data.target), is_held_out=at > 0))
         for at, each in enumerate(texts)

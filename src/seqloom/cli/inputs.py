@@ -35,8 +35,9 @@ OnBadUtf8 = Annotated[
     Literal["error", "replace", "skip"] | None,
     typer.Option(
         "--on-bad-utf8",
-        help="How invalid bytes are handled: stop with an error (the default), replace each by U+FFFD, or skip the "
-        "line, which then counts as empty.",
+        metavar="ACTION",
+        help="How invalid bytes are handled: [bold]error[/bold] stops (the default), [bold]replace[/bold] puts U+FFFD "
+        "for each, [bold]skip[/bold] treats the line as empty.",
     ),
 ]
 
