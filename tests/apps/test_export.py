@@ -32,7 +32,7 @@ def test_another_tokeniser_than_sentencepiece_is_no_argos_package(tmp_path: Path
 
 def test_what_exists_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(UsageError, match=r"model is there already; remove it, or name another place with --out"):
+    with pytest.raises(UsageError, match=r"model already exists; remove it, or name another place with --out"):
         export_ctranslate2(random_model(small(), BPE), tmp_path / "model")
 
 

@@ -115,7 +115,7 @@ def test_no_file_is_replaced_and_nothing_is_read_before(files: tuple[Path, Path]
         (folder / name).write_text("dear to somebody\n")
         called = call("doctor", *files, "--out", folder, "--fix", "safe")
         assert called.code == 2
-        assert f"{folder / name} is there already; remove it, or name another place with --out" in called.err
+        assert f"{folder / name} already exists; remove it, or name another place with --out" in called.err
         assert "reading" not in called.err
         assert [path.read_text() for path in folder.iterdir()] == ["dear to somebody\n"], "and no report either"
     folder = tmp_path / "with-report.html"

@@ -103,7 +103,7 @@ def test_a_folder_stands_for_its_pairs_and_the_run_keeps_their_names(
         shutil.copy(f"texts/a.test.{language}", "dev")
     words = ["train", *SETTINGS, "--train", "texts", "--dev", "dev", "--out", "run"]
     asked = call(*words)
-    assert (asked.code, "say which language is translated into which: data.source=de" in asked.err) == (2, True)
+    assert (asked.code, "choose the direction: data.source=de" in asked.err) == (2, True)
     called = call(*words, "data.source=en")
     assert called.code == 0, called.err
     assert "texts: 2 pairs of files, en → de; not read: README.md, a.test.de, a.test.en" in called.err
@@ -143,7 +143,7 @@ def test_a_folder_of_texts_trains_a_language_model(tiny: Tiny, tmp_path: Path) -
             ["--resume", "run", "--exact", "--allow-data-change"],
             ["--exact cannot be combined with --allow-data-change"],
         ),
-        (["--resume", "nowhere"], ["nowhere: there is no such run directory"]),
+        (["--resume", "nowhere"], ["nowhere: run directory not found"]),
         (["--exact", "--out", "run"], ["--exact requires --resume"]),
         (["--allow-data-change", "--out", "run"], ["--allow-data-change requires --resume"]),
         (["corpus.de", "--out", "run"], ["'corpus.de'", "--train"]),
@@ -222,7 +222,7 @@ print([execute(["train", *words]) for words in {lines!r}], "torch" in sys.module
         f"error: {tmp_path}/*.en: no file has such a name",
         f"error: {tmp_path}/dev.en: no such file",
         f"error: {tmp_path}/run.yaml: no such file",
-        f"error: {run}: there is no such run directory",
+        f"error: {run}: run directory not found",
     ]
     assert not run.exists()
 

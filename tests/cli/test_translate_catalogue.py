@@ -221,6 +221,6 @@ def test_what_would_be_torn_up_is_left_and_counted_with_its_reason(tiny: Tiny, t
     assert called.code == 0, called.err
     assert path.read_bytes() == before
     assert "0 of 2 segments translated" in called.err
-    assert "1 left untranslated: braces or a comment in the text go on for more than 2,000 characters" in called.err
+    assert "1 left untranslated: braces or a comment in the text have more than 2,000 characters" in called.err
     assert "1 left untranslated: the text holds all 6,400 private characters" in called.err
     assert (called.records[0]["wanted"], called.records[0]["left"]) == (2, 2)

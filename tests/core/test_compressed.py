@@ -78,8 +78,8 @@ def test_another_kind_of_data_is_told(ending: str, tmp_path: Path) -> None:
 def test_a_bomb_is_refused_before_all_of_it_is_out(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compressed, "FREE", 1 << 21)
-    monkeypatch.setattr(compressed, "LARGEST_RATIO", 100)
+    monkeypatch.setattr(compressed, "RATIO_FREE_BYTES", 1 << 21)
+    monkeypatch.setattr(compressed, "MAX_RATIO", 100)
     path = tmp_path / f"bomb{ending}"
     path.write_bytes(KINDS[ending](bytes(1 << 24)))
     done = []

@@ -94,7 +94,7 @@ def test_more_bad_lines_than_are_listed_are_counted() -> None:
 
 @pytest.mark.parametrize("encoding", ["", " ", "hex", "rot13", "undefined", "caf\udce9", "a\0b", "x" * 5_000])
 def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
-    with pytest.raises(UsageError, match="is no encoding that is known; try utf-8, latin-1 or utf-16"):
+    with pytest.raises(UsageError, match=r"unknown encoding .*; try utf-8, latin-1 or utf-16"):
         LineDecoder("x", encoding)
 
 
@@ -137,7 +137,7 @@ def test_nuls_among_line_ends_are_no_wide_encoding(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["idna", "punycode", "unicode_escape", "undefined"])
 def test_codecs_that_are_not_of_files_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="is no encoding that is known"):
+    with pytest.raises(UsageError, match="unknown encoding"):
         read(b"der Hund\nKatze\n", tmp_path, encoding=name)
 
 

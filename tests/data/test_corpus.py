@@ -108,7 +108,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(write: Write) -> None:
     paths = write(a_de="eins\nzwei\n", a_en="one\ntwo\n")
     corpus = open_corpus(paths)
     paths[0].write_text("eins\n")
-    with pytest.raises(DataError, match=r"a\.de or .*a\.en has changed since it was checked"):
+    with pytest.raises(DataError, match=r"a\.de or .*a\.en changed while it was being read"):
         list(corpus)
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_goes_on_after_the_end_is_told_from_one_that_drifts(write: W
         open_corpus(write(a_de="\n".join(source[:390]), a_en="\n".join(target)))
     message = str(caught.value)
     assert "the lengths match up to line 390: " in message
-    assert "a.en seems to go on after the end" in message
+    assert "a.en seems to have more lines at its end" in message
     assert "a.de holds 1 characters such as U+2028" in message
 
 
@@ -263,7 +263,7 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error(write: Write, tmp_path: P
     with pytest.raises(DataError) as caught:
         encode_corpus(corpus, Encoder(letters, letters, longest=3), tmp_path / "ids", symbols=50)
     assert str(caught.value) == (
-        "no pair is left to train on: 7 of 7 pairs dropped for a side that is too long (lines 1, 2, 3, 4, 5 …); "
+        "no pairs left to train on: 7 of 7 pairs dropped for a side that is too long (lines 1, 2, 3, 4, 5 …); "
         "at most 3 tokens are allowed on a side"
     )
     assert not (tmp_path / "ids").exists()

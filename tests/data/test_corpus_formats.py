@@ -64,7 +64,7 @@ def test_names_may_stand_for_several_files(tmp_path: Path) -> None:
     corpus = open_corpus([tmp_path / "*.de", tmp_path / "*.en"])
     assert [(line.source, line.target) for line in corpus] == [("eins", "one"), ("zwei", "two")]
     (tmp_path / "c.de").write_text("drei\n")
-    with pytest.raises(UsageError, match=r"stands for 3 files, but .*\*\.en for 2"):
+    with pytest.raises(UsageError, match=r"matches 3 files, but .*\*\.en for 2"):
         open_corpus([tmp_path / "*.de", tmp_path / "*.en"])
     with pytest.raises(UsageError, match="no file has such a name"):
         open_corpus([tmp_path / "*.tmx"])

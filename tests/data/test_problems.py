@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.core.errors import LISTED, DataError, Problem, Problems
+from seqloom.core.errors import MAX_LISTED_PROBLEMS, DataError, Problem, Problems
 from seqloom.data.corpus import open_corpus
 from seqloom.text.formats.jsonl import read_jsonl, read_pairs
 from seqloom.text.formats.pharaoh import read_gold
@@ -15,7 +15,7 @@ from seqloom.text.formats.tmx import read_tmx
 from seqloom.text.formats.tsv import split_rows
 from seqloom.text.glossary import read_glossary
 
-WRONG = LISTED + 7
+WRONG = MAX_LISTED_PROBLEMS + 7
 NAMELESS = "<tu><tuv><seg>a</seg></tuv></tu>\n"
 
 
@@ -45,13 +45,13 @@ def test_readers_list_some_problems_and_count_the_rest(
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError) as caught:
         list(read(path))
-    assert (len(caught.value.problems), caught.value.more) == (LISTED, 7)
+    assert (len(caught.value.problems), caught.value.more) == (MAX_LISTED_PROBLEMS, 7)
     assert f"… and {WRONG - DataError.shown:,} more problems like these" in str(caught.value)
 
 
 def test_an_error_never_lists_more() -> None:
     error = DataError(problems=[Problem("wrong")] * WRONG, more=3)
-    assert (len(error.problems), error.more) == (LISTED, 10)
+    assert (len(error.problems), error.more) == (MAX_LISTED_PROBLEMS, 10)
 
 
 def test_nothing_wrong_is_no_error() -> None:

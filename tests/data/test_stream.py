@@ -96,6 +96,6 @@ def test_a_corpus_is_encoded_line_by_line(tmp_path: Path, keep_empty: bool) -> N
 
 def test_a_text_of_empty_lines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n\n")
-    with pytest.raises(DataError, match="3 lines were read, and all of them are empty"):
+    with pytest.raises(DataError, match="all of its 3 lines are empty"):
         encode_text(TextCorpus([tmp_path / "a.txt"]), spell, tmp_path / "text", symbols=128)
     assert not (tmp_path / "text").exists()

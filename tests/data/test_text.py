@@ -83,7 +83,7 @@ def test_empty_files_are_named(tmp_path: Path) -> None:
         TextCorpus([empty])
     with pytest.raises(DataError, match=r"blank\.txt: 2 lines, all of them blank"):
         TextCorpus([blank], unit="paragraph")
-    with pytest.raises(UsageError, match="a text file is needed"):
+    with pytest.raises(UsageError, match="no text file was given"):
         TextCorpus([])
 
 

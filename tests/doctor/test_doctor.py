@@ -39,7 +39,7 @@ from seqloom.doctor.reading import survey_lines
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
 from seqloom.text.languages import contradicts, recognise
-from seqloom.text.scripts import LONGEST, key_of, scripts_of, words_of
+from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, key_of, scripts_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,17 @@ def test_words(text: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize("word", ["a", "ä"])
 def test_the_words_of_an_endless_line_are_those_of_its_beginning(word: str) -> None:
-    assert len(words_of(f"{word} " * LONGEST)) == LONGEST // 2
+    assert len(words_of(f"{word} " * MAX_SCANNED_CHARACTERS)) == MAX_SCANNED_CHARACTERS // 2
 
 
 def test_lines_that_differ_far_behind_are_not_taken_for_one() -> None:
-    texts = ["A b", "a  B!", "a " * LONGEST + "b", "A " * LONGEST + "b", "a " * LONGEST + "c"]
+    texts = [
+        "A b",
+        "a  B!",
+        "a " * MAX_SCANNED_CHARACTERS + "b",
+        "A " * MAX_SCANNED_CHARACTERS + "b",
+        "a " * MAX_SCANNED_CHARACTERS + "c",
+    ]
     survey = survey_lines([Line(at, 0, text, "x") for at, text in enumerate(texts, start=1)])
     keys = survey.source.keys.tolist()
     assert keys[0] == keys[1]

@@ -174,7 +174,7 @@ def test_a_memory_is_examined_in_the_languages_that_are_asked_for(tmp_path: Path
     german, french = (diagnose([path], languages=("en", code)) for code in ("de", "fr"))
     assert german.train.survey.exact.tolist() == diagnose(plain).train.survey.exact.tolist()
     assert {line.target for line in french.train.corpus} == {"Bonjour."}
-    with pytest.raises(UsageError, match="holds texts in en, fr and de; say which of them"):
+    with pytest.raises(UsageError, match="holds texts in en, fr and de; choose two of them"):
         diagnose([path])
     swapped = diagnose([path], languages=("de", "en"))
     assert [line.source for line in swapped.train.corpus] == [target for _, target in pairs]

@@ -31,7 +31,7 @@ def stored(folder: Path, pairs: Sequence[tuple[list[int], list[int]]]) -> Store:
 
 @pytest.mark.parametrize("at_once", [1, 3, 1 << 15])
 def test_pairs_are_counted_as_by_comparing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(overview, "AT_ONCE", at_once)
+    monkeypatch.setattr(overview, "PAIRS_PER_CHUNK", at_once)
     generator = np.random.default_rng(3)
     sides = [[generator.integers(4, 7, size=generator.integers(1, 4)).tolist() for _ in range(200)] for _ in range(2)]
     pairs = [*zip(*sides, strict=True), ([5] * 3, [6] * 99), ([5] * 99, [6] * 3), ([5] * 2, [6] * 11)]

@@ -68,7 +68,7 @@ def test_an_existing_run_is_refused_with_the_way_on(tiny: Trained, corpus: Corpu
 
 
 def test_a_failure_while_preparing_leaves_nothing_behind(tmp_path: Path, corpus: Corpus) -> None:
-    with pytest.raises(DataError, match="no pair is left"):
+    with pytest.raises(DataError, match="no pairs left"):
         train(None, [*TINY, "data.longest=2"], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
     assert not (tmp_path / "run").exists()
 

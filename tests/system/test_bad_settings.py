@@ -10,7 +10,7 @@ import torch
 
 from cli.calling import Called, call, into_closed_pipe
 from seqloom.cli import main
-from seqloom.core.config import LARGEST, describe_fields, resolve
+from seqloom.core.config import MAX_CONFIG_BYTES, describe_fields, resolve
 from seqloom.core.errors import ConfigError
 from seqloom.runs.config import RunConfig
 
@@ -88,7 +88,7 @@ def test_a_settings_file_of_100_megabytes_is_refused_unread(tmp_path: Path) -> N
         stream.truncate(100 << 20)
     called = call("config", file)
     assert called.code == 2
-    assert f"{file} is larger than {LARGEST:,} bytes; is this a file of settings?" in called.err
+    assert f"{file} is larger than {MAX_CONFIG_BYTES:,} bytes; is this a file of settings?" in called.err
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

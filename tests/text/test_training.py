@@ -139,7 +139,7 @@ def test_rare_words_are_counted_in_a_notice() -> None:
     [([], "no lines"), (["", " \t", "\x00"], "3 lines, all of them blank")],
 )
 def test_no_text_is_a_data_error(kind: str, lines: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=f"there is no text to learn a tokeniser from: {message}"):
+    with pytest.raises(DataError, match=f"no text to train a tokenizer on: {message}"):
         train_tokenizer(lines, TextConfig(kind=kind))  # type: ignore[arg-type]
 
 

@@ -134,7 +134,7 @@ def test_bare_names_are_words_further_down(tmp_path: Path) -> None:
 def test_a_foreign_vocabulary_with_repetitions_names_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "foreign.txt"
     path.write_text("the\ncat\nthe\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"foreign\.txt:3: 'the' stands here again"):
+    with pytest.raises(DataError, match=r"foreign\.txt:3: 'the' is a duplicate"):
         read_foreign_vocabulary(path)
     path.write_text("<s>\n", encoding="utf-8")
     with pytest.raises(DataError, match="has no tokens"):

@@ -89,7 +89,7 @@ _KEPT: dict[Hashable, tuple[Path, Path, Any]] = {}
 def temporary_folder(origin: Path, *, version: Hashable, make: Callable[[Path], None]) -> Path:
     """A folder that `make` fills from `origin`, removed when this process ends. The same version gives the same one.
 
-    A lock tells folders in use from those that a killed process has left, which the next process removes.
+    A lock distinguishes folders in use from those of a killed process, which the next process removes.
     """
     from filelock import FileLock  # here, because it imports asyncio
 
@@ -103,7 +103,7 @@ def temporary_folder(origin: Path, *, version: Hashable, make: Callable[[Path], 
         try:
             with suppress(OSError):  # of a file system without locks: its leftovers stay
                 held.acquire()
-                Path(f"{lock}.new").rename(lock)  # so that nobody sees a lock that is not held yet
+                Path(f"{lock}.new").rename(lock)  # so that no other process sees a lock that is not held yet
             make(folder)
         except BaseException:
             home.cleanup()

@@ -1,7 +1,7 @@
 """Arguments of the Python interface: checked before the work begins, and refused in one sentence.
 
-The command line gives every function what its annotations say. A program may give anything, and what it gives wrong
-should be an error of `seqloom.core.errors` that names the argument, not a TypeError from some depth.
+The command line passes what the annotations require. A program may pass anything, and a wrong argument should be an
+error of `seqloom.core.errors` that names the argument, not a TypeError from some depth.
 """
 
 import difflib
@@ -87,7 +87,7 @@ def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
 
 
 def require_instance(value: Any, name: str, kind: type[T] | tuple[type[T], ...], *, what: str) -> None:
-    """Refuse a value of another type; `what` says in words what is expected, and how to get it."""
+    """Refuse a value of another type; `what` describes what is expected, and how to get it."""
     if not isinstance(value, kind):
         raise UsageError(f"{name} must be {what}; got {shown(value)}")
 

@@ -241,7 +241,7 @@ def _read_header(folder: Path, layout: ArrayLayout) -> dict[str, Any]:
 # --- safetensors files -----------------------------------------------------------------------------------------------
 
 _LENGTH = 8
-"""Bytes at the beginning of a file that say how long its header is."""
+"""Bytes at the beginning of a file with the length of its header."""
 
 _MAX_HEADER = 100_000_000
 """Bytes of a header, as in the library that writes these files; it is read as a whole."""
@@ -290,7 +290,7 @@ def _mapped(path: Path, data: mmap.mmap, name: str, entry: Any, start: int) -> n
     try:
         return np.frombuffer(data, kind, count=items, offset=start + begin).reshape(shape)
     except ValueError as error:  # a hundred axes, or one without end beside one of length 0
-        raise _damaged_file(path, f"array {name!r} is said to be of shape {str(list(shape))[:60]}") from error
+        raise _damaged_file(path, f"array {name!r} has the invalid shape {str(list(shape))[:60]}") from error
 
 
 def _shown(entry: Any) -> str:

@@ -1,7 +1,7 @@
 """Settings: typed, frozen, strict, read from YAML and `path.to.field=value`.
 
-The order is: defaults of the classes, defaults chosen for the data, the file, the overrides. Whatever is wrong is said
-with its place, its full path and the nearest thing that would have been right.
+The order is: defaults of the classes, defaults chosen for the data, the file, the overrides. An error has the
+place, the full path and the nearest valid alternative.
 """
 
 import codecs
@@ -35,9 +35,9 @@ from seqloom.core.schema import (
 )
 from seqloom.core.yaml_files import Keys, Tree, parse_yaml, write_value
 
-# What is wrong with settings, in sentences: where it was written, its full path, its value, and the way out.
+# What is wrong with settings, in sentences: where it was written, its full path, its value, and the remedy.
 
-SHOWN = 5
+MAX_SHOWN_PROBLEMS = 5
 """Problems written out; the rest is counted."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -48,7 +48,7 @@ OVERRIDE = "override"
 """How the place of a setting begins that was given by itself."""
 
 CHOSEN = "defaults chosen for the data"
-"""The place of a setting that nobody has written."""
+"""The place of a setting that was not given."""
 
 _FALSE_FRIENDS = ("yes", "no", "on", "off", "y", "n")
 
@@ -67,15 +67,15 @@ def problems_error(section: Section, tree: Tree, error: ValidationError, *, name
         sentences.setdefault(spot.keys, spot.sentence(name))
     # Unknown keys first: one of them is often the reason why another is missing.
     lines = sorted(sentences.values(), key=lambda sentence: "unknown key" not in sentence)
-    if len(lines) > SHOWN:
-        lines[SHOWN:] = [f"… and {len(lines) - SHOWN} more problems like these"]
+    if len(lines) > MAX_SHOWN_PROBLEMS:
+        lines[MAX_SHOWN_PROBLEMS:] = [f"… and {len(lines) - MAX_SHOWN_PROBLEMS} more problems like these"]
     return ConfigError("\n".join(lines))
 
 
 class _Spot:
     """Where in the settings an error lies: the way the library names it, walked along the classes.
 
-    The library puts the names of union members into its way; these are no keys and are left out.
+    Pydantic puts the names of union members into its path; these are not keys and are left out.
     """
 
     def __init__(self, root: Section, tree: Tree, details: ErrorDetails) -> None:
@@ -144,7 +144,7 @@ class _Spot:
         return f"{self.place(name)}: {self.path} = {_short(value)}: expected {self._expected()}{self._hint(value)}"
 
     def _expected(self) -> str:
-        """What the field takes; for an element of a list, or a bound inside a type, what the library says."""
+        """What the field takes; for an element of a list, or a bound inside a type, pydantic's message."""
         if self.field is None:
             return self.details["msg"]
         if self.keys and self.keys[-1] in self.parent.model_fields:
@@ -181,7 +181,7 @@ class _Spot:
         return f"{place}: {self.path}.kind = {_short(value['kind'])}: no such kind{question} ({known})"
 
     def _belongs_elsewhere(self, word: str, sections: Sequence[Section]) -> str:
-        """The setting of some kind that takes this word, if one does: an LSTM is no model, but the cell of one."""
+        """The setting of some kind that takes this word, if one does: an LSTM is not a model, but a cell."""
         for section in sections:
             for key, field in section.model_fields.items():
                 if key != "kind" and word in get_args(field.annotation):
@@ -262,14 +262,14 @@ C = TypeVar("C", bound="Config")
 _PATH = re.compile(r"[^\s.=]+(\.[^\s.=]+)*")
 _COMMENT_WIDTH = 100
 
-LARGEST = 1 << 20
+MAX_CONFIG_BYTES = 1 << 20
 """Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
 
 
 class Config(BaseModel):
     """The base of every settings class. A docstring after each field is its description.
 
-    Types are strict: a whole number may stand for a number, nothing else is converted. Numbers are finite.
+    Types are strict: a whole number is accepted as a number, nothing else is converted. Numbers are finite.
     """
 
     model_config = ConfigDict(
@@ -327,9 +327,9 @@ def read_config_file(path: Path) -> Tree:
     """The settings written in a YAML file, with the line of each key."""
     require_file(path)
     with path.open("rb") as stream:
-        written = stream.read(LARGEST + 1)
-    if len(written) > LARGEST:
-        raise ConfigError(f"{path} is larger than {LARGEST:,} bytes; is this a file of settings?")
+        written = stream.read(MAX_CONFIG_BYTES + 1)
+    if len(written) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_CONFIG_BYTES:,} bytes; is this a file of settings?")
     text = _decoded(written, path)
     values, places = parse_yaml(text, lambda line: f"{path}:{line}")
     if values is None:

@@ -3,7 +3,7 @@
     0  done             1  failure          2  usage: flags, config, paths
     3  data             4  model            129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM
 
-A message says what is wrong, shows the value, says where, and offers the way out.
+A message says what is wrong, shows the value, says where, and offers a remedy.
 """
 
 import errno
@@ -22,7 +22,7 @@ class SeqloomError(Exception):
 
 
 class TrainingError(SeqloomError):
-    """A run that cannot go on: non-finite steps in a row, a full disk, a lost rank."""
+    """A run that cannot continue: non-finite steps in a row, a full disk, a lost rank."""
 
 
 class UsageError(SeqloomError):
@@ -60,7 +60,7 @@ class Problem:
         return f"{place}: {self.message}" if place else self.message
 
 
-LISTED = 1_000
+MAX_LISTED_PROBLEMS = 1_000
 """Problems that an error lists; more are counted."""
 
 
@@ -72,7 +72,7 @@ class DataError(SeqloomError):
 
     def __init__(self, message: str = "", *, problems: Sequence[Problem] = (), more: int = 0) -> None:
         """`more` counts problems of the same kind that are not listed."""
-        self.problems = tuple(problems[:LISTED])
+        self.problems = tuple(problems[:MAX_LISTED_PROBLEMS])
         self.more = more = more + len(problems) - len(self.problems)
         lines = [message] if message else []
         lines += [str(problem) for problem in self.problems[: self.shown]]
@@ -92,7 +92,7 @@ class Problems:
     def add(self, message: str, file: Path, line: int, column: int | None = None) -> None:
         """One more thing that is wrong."""
         self._count += 1
-        if len(self._listed) < LISTED:
+        if len(self._listed) < MAX_LISTED_PROBLEMS:
             self._listed.append(Problem(message, str(file), line, column))
 
     def __bool__(self) -> bool:
@@ -111,7 +111,7 @@ class ModelError(SeqloomError):
 
 
 class SeqloomWarning(UserWarning):
-    """What a user should know of a result that was asked for without a listener; the command line prints it once."""
+    """What a user should know about a result that was computed without a listener; the command line prints it once."""
 
 
 def warn(message: str) -> None:
@@ -148,7 +148,7 @@ _OF_USER = {
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error tells that memory ran out; torch has a class of its own for GPUs and none for the CPU."""
+    """Whether an error means that memory ran out; torch has a class for GPUs and none for the CPU."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)

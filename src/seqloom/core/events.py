@@ -1,4 +1,4 @@
-"""Events: what a run says while it works. The library emits them; whoever runs it decides where they go."""
+"""Events: what a run reports. The library emits them, the caller decides where they go."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +27,14 @@ def ignore(event: Event) -> None:
     """The listener that does nothing."""
 
 
-def tell_all(*listeners: Listener) -> Listener:
+def join_listeners(*listeners: Listener) -> Listener:
     """One listener that passes each event on to several, in order."""
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         for listener in listeners:
             listener(event)
 
-    return tell
+    return emit
 
 
 def notice(listener: Listener, message: str, **values: Value) -> None:

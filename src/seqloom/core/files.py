@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqloom.core.hidden_characters import Oddities
 
 
-# Names and rights of what is not yet whole: written beside its place, under a name that tells so.
+# Names and rights of what is not yet whole: written beside its place, under a name that shows it.
 
 _KEPT = 100
 """Bytes of a name that are kept. File systems take 255, or 143 where they encrypt names, and a mark is added."""
@@ -42,9 +42,9 @@ def partial_name(path: Path, *, mark: str = "partial", is_hidden: bool = True) -
 
 
 def create(partial: Path, *, place: Path) -> io.FileIO:
-    """A new file that is to be put in a place. What stands there lends it its permissions and, if allowed, its owner.
+    """A new file that is to be put in a place. It gets the permissions and, if allowed, the owner of an old one.
 
-    Nobody else may open it before they are set: what is written into it may be meant for few.
+    No other user may open it before they are set.
     """
     is_old = place.is_file()
     file = io.FileIO(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if is_old else 0o666))
@@ -82,12 +82,12 @@ def _lend_owner(old: Path, new: Path) -> bool:
 
 # JSON files that may come from elsewhere: of bounded size, and an error of two kinds only.
 
-LARGEST = 1 << 26
+MAX_JSON_BYTES = 1 << 26
 """Bytes. Descriptions of models have some thousands, vocabularies some millions."""
 
 
-def read_json(path: Path, *, largest: int = LARGEST) -> Any:
-    """What a file holds. It raises an OSError where it cannot be read, and a ValueError where that is no JSON."""
+def read_json(path: Path, *, largest: int = MAX_JSON_BYTES) -> Any:
+    """What a file holds. It raises an OSError where it cannot be read, and a ValueError where it is not JSON."""
     with path.open("rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -96,18 +96,18 @@ def read_json(path: Path, *, largest: int = LARGEST) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value that a text in UTF-8 stands for; all that can be wrong with it is a ValueError."""
+    """The value of a JSON text in UTF-8; whatever is wrong with it is a ValueError."""
     try:
         return json.loads(content.decode("utf-8") if isinstance(content, bytes) else content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-# Names of files that stand for several: `memories/*.tmx`.
+# Patterns of file names: `memories/*.tmx`.
 
 
 def matching_files(path: Path) -> list[Path]:
-    """The files that a name with *, ? or [ ] stands for, by their names; a file that is called so is itself."""
+    """The files that match a pattern with *, ? or [ ], sorted; a file of that very name is itself."""
     if not glob.has_magic(str(path)) or path.exists():
         return [path]
     files = sorted(each for each in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if not each.is_dir())
@@ -140,8 +140,8 @@ def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a file so that a crash at any moment leaves the old content or the new one, never a part.
 
     Text is written as UTF-8. Write under another name, fsync, replace, fsync the folder. A file that is replaced hands
-    on its permissions and owner. A pipe or a device (/dev/null) is written into as it stands: a file in its place would
-    take it from everybody else, which root could do.
+    on its permissions and owner. A pipe or a device (/dev/null) is written into directly: root could
+    replace it for every other program.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
     try:
@@ -169,8 +169,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 def open_output(path: Path) -> Iterator[TextIOWrapper]:
     """A text file, in UTF-8 and with LF, that appears under its name when it is whole; a symbolic link is followed.
 
-    A file that is replaced hands on its permissions and owner. A pipe or a device is written into as it stands: a new
-    file in its place would take it from everybody else.
+    A file that is replaced hands on its permissions and owner. A pipe or a device is written into directly.
     """
     if _is_stream(path):
         with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -179,14 +178,14 @@ def open_output(path: Path) -> Iterator[TextIOWrapper]:
     place = Path(os.path.realpath(path))
     partial = partial_name(place)
     try:
-        with _telling(path):
+        with _naming(path):
             raw = create(partial, place=place)
         with TextIOWrapper(BufferedWriter(_Named(raw, path)), encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
-            with _telling(path):
+            with _naming(path):
                 os.fsync(file.fileno())
-        with _telling(path):
+        with _naming(path):
             partial.replace(place)
             fsync_directory(place.parent)
     finally:
@@ -195,7 +194,7 @@ def open_output(path: Path) -> Iterator[TextIOWrapper]:
 
 
 class _Named(RawIOBase):
-    """A file whose errors tell its name: one that is written for long has others open beside it."""
+    """A file whose errors have its name: while it is written, other files are open."""
 
     def __init__(self, raw: FileIO, name: Path) -> None:
         self._raw, self._name = raw, name
@@ -219,8 +218,8 @@ class _Named(RawIOBase):
 
 
 def require_writable(path: Path) -> None:
-    """Raise a UsageError that says why, if no file can be written at a path; what stands there is left as it is."""
-    with _telling(path):
+    """Raise a UsageError with the reason if a path cannot be written; an existing file is not changed."""
+    with _naming(path):
         if _is_stream(path):
             return
         place = Path(os.path.realpath(path))
@@ -258,8 +257,8 @@ def fsync_directory(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Let errors of the system name a path, and not the name under which it is written."""
+def _naming(path: Path) -> Iterator[None]:
+    """Let errors of the system name a path instead of its temporary name."""
     try:
         yield
     except OSError as error:
@@ -267,7 +266,7 @@ def _telling(path: Path) -> Iterator[None]:
 
 
 def unwritten(path: Path, error: OSError, *, need: int | None = None, is_least: bool = False) -> SeqloomError:
-    """The error for something that could not be written, of which another name may be the way out."""
+    """The error for something that could not be written, which another name may avoid."""
     kind = UsageError if is_of_user(error) else SeqloomError
     return kind(f"cannot write {path}: {why_unwritten(error, path.parent, need=need, is_least=is_least)}")
 
@@ -277,7 +276,7 @@ def why_unwritten(error: Exception, folder: Path, *, need: int | None, is_least:
     number, reason = _number_and_reason(error)
     needs = "" if need is None else f"it needs {'at least ' if is_least else ''}{need:,} bytes"
     if number in _LIMITED:
-        limit = "a limit on the size of files (ulimit -f) or a quota stands in the way"
+        limit = "a limit on the size of files (ulimit -f) or a quota prevents it"
         return f"{reason}; {f'{needs}, and ' if needs else ''}{limit}"
     if number != errno.ENOSPC:
         return reason
@@ -295,7 +294,7 @@ def _number_and_reason(error: Exception) -> tuple[int | None, str]:
 
 
 def require_folders_above(path: Path) -> None:
-    """Raise a UsageError if something above a path is no folder, so that nothing can be made there."""
+    """Raise a UsageError if something above a path is not a folder."""
     for above in path.parents:
         if (above.exists() or above.is_symlink()) and not above.is_dir():
             raise UsageError(f"{above} is a file, not a folder, so {path} cannot be made in it; name another place")
@@ -396,7 +395,7 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
 
 
 class LineReader:
-    """`read_lines` that also tells what it met: each iteration starts the file again and forgets what it knew."""
+    """`read_lines` that also reports what it found: each iteration starts the file again with new counts."""
 
     def __init__(
         self,
@@ -431,7 +430,7 @@ class LineReader:
 
     @property
     def bad(self) -> Sequence[int]:
-        """The numbers of the lines that held bytes which are no text, and were mended or skipped."""
+        """The numbers of the lines with invalid bytes, which were replaced or skipped."""
         return self._met.bad
 
     @property
@@ -473,22 +472,22 @@ def require_new(path: Path, *, named_by: str | None = "--out") -> None:
     """Refuse a place where something is already; `named_by` is the option that names it, if one does."""
     if path.exists() or path.is_symlink():
         option = f" with {named_by}" if named_by else ""
-        raise UsageError(f"{path} is there already; remove it, or name another place{option}")
+        raise UsageError(f"{path} already exists; remove it, or name another place{option}")
     require_folders_above(path)
 
 
 def require_run(run: Path) -> None:
     """Refuse a run directory that is not there."""
     if not run.is_dir():
-        raise UsageError(f"{run}: there is no such run directory", file=run)
+        raise UsageError(f"{run}: run directory not found", file=run)
 
 
 @contextlib.contextmanager
 def new_place(path: Path, *, named_by: str | None = "--out", need: int | None = None) -> Iterator[Path]:
     """Another name for a path at which nothing may be yet; what is written there gets its own name at the end.
 
-    Whoever is killed in between leaves a hidden name with "partial" in it, and nothing that could be taken for the
-    result. `need` is its size in bytes, if that is known.
+    A process that is killed meanwhile leaves a hidden name with "partial" in it. `need` is its size in bytes,
+    if that is known.
     """
     require_new(path, named_by=named_by)
     partial = partial_name(path)

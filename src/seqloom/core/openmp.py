@@ -40,7 +40,7 @@ class WaitPolicy:
 
 
 def cores_in_use() -> int:
-    """How many cores other programs use or wait for at this moment; 0 where the system does not say it."""
+    """How many cores other programs use or wait for at this moment; 0 where the system does not report it."""
     fewest = os.cpu_count() or 1
     for look in range(LOOKS):
         if look:

@@ -1,4 +1,4 @@
-"""What a settings class says of itself: its sections, its kinds, and each field in words."""
+"""The description of a settings class: its sections, its kinds, and each field in words."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class FieldDoc:
 
 
 def describe_fields(section: Section) -> list[FieldDoc]:
-    """Every setting below a class, in the order of the classes, sections in the place where they stand."""
+    """Every setting below a class, in the order of the classes, sections in their place."""
     return list(_describe(section, prefix="", kind=None))
 
 

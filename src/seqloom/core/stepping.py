@@ -20,7 +20,7 @@ S = TypeVar("S", bound="State")
 
 
 class State(Protocol):
-    """Where each row stands. Rows are the first axis of all that it holds."""
+    """The state of each row. Rows are the first axis of every tensor in it."""
 
     def select(self: S, rows: Int[Tensor, " picked"]) -> S:
         """The state whose row r is row `rows[r]` of this one."""
@@ -45,7 +45,7 @@ class Step:
     `symbols` names the offered symbols when only some are (a shortlist, the same for all rows or each row's own):
     column c of `log_probs` then belongs to `symbols[c]` or `symbols[row, c]`. A row with fewer symbols than others
     fills its columns with any symbol at −∞. `attention` is how much each row looked at each source position, where the
-    stepper was asked for it.
+    stepper was made to return it.
     """
 
     log_probs: Float[Tensor, "rows symbols"]

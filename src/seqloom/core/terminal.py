@@ -9,7 +9,7 @@ import io
 
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]
 _OVERRIDES = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-"""Embeddings, overrides and isolates of direction. Marks that only tell the direction of their neighbours stay."""
+"""Embeddings, overrides and isolates of direction. Marks that only set the direction of their neighbours stay."""
 
 _SPELT = {code: f"\\u{code:04x}" for code in (*_CONTROLS, *_OVERRIDES)}
 _OF_LINES = {**_SPELT, **dict.fromkeys(map(ord, "\t\n"), " ")}

@@ -15,20 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from seqloom.core.errors import LISTED, DataError, Problem, UsageError
+from seqloom.core.errors import MAX_LISTED_PROBLEMS, DataError, Problem, UsageError
 
 # Compressed files, known by their names: .gz, .xz and .zst, decompressed piece by piece and never without bound.
 
 PIECE = 1 << 20
-"""Bytes that a decompressor gives at a time, where it can be told."""
+"""Bytes that a decompressor returns at a time, where it takes a limit."""
 
-FREE = 1 << 26
+RATIO_FREE_BYTES = 1 << 26
 """Bytes that may come out before anybody looks at how much went in."""
 
-LARGEST_RATIO = 400
+MAX_RATIO = 400
 """Bytes out for a byte in. Text comes to 3 to 20, and a corpus of one repeated line can reach some hundreds."""
 
-LARGEST_WHOLE = 1 << 30
+MAX_WHOLE_BYTES = 1 << 30
 """Bytes of a file that is read as a whole."""
 
 _XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB; a header can ask for gigabytes
@@ -39,12 +39,12 @@ R = TypeVar("R", bound="Decompressed")
 
 
 def bare_name(path: Path) -> str:
-    """The name of a file without what says that it is compressed: `memory.tmx` of `memory.tmx.zst`."""
+    """The name of a file without the ending of a compressed one: `memory.tmx` of `memory.tmx.zst`."""
     return path.name[: -len(path.suffix)] if path.suffix in _DECOMPRESSORS else path.name
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the name of a file says that it is compressed."""
+    """Whether a file is compressed, by its name."""
     return path.suffix in _DECOMPRESSORS
 
 
@@ -53,7 +53,7 @@ def open_bytes(path: Path) -> "BufferedReader | Decompressed":
     return Decompressed(path) if is_compressed(path) else path.open("rb")
 
 
-def read_whole(path: Path, *, largest: int = LARGEST_WHOLE) -> bytes:
+def read_whole(path: Path, *, largest: int = MAX_WHOLE_BYTES) -> bytes:
     """All bytes of a file at once, decompressed; a file that would fill the memory is refused."""
     pieces, size = [], 0
     with open_bytes(path) as file:
@@ -68,7 +68,7 @@ def read_whole(path: Path, *, largest: int = LARGEST_WHOLE) -> bytes:
 class Decompressed:
     """What a compressed file holds, to be read once from the beginning to the end.
 
-    Damage is a DataError, and so is a file that becomes more than `LARGEST_RATIO` times as large.
+    Damage is a DataError, and so is a file that becomes more than `MAX_RATIO` times as large.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,15 +105,15 @@ class Decompressed:
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, _Damaged) as error:
             raise DataError(f"{self._path}: the compressed data is cut short or damaged; fetch it again") from error
         self._given += len(piece)
-        if self._given > FREE and self._given > LARGEST_RATIO * self._raw.tell():
+        if self._given > RATIO_FREE_BYTES and self._given > MAX_RATIO * self._raw.tell():
             raise DataError(
-                f"{self._path}: what is in it is more than {LARGEST_RATIO} times as large as the file, as if made to "
-                "fill the memory; if that is meant, decompress it by hand"
+                f"{self._path}: what is in it is more than {MAX_RATIO} times as large as the file, as if made to "
+                "fill the memory; if that is intended, decompress it manually"
             )
         return piece
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._pieces.close()
         self._raw.close()
 
@@ -194,12 +194,12 @@ _DECOMPRESSORS: Mapping[str, Callable[[BufferedReader, Path], Pieces]] = {".gz":
 
 
 OnBad = Literal["error", "replace", "skip"]
-"""What becomes of bytes that are no text: an error, U+FFFD for each, or an empty line in place of theirs."""
+"""What becomes of invalid bytes: an error, U+FFFD for each, or an empty line in place of theirs."""
 
-LONGEST_LINE = 1 << 26
-"""Characters after which a line is taken for something that is no text, before it fills the memory."""
+MAX_LINE_LENGTH = 1 << 26
+"""Characters after which a line is not considered text, before it fills the memory."""
 
-NAMED = 5
+MAX_NAMED_LINES = 5
 """Lines that a notice names; more are counted."""
 
 # The four-byte marks come first: one of them begins with a two-byte one.
@@ -210,7 +210,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-# What stands for a byte that could not be decoded; UTF-8 can say which byte it was.
+# What replaces a byte that could not be decoded; for UTF-8 it encodes the byte.
 _ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -233,7 +233,7 @@ class LineDecoder:
         blank: str = "",
         nul_is_space: bool = False,
     ) -> None:
-        """`name` is for messages; `blank` stands for a line that is skipped."""
+        """`name` is for messages; `blank` replaces a line that is skipped."""
         self._codec = _text_codec("utf-8" if encoding is None else encoding)
         self.name = name
         self.lines = 0
@@ -243,7 +243,7 @@ class LineDecoder:
         self.had_carriage_returns = False
         """Whether some line ended with CR LF."""
         self.bad = array("q")
-        """The numbers of the lines with bytes that are no text, counted from 1."""
+        """The numbers of the lines with invalid bytes, counted from 1."""
         self.first_nul: int | None = None
         """The first line with a NUL that became a space."""
         self._can_be_set = encoding is not None
@@ -296,29 +296,29 @@ class LineDecoder:
         block = "".join([*self._pieces, text[:cut]])
         self._pieces, self._held = [text[cut + 1 :]], len(text) - cut - 1
         if "\r" in block:
-            # The CR of the last line stands before the LF that was cut off.
+            # The CR of the last line is before the LF that was cut off.
             without = block.removesuffix("\r").replace("\r\n", "\n")
             self.had_carriage_returns |= len(without) < len(block)
             block = without
         return self._ended(block)
 
     def require_good(self) -> None:
-        """Raise a DataError with all lines that were found to be no text, if that is an error."""
+        """Raise a DataError with all lines that have invalid bytes, if that is an error."""
         if self._problems:
             first, *others = self._problems
             first = replace(first, message=first.message + self._hint())
             raise DataError(problems=[first, *others], more=len(self.bad) - len(self._problems))
 
     def notices(self) -> list[str]:
-        """What was tacitly put right, a sentence each."""
+        """What was changed while reading, a sentence each."""
         said = []
         if self.had_mark:
             said.append(f"{self.name}: the byte-order mark at the start was left out")
         if self.had_carriage_returns:
             said.append(f"{self.name}: carriage returns at the ends of lines were left out")
         if self.bad:
-            shown = ", ".join(f"{number:,}" for number in self.bad[:NAMED])
-            lines = f"line{'s' if len(self.bad) > 1 else ''} {shown}{' …' if len(self.bad) > NAMED else ''}"
+            shown = ", ".join(f"{number:,}" for number in self.bad[:MAX_NAMED_LINES])
+            lines = f"line{'s' if len(self.bad) > 1 else ''} {shown}{' …' if len(self.bad) > MAX_NAMED_LINES else ''}"
             what = "are read as empty" if self._on_bad == "skip" else "have U+FFFD in place of each such byte"
             said.append(
                 f"{self.name}: {len(self.bad):,} {'lines' if len(self.bad) > 1 else 'line'} with bytes that are not "
@@ -334,18 +334,18 @@ class LineDecoder:
             # To look at each line of a good text would take its time.
             self._above_ascii += sum(map(_is_above_ascii, lines)) if self._is_lenient else 1
         if self._is_lenient and self._sign.search(block):
-            self._mend(lines)
+            self._repair(lines)
         self.lines += len(lines)
         return [] if self._problems else lines
 
-    def _mend(self, lines: list[str]) -> None:
+    def _repair(self, lines: list[str]) -> None:
         for at, line in enumerate(lines):
             found = self._sign.search(line)
             if found is None:
                 continue
             number = self.lines + at + 1
             self.bad.append(number)
-            if self._on_bad == "error" and len(self._problems) < LISTED:
+            if self._on_bad == "error" and len(self._problems) < MAX_LISTED_PROBLEMS:
                 byte, column = ord(line[found.start()]) - 0xDC00, found.start() + 1
                 self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}", self.name, number, column))
             lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
@@ -353,8 +353,8 @@ class LineDecoder:
     def _hold(self, text: str) -> None:
         self._pieces.append(text)
         self._held += len(text)
-        if self._held > LONGEST_LINE:
-            message = f"the line is longer than {LONGEST_LINE:,} characters; is this a text file?"
+        if self._held > MAX_LINE_LENGTH:
+            message = f"the line is longer than {MAX_LINE_LENGTH:,} characters; is this a text file?"
             raise DataError(problems=[Problem(message, self.name, self.lines + 1)])
 
     def _decode(self, chunk: bytes) -> str:
@@ -366,7 +366,7 @@ class LineDecoder:
         except UnicodeError as error:  # no byte is at fault: a mark is missing, or the codec takes no such text
             message = f"this is not {self._codec.name.upper()} ({error}); {self._offer('ENCODING')}"
             raise DataError(problems=[Problem(message, self.name, self.lines + 1)]) from error
-        # The rest is looked through, so that all bad lines can be told at once.
+        # The rest is read too, so that all bad lines can be reported at once.
         state = self._decoder.getstate()
         self._decoder, self._is_lenient = self._codec.incrementaldecoder("surrogateescape"), True
         self._decoder.setstate(state)
@@ -413,7 +413,7 @@ class LineDecoder:
         # Text in Latin-1 is hardly ever UTF-8 by chance: where as much is right as wrong, some lines are damaged.
         if self._above_ascii >= len(self.bad):
             ways = "; --on-bad-utf8 skip leaves such lines out, replace puts U+FFFD in place of each such byte"
-            return ways if self._can_be_set else "; the rest is UTF-8, so mend such lines or take them out"
+            return ways if self._can_be_set else "; the rest is UTF-8, so repair or remove such lines"
         if not self._can_be_set:
             return f"; if it is Latin-1, {self._offer('latin-1')}"
         return f"; if it is Latin-1, {self._offer('latin-1')}; --on-bad-utf8 skip leaves such lines out"
@@ -439,12 +439,12 @@ def is_encoding_of_files(encoding: str) -> bool:
 
 def _text_codec(encoding: str) -> codecs.CodecInfo:
     if not is_encoding_of_files(encoding):
-        raise UsageError(f"{encoding[:40]!a} is no encoding that is known; try utf-8, latin-1 or utf-16")
+        raise UsageError(f"unknown encoding {encoding[:40]!a}; try utf-8, latin-1 or utf-16")
     return codecs.lookup(encoding)
 
 
 def _is_above_ascii(line: str) -> bool:
-    """Whether a line has characters, other than those that stand for bad bytes, that take several bytes in UTF-8."""
+    """Whether a line has characters, other than replacements of bad bytes, that take several bytes in UTF-8."""
     return not line.isascii() and not _ESCAPED.sub("", line).isascii()
 
 
@@ -454,7 +454,7 @@ def _of_one(words: str) -> str:
 
 def _wide(sample: bytes) -> str | None:
     """The encoding whose ASCII characters would leave NULs where this sample has them."""
-    # Some NULs among line ends are no text in any encoding; where it is text, something can be seen between them.
+    # NULs among line ends alone are not text in any encoding.
     if len(sample) < 4 or b"\0" not in sample or not sample.translate(None, b"\0").strip():
         return None
     sample = sample[: len(sample) // 4 * 4]

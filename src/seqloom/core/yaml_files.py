@@ -3,8 +3,8 @@
     no, yes, on, off   text (only true and false are booleans)      1e-3, 1_000    numbers
     12:30, 010, 0x1F   text                                         a key twice    an error with both lines
 
-Anchors, aliases, merge keys and tags other than the plain ones are refused: a settings file says what it means where it
-means it, and cannot grow while it is read.
+Anchors, aliases, merge keys and tags other than the plain ones are refused: every value is
+written where it is used, and a file cannot grow while it is read.
 """
 
 import bisect
@@ -21,10 +21,10 @@ from seqloom.core.errors import ConfigError
 Keys = tuple[str, ...]
 """The way from the root to a value: `("model", "heads")`. Places in a list are numbers written as text."""
 
-DEEPEST = 40
+MAX_DEPTH = 40
 """Levels of nesting; the deepest setting has five."""
 
-DIGITS = 18
+MAX_DIGITS = 18
 """Digits of a whole number, so that it has room in the 64 bits that torch and numpy count with."""
 
 _TAG = "tag:yaml.org,2002:"
@@ -54,7 +54,7 @@ def parse_yaml(text: str, place: Callable[[int], str]) -> tuple[Any, dict[Keys, 
     lines = [found.end() for found in re.finditer(r"\r\n?|\n", text)]
 
     def place_of(mark: Any) -> str:
-        # By its index, because to the library a line also ends at U+0085, U+2028 and U+2029, to nobody else.
+        # By its index, because PyYAML also ends lines at U+0085, U+2028 and U+2029.
         return place(bisect.bisect_right(lines, mark.index) + 1 if mark else 1)
 
     try:
@@ -93,7 +93,7 @@ class _Loader(yaml.SafeLoader):
             what = f"an alias (*{name})" if isinstance(event, yaml.AliasEvent) else f"an anchor (&{name})"
             problem = f"{what} is not supported; write the value out, or quote it if it is text"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        if self.depth == DEEPEST:
+        if self.depth == MAX_DEPTH:
             raise yaml.composer.ComposerError(None, None, "nested too deeply to be settings", event.start_mark)
         self.depth += 1
         node = super().compose_node(parent, index)
@@ -175,8 +175,8 @@ def _scalar(node: yaml.ScalarNode, place: str) -> Any:
         case "bool" if _PATTERNS["bool"].match(text):
             return text.lower() == "true"
         case "int" if _PATTERNS["int"].match(text):
-            if sum(map(str.isdecimal, text)) > DIGITS:
-                raise ConfigError(f"{place}: {_cut(text)} is too large a number; give at most {DIGITS} digits")
+            if sum(map(str.isdecimal, text)) > MAX_DIGITS:
+                raise ConfigError(f"{place}: {_cut(text)} is too large a number; give at most {MAX_DIGITS} digits")
             return int(text)
         case "float" if _PATTERNS["float"].match(text) or _PATTERNS["int"].match(text):
             lowered = text.lower()

@@ -26,7 +26,7 @@ _LF_ENCODINGS = frozenset({"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "lat
 
 
 class Line(NamedTuple):
-    """A sentence pair; `number` counts from 1 over the whole corpus, `file` is the part it stands in."""
+    """A sentence pair; `number` counts from 1 over the whole corpus, `file` is the part it is in."""
 
     number: int
     file: int
@@ -54,7 +54,7 @@ class TextBlock:
 
 @dataclass(frozen=True)
 class RangeBlock:
-    """Lines that stand in these ranges of bytes of a source and a target file."""
+    """Lines in these ranges of bytes of a source and a target file."""
 
     first: int
     """The number of the first line."""
@@ -108,7 +108,9 @@ def text_blocks(lines: Iterable[Line]) -> Iterator[TextBlock]:
 
 def changed(paths: Sequence[Path]) -> DataError:
     """The error for files that are not what they were a moment ago."""
-    return DataError(f"{' or '.join(map(str, paths))} has changed since it was checked; start again")
+    return DataError(
+        f"{' or '.join(map(str, paths))} changed while it was being read; retry when nothing is writing to it"
+    )
 
 
 def has_ranges(path: Path, encoding: str) -> bool:

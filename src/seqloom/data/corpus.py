@@ -38,7 +38,7 @@ Part = tuple[Path, ...]
 """A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds without a change after which the time of a file tells one state of it from the next."""
+"""Nanoseconds without a change after which the time of a file identifies its content."""
 
 _BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\r")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -47,7 +47,7 @@ _NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg"
 
 
 class Lines(Protocol):
-    """Sentence pairs that can be gone through again and again."""
+    """Sentence pairs that can be read repeatedly."""
 
     def __len__(self) -> int: ...
 
@@ -195,7 +195,7 @@ def parts_of(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> list
     pairs: list[Part] = list(zip(paths[::2], paths[1::2], strict=True))
     for source, target in pairs:
         if source.exists() and target.exists() and source.samefile(target):
-            raise UsageError(f"{source} is given as source and as target; name the file of the other language")
+            raise UsageError(f"{source} is given as source and as target; name the file in the other language")
     return pairs
 
 
@@ -207,7 +207,7 @@ def _expanded(paths: Sequence[Path], formats: Sequence[Format]) -> list[Path]:
     for at in range(0, len(lists), 2):
         if len(lists[at]) != len(lists[at + 1]):
             raise UsageError(
-                f"{paths[at]} stands for {len(lists[at])} files, but {paths[at + 1]} for {len(lists[at + 1])}; "
+                f"{paths[at]} matches {len(lists[at])} files, but {paths[at + 1]} for {len(lists[at + 1])}; "
                 "each source file needs its target file"
             )
     pairs = (zip(one, other, strict=True) for one, other in zip(lists[::2], lists[1::2], strict=True))
@@ -243,7 +243,7 @@ def _two_languages(stem: str) -> tuple[str, str] | None:
 def _language(name: str) -> str | None:
     stem, _, ending = name.removesuffix(".txt").rpartition(".")
     if not stem and ending not in LANGUAGES:
-        return None  # old.txt and new.txt are no languages, but de.txt and en.txt are
+        return None  # old and new are not languages in old.txt and new.txt, de and en are
     is_code = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
     return ending if is_code else None
 
@@ -255,7 +255,7 @@ class ParallelCorpus:
     """
 
     notices: tuple[str, ...]
-    """What was tacitly put right while reading, a sentence each."""
+    """What was changed while reading, a sentence each."""
 
     parts: tuple[Part, ...]
     """The files that are read; catalogues without a pair in these languages are left out, unless all are."""
@@ -312,7 +312,7 @@ class ParallelCorpus:
             before += count
 
     def _lines_of(self, file: int, *, before: int, skipped: int = 0) -> Iterator[Line]:
-        """The lines of a part but for those skipped; `before` lines stand in the parts before it."""
+        """The lines of a part but for those skipped; `before` lines are in the parts before it."""
         pairs = islice(_pairs(self.parts[file], self._reading), skipped, None)
         last = before + skipped
         for last, (source, target) in enumerate(pairs, start=before + skipped + 1):
@@ -333,13 +333,13 @@ class ParallelCorpus:
             before += count
 
     def place(self, number: int) -> str:
-        """Where a line stands, for messages: `train.de:17`, or `memory.tmx, pair 17`."""
+        """The place of a line, for messages: `train.de:17`, or `memory.tmx, pair 17`."""
         for part, count in zip(self.parts, self._counts, strict=True):
             if number <= count:
                 is_plain = self._reading.format_of(part) is None
                 return f"{part[0]}:{number}" if is_plain else f"{part[0]}, pair {number}"
             number -= count
-        raise IndexError(f"the corpus has {len(self)} lines; there is none beyond")
+        raise IndexError(f"the corpus has only {len(self)} lines")
 
     def fingerprint(self) -> str:
         """A hash of the text of both sides: the same whether it is compressed or not, in pairs or tables."""
@@ -474,7 +474,7 @@ def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tup
 
 
 def _side_by_side(readers: Sequence[LineReader]) -> Iterator[tuple[str | None, str | None]]:
-    """The lines of two files; where one of them is bad, the problems of both are told at once."""
+    """The lines of two files; the problems of both are reported at once."""
     try:
         yield from zip_longest(*readers)
     except DataError as error:
@@ -515,11 +515,11 @@ def _unequal(part: Part, counts: tuple[int, int], drift: int | None, breaks: Seq
         sentences.append(f"the lengths stop matching near line {drift:,}: look for a line too many or too few there")
     else:
         longer = part[0] if counts[0] > counts[1] else part[1]
-        sentences.append(f"the lengths match up to line {min(counts):,}: {longer} seems to go on after the end")
+        sentences.append(f"the lengths match up to line {min(counts):,}: {longer} seems to have more lines at its end")
     for path, count in zip(part, breaks, strict=True):
         if count:
             sentences.append(
-                f"{path} holds {count:,} characters such as U+2028 that some tools take for line ends; only LF is one"
+                f"{path} holds {count:,} characters such as U+2028 that some tools read as line ends; only LF is one"
             )
     return DataError(problems=[Problem("; ".join(sentences))])
 

@@ -23,10 +23,10 @@ from seqloom.text.tokenizer import FlatIds
 Encode = Callable[[list[str]], FlatIds]
 """Sentences to ids, without begin and end symbols."""
 
-SHOWN = 5
+MAX_SHOWN_LINES = 5
 """Line numbers kept for each reason to drop a pair."""
 
-MANY = 100_000
+MIN_LINES_FOR_WORKERS = 100_000
 """Lines from which on other processes are worth their start."""
 
 
@@ -40,10 +40,10 @@ class Dropped:
     @staticmethod
     def of(numbers: Sequence[int]) -> "Dropped":
         """The pairs of these lines."""
-        return Dropped(len(numbers), tuple(numbers[:SHOWN]))
+        return Dropped(len(numbers), tuple(numbers[:MAX_SHOWN_LINES]))
 
     def __add__(self, other: "Dropped") -> "Dropped":
-        return Dropped(self.count + other.count, (*self.lines, *other.lines)[:SHOWN])
+        return Dropped(self.count + other.count, (*self.lines, *other.lines)[:MAX_SHOWN_LINES])
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,12 @@ def encode_corpus(
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Report:
-    """Encode every pair into a new store at `folder`, and say what was dropped.
+    """Encode every pair into a new store at `folder`, and report what was dropped.
 
-    `symbols` is the size of the larger vocabulary; `progress` is told the lines done and the lines in all. `workers`
+    `symbols` is the size of the larger vocabulary; `progress` gets the lines done and the total. `workers`
     are processes: one for each processor if it is None, and none but this one for few lines.
     """
-    count = workers or (processors() if len(corpus) >= MANY else 1)
+    count = workers or (processors() if len(corpus) >= MIN_LINES_FOR_WORKERS else 1)
     report = Report()
     with StoreWriter(folder, symbols=symbols) as writer:
         for examples in in_order(encoder, corpus.blocks(), workers=count):
@@ -180,6 +180,6 @@ def encode_corpus(
         if report.kept == 0:
             reasons = "; ".join(report.sentences())
             raise DataError(
-                f"no pair is left to train on: {reasons}; at most {encoder.longest} tokens are allowed on a side"
+                f"no pairs left to train on: {reasons}; at most {encoder.longest} tokens are allowed on a side"
             )
     return report

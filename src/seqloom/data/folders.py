@@ -90,7 +90,7 @@ def pairs_in(folder: Path, languages: Languages, *, is_held_out: bool = False) -
 
 
 def texts_in(folder: Path, language: str | None, *, is_held_out: bool = False) -> FolderFiles:
-    """The texts of a folder in one language; those whose names say no language are taken to be in it."""
+    """The texts of a folder in one language; those whose names have no language are taken to be in it."""
     texts, tables, left_out = _sorted_files(folder, (None, language), is_held_out=is_held_out)
     spoken = sorted({each for group in texts.values() for each in group})
     plain = [path for path in left_out if _is_plain(path) and (is_held_out or not _is_held_out(path))]
@@ -172,8 +172,8 @@ def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[st
     if len(found) == 1:
         raise UsageError(f"{folder} holds files in {found[0]} only; parallel text needs a second language", file=folder)
     raise UsageError(
-        f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; say which language is translated into "
-        f"which: data.source={found[0]} data.target={found[-1]}",
+        f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; choose the direction: "
+        f" data.source={found[0]} data.target={found[-1]}",
         file=folder,
     )
 

@@ -14,12 +14,12 @@ from jaxtyping import Float, Int64, UInt64
 
 from seqloom.data.store import Side, Store
 
-LOOKED_AT = 1_000_000
+MAX_PAIRS = 1_000_000
 """Pairs from the beginning that are looked at; `seqloom doctor` looks at all."""
 
-AT_ONCE = 1 << 15
+PAIRS_PER_CHUNK = 1 << 15
 
-LOPSIDED, LONG = 4, 12
+LOPSIDED_RATIO, LOPSIDED_MIN_TOKENS = 4, 12
 """A pair is lopsided if one side has so many times the tokens that are usual beside the other, and so many at least."""
 
 DEVIATIONS = 6.0
@@ -32,7 +32,7 @@ class Overview:
 
     pairs: int
     repeated: int
-    """Pairs that stand further up already, with the same source and the same target."""
+    """Pairs that occur earlier, with the same source and the same target."""
     copied: int | None
     """Pairs whose target is their source; None where the sides have vocabularies of their own."""
     lopsided: int
@@ -51,9 +51,9 @@ Ids = tuple[Sequence[int], Sequence[int]]
 def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = ((), ())) -> Overview:
     """Look at the first pairs of a store.
 
-    `unfamiliar` are the ids that stand for what a vocabulary does not have, `letters` those of single letters.
+    `unfamiliar` are the ids for what a vocabulary does not have, `letters` those of single letters.
     """
-    pairs = min(len(store), LOOKED_AT)
+    pairs = min(len(store), MAX_PAIRS)
     source, target = (_keys(side, pairs) for side in (store.sources, store.targets))
     both = source * np.uint64(0x9E3779B97F4A7C15) + target
     lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in (store.sources, store.targets)]
@@ -72,11 +72,11 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = 
 
 
 def _count_lopsided(source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"]) -> int:
-    """Pairs whose ratio of lengths is far from the usual one: letters beside words are no fault of a pair."""
+    """Pairs whose ratio of lengths is far from the usual one: letters beside words are not a fault."""
     ratios = np.log((target + 1.0) / (source + 1.0))
     usual, deviation = usual_ratio(ratios)
-    is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED), DEVIATIONS * deviation)
-    return int(np.count_nonzero(is_far & (np.maximum(source, target) >= LONG)))
+    is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED_RATIO), DEVIATIONS * deviation)
+    return int(np.count_nonzero(is_far & (np.maximum(source, target) >= LOPSIDED_MIN_TOKENS)))
 
 
 def usual_ratio(log_ratios: Float[np.ndarray, " pairs"]) -> tuple[float, float]:
@@ -91,11 +91,11 @@ def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:
     """A number of 64 bits for each sentence, which equal ones share: Σ_k r(id_k) · p_k with random r and odd p."""
     highest = int(side.ids[: _end(side, pairs)].max(initial=0))
     longest = int(side.lengths[:pairs].max(initial=0))
-    # The same for both sides, so that a sentence has one key wherever it stands.
+    # The same for both sides, so that a sentence has one key on either side.
     values = np.random.default_rng(1).integers(1 << 63, size=highest + 1, dtype=np.uint64)
     factors = np.random.default_rng(2).integers(1 << 63, size=longest, dtype=np.uint64) | np.uint64(1)
     keys = np.empty(pairs, dtype=np.uint64)
-    for begin, end in pairwise([*range(0, pairs, AT_ONCE), pairs]):
+    for begin, end in pairwise([*range(0, pairs, PAIRS_PER_CHUNK), pairs]):
         known = side.borders(begin, end)
         first, last = int(known[0]), int(known[-1])
         starts = known[:-1] - first
@@ -119,4 +119,4 @@ def _share(side: Side, pairs: int, ids: Sequence[int]) -> float:
     count = 0
     for begin, end in pairwise([*range(0, last, 1 << 22), last]):
         count += int(np.isin(side.ids[begin:end], ids).sum())
-    return count / max(1, last - pairs)  # the end of each sentence is no token of the text
+    return count / max(1, last - pairs)  # the end of each sentence is not counted

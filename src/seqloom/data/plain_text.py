@@ -44,7 +44,7 @@ class TextLine:
 
 
 class TextLines(Protocol):
-    """Pieces of text that can be gone through again and again."""
+    """Pieces of text that can be read repeatedly."""
 
     def __len__(self) -> int: ...
 
@@ -92,7 +92,7 @@ class TextCorpus:
     """The lines of text files, one file after the other. Each iteration starts again at the first.
 
     All files are read once when it is made: their lines are counted, their text hashed. Plain, .gz, .xz or .zst; a name
-    may stand for several files (`news/*.txt.gz`). Of translators' files and records (.tmx, .po, .xlf, .jsonl) the texts
+    may be a pattern (`news/*.txt.gz`). Of translators' files and records (.tmx, .po, .xlf, .jsonl) the texts
     in `language` are read, each as a line and a piece of its own.
 
     The end of a line is a symbol of its own (END), so a model that reads on over it reads line breaks as text, empty
@@ -101,7 +101,7 @@ class TextCorpus:
     """
 
     notices: tuple[str, ...]
-    """What was tacitly put right while reading, a sentence each."""
+    """What was changed while reading, a sentence each."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class TextCorpus:
     ) -> None:
         self._formats = tuple(formats)
         if not paths:
-            raise UsageError("a text file is needed, and none was given")
+            raise UsageError("no text file was given")
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
         require_text_files(self.paths)
         self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
@@ -163,7 +163,7 @@ class TextCorpus:
         return self.unit if format_of(path, self._formats) is None else "line"
 
     def require_text(self) -> None:
-        """Refuse files without any text: a model of them would know of nothing but the ends of lines."""
+        """Refuse files without any text: a model would learn nothing but line ends."""
         problems = [
             Problem(f"{_count(check.lines)}, all of them blank; expected at least one line of text", str(path))
             for path, check in zip(self.paths, self._checks, strict=True)
@@ -173,7 +173,7 @@ class TextCorpus:
             raise DataError(problems=problems)
 
     def place(self, number: int) -> str:
-        """Where a line stands, for messages: `train.txt:17`, or `memory.tmx, text 17`."""
+        """The place of a line, for messages: `train.txt:17`, or `memory.tmx, text 17`."""
         for path, check in zip(self.paths, self._checks, strict=True):
             if number <= check.lines:
                 is_plain = format_of(path, self._formats) is None
@@ -228,7 +228,7 @@ HEADER = "stream.json"
 CHUNK = 4096
 """Lines encoded at a time."""
 
-COUNTED = 1 << 24
+IDS_PER_COUNT = 1 << 24
 """Ids whose occurrences are counted at a time."""
 
 Encode = Callable[[list[str]], list[list[int]]]
@@ -313,14 +313,14 @@ class Stream:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def line_of(self, token: int) -> int:
-        """The number in the corpus of the line that a token stands in."""
+        """The number in the corpus of the line that a token is in."""
         return int(self.lines[np.searchsorted(self.offsets, token, side="right") - 1])
 
     def counts(self) -> Int64[np.ndarray, " symbols"]:
         """How often each symbol occurs."""
         counts = np.zeros(self.symbols, dtype=np.int64)
-        for begin in range(0, len(self.ids), COUNTED):
-            counts += np.bincount(self.ids[begin : begin + COUNTED], minlength=self.symbols)
+        for begin in range(0, len(self.ids), IDS_PER_COUNT):
+            counts += np.bincount(self.ids[begin : begin + IDS_PER_COUNT], minlength=self.symbols)
         return counts
 
     def fingerprint(self) -> str:
@@ -356,10 +356,10 @@ def encode_text(
     keep_empty: bool = True,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> TextReport:
-    """Encode every line into a new stream at `folder`, END after each, and say what was found.
+    """Encode every line into a new stream at `folder`, END after each, and report what was found.
 
     A line without tokens is a lone END (a model that reads on over the ends of lines then knows paragraphs), or is left
-    out. `progress` is told the lines done and the lines in all.
+    out. `progress` gets the lines done and the total.
     """
     read = stored = empty = tokens = unknown = 0
     with StreamWriter(folder, symbols=symbols) as writer:
@@ -372,9 +372,7 @@ def encode_text(
             unknown += sum(ids.count(UNKNOWN) for _, ids in kept)
             progress(read, len(corpus))
         if empty == read:
-            raise DataError(
-                f"the text holds nothing to learn from: {read:,} lines were read, and all of them are empty"
-            )
+            raise DataError(f"the text has nothing to learn from: all of its {read:,} lines are empty")
     return TextReport(stored, empty, tokens, unknown)
 
 

@@ -1,4 +1,4 @@
-"""The batch plan: which examples stand together, as a pure function of (lengths, token budget, seed, epoch).
+"""The batch plan: which examples are batched together, as a pure function of (lengths, token budget, seed, epoch).
 
 Nothing has to be saved to resume: every process computes the same list and the position in it is one integer.
 """
@@ -40,13 +40,11 @@ class BatchPlan:
 
     def __init__(self, source_lengths: Lengths, target_lengths: Lengths, *, tokens_per_batch: int, seed: int) -> None:
         if tokens_per_batch < 1:
-            raise ConfigError(
-                f"a batch of {tokens_per_batch} tokens holds nothing; set data.tokens_per_batch, say 4096"
-            )
+            raise ConfigError(f"a batch of {tokens_per_batch} tokens is empty; set data.tokens_per_batch, such as 4096")
         if len(source_lengths) != len(target_lengths):
             raise DataError(f"{len(source_lengths)} source lengths, but {len(target_lengths)} target lengths")
         if len(source_lengths) == 0:
-            raise DataError("there are no examples to make batches of")
+            raise DataError("no examples to make batches of")
         longest = max(source_lengths.max(), target_lengths.max())
         self._longer = np.empty(len(source_lengths), dtype=np.min_scalar_type(longest))
         self._difference = np.empty(len(source_lengths), dtype=np.int16)
@@ -60,7 +58,7 @@ class BatchPlan:
         self._latest: tuple[int, list[Indices]] | None = None
 
     def batches(self, epoch: int) -> list[Indices]:
-        """The example indices of each batch of this epoch, in order; every example stands in exactly one."""
+        """The example indices of each batch of this epoch, in order; every example is in exactly one."""
         if self._latest is None or self._latest[0] != epoch:
             generator = np.random.default_rng(seed_for(self._seed, "batch plan", epoch))
             order = self._order(generator)
@@ -102,7 +100,7 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class Sorted:
-    """Examples in an order: where each stands, and its first key."""
+    """Examples in an order: its position, and its first key."""
 
     places: UInt[np.ndarray, " examples"]
     first: Lengths

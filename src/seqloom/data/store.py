@@ -91,7 +91,7 @@ class StoreWriter:
 class Side:
     """The sentences of one side, one after another.
 
-    Where every 64th begins is held in memory, and the lengths from there on tell where the others do: so a store of
+    Where every 64th begins is held in memory, and the lengths give the others: so a store of
     any size is open at once.
     """
 
@@ -108,7 +108,7 @@ class Side:
 
     @property
     def tokens(self) -> int:
-        """How many ids the lengths tell of."""
+        """The sum of the lengths."""
         return int(self.landmarks[-1])
 
     def starts(self, indices: Integer[np.ndarray, " batch"]) -> Int64[np.ndarray, " batch"]:

@@ -1,6 +1,6 @@
 """Windows on a long text: which tokens a language model learns from together.
 
-A window is `length` tokens to be told, each from the ones before it: its labels stand at s … s + length − 1 of the
+A window is `length` tokens to predict, each from the ones before it: its labels are at s … s + length − 1 of the
 text, what is read at s − 1 … s + length − 2. Two ways to cut a text of T tokens into batches of them:
 
     sequential   the text is cut into `rows` equal rows, which are read side by side from left to right: row i of a
@@ -42,7 +42,7 @@ class SequentialWindows:
         first batch   the first u tokens of each row            u from 1 to `length`
         others        the next `length` tokens of each row, at last the rest
 
-    b (from 0 to T mod rows, tokens that no row has a place for) and u are drawn anew each epoch, so that windows do not
+    b (from 0 to T mod rows, tokens that no row has a place for) and u are drawn in each epoch, so that windows do not
     break the text at the same places again.
     """
 
@@ -72,11 +72,11 @@ class SequentialWindows:
 class RandomWindows:
     """Windows in random order, each by itself (#18).
 
-        cut        starts r, r + s, r + 2s, … with r from 0 to s − 1, drawn anew each epoch, and then shuffled
+        cut        starts r, r + s, r + 2s, … with r from 0 to s − 1, drawn in each epoch, and then shuffled
         anywhere   as many starts as fit into the text, each from 0 to T − length
 
     With `burn_in` = k the first k tokens of a window only lead up to the others. The stride s = length − k then lets
-    each token be told once in an epoch of cut windows, but for the few at either end that no window reaches.
+    each token be predicted once in an epoch of cut windows, but for the few at either end that no window reaches.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RandomWindows:
 
 @dataclass(frozen=True)
 class Window:
-    """A batch of windows as tensors: `labels` are to be told, each from what was read up to `previous`."""
+    """A batch of windows as tensors: `labels` are to be predicted, each from what was read up to `previous`."""
 
     previous: Int[Tensor, "rows time"]
     labels: Int[Tensor, "rows time"]
@@ -124,7 +124,7 @@ def cut_windows(ids: Integer[np.ndarray, " tokens"], places: Places) -> Window:
     """The windows at these places of a text.
 
     The symbol before a label is read as it is, except that BEGIN is read at the start of the text and in the place of
-    every END: the end of a line is the beginning of the next one. So a model that is asked for a line by itself is
+    every END: the end of a line is the beginning of the next one. So a model that reads a single line is
     fed what it was fed in training.
     """
     positions = places.starts[:, None] + np.arange(-1, places.length, dtype=np.int64)
@@ -137,7 +137,7 @@ def cut_windows(ids: Integer[np.ndarray, " tokens"], places: Places) -> Window:
 
 def _check(tokens: int, *, rows: int, length: int) -> None:
     if rows < 1 or length < 1:
-        raise ConfigError(f"windows of {rows} rows and {length} tokens hold nothing; give 1 or more of both")
+        raise ConfigError(f"windows of {rows} rows and {length} tokens are empty; give 1 or more of both")
     if tokens < max(rows, length):
         raise DataError(
             f"the text has {tokens:,} tokens, too few for a window of {length} tokens in {rows} rows; "

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from seqloom.core.errors import SeqloomError, UsageError
 
-PATIENCE = 600.0
+BLOCK_TIMEOUT = 600.0
 """Seconds for one block after which a process is taken to hang; it takes a fraction of one."""
 
-AHEAD = 3
+BLOCKS_PER_WORKER = 3
 """Blocks for each process that are under way, so that none waits for the next and few are held in memory."""
 
 Item = TypeVar("Item")
@@ -44,24 +44,24 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
         return
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise UsageError(
-            "this program starts itself again for each process that helps; put what it does below "
+            "each worker process imports this program again; put its code below "
             'if __name__ == "__main__":, or set data.workers=1'
         )
     processes = OwnProcesses()
     pool = ProcessPoolExecutor(workers, mp_context=processes, initializer=_begin, initargs=(function,))
     try:
-        yield from _results(pool, items, ahead=AHEAD * workers)
+        yield from _results(pool, items, ahead=BLOCKS_PER_WORKER * workers)
         pool.shutdown()
     except BrokenProcessPool as error:
         raise SeqloomError(
-            f"one of {workers} processes has ended, perhaps for lack of memory; set data.workers=1. A program of your "
+            f"one of {workers} processes ended, perhaps out of memory; set data.workers=1. A program of your "
             'own also needs if __name__ == "__main__": before what it does'
         ) from error
     except TimeoutError as error:
         raise SeqloomError(
-            f"one of {workers} processes has done nothing for {PATIENCE:g} seconds; try again, or set data.workers=1"
+            f"one of {workers} processes made no progress for {BLOCK_TIMEOUT:g} seconds; retry, or set data.workers=1"
         ) from error
-    finally:  # what is still under way, where it did not go well, is wanted no more
+    finally:  # after an error, nothing that is under way is needed
         pool.shutdown(wait=False, cancel_futures=True)
         processes.end()
 
@@ -88,12 +88,12 @@ class OwnProcesses(SpawnContext):
         """End them all, at once."""
         while left := self.alive:  # one may have been starting
             for process in left:
-                process.kill()  # one that something has stopped would not hear of anything less
+                process.kill()  # a stopped process ignores everything else
                 process.join()
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def _ignoring_interrupts() -> Iterator[None]:
     """For processes that are started inside: Ctrl-C reaches all of them, and the first one ends the others."""
     if threading.current_thread() is not threading.main_thread():
         yield  # where signals cannot be set, and do not come
@@ -107,10 +107,10 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _results(pool: ProcessPoolExecutor, items: Iterable[Any], *, ahead: int) -> Iterator[Any]:
     remaining = iter(items)
-    with _deaf_to_interrupts():
+    with _ignoring_interrupts():
         under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in islice(remaining, ahead))
     while under_way:
-        result = under_way.popleft().result(timeout=PATIENCE)
+        result = under_way.popleft().result(timeout=BLOCK_TIMEOUT)
         under_way.extend(pool.submit(_work, item) for item in islice(remaining, 1))
         yield result
 
@@ -127,7 +127,7 @@ def _begin(function: Callable[[Any], Any]) -> None:
 
 
 def end_with_parent() -> None:
-    """See to it that this process ends when the one that started it is gone, however it went: nobody would tell."""
+    """End this process when the one that started it has ended, however it ended."""
     parent = multiprocessing.parent_process()
 
     def wait() -> None:

@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 
 from seqloom.doctor.faults import Describe, Fault, Kind, counted, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
-from seqloom.text.scripts import LONGEST, script_of, scripts_of
+from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, script_of, scripts_of
 
 # Mojibake: UTF-8 that was read as Windows-1252 or Latin-1, `fÃ¼r` for `für`, and how to undo it.
 #
@@ -308,7 +308,7 @@ def _look_at_one(text: str) -> int:
         found |= Odd.REPLACEMENT
     if repair_mojibake(text) != text:
         found |= Odd.MOJIBAKE
-    if not unicodedata.is_normalized("NFC", text[:LONGEST]):
+    if not unicodedata.is_normalized("NFC", text[:MAX_SCANNED_CHARACTERS]):
         found |= Odd.DECOMPOSED
     if _has_mixed_word(text):
         found |= Odd.MIXED

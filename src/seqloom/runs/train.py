@@ -18,7 +18,7 @@ from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import ConfigError, ModelError, SeqloomError, SeqloomWarning, TrainingError, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice, tell_all, to_json
+from seqloom.core.events import Event, Listener, ignore, join_listeners, notice, to_json
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
@@ -397,7 +397,7 @@ def _open(
         )
     if config.training.start_from is not None and resumed_from is None:
         _start_from(model, Path(config.training.start_from))
-    listener = tell_all(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
+    listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     listener(Event("model", {"kind": kind, **sizes, "run": str(run)}))
@@ -519,7 +519,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
     """Fit a model that has a loop of its own, in one process."""
     if not world.is_first:
         return None
-    listener = tell_all(Journal(run / "events.jsonl", warn=listener), listener)
+    listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     outcome, scores = fit(run, config, TextData.load(run, config), listener=listener)
     return Trained(run, run / "model", outcome, scores, config.purpose)
 

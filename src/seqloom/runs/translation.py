@@ -30,7 +30,7 @@ from seqloom.data.corpus import (
     sample_lines,
 )
 from seqloom.data.encoding import Encoder, encode_corpus
-from seqloom.data.overview import LOPSIDED, Overview, look_over
+from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines
 from seqloom.metrics.scoring import Bootstrap, Score, score
 from seqloom.metrics.translation import dev_metrics_for
@@ -107,7 +107,7 @@ def remarks_on(found: Overview, name: str, *, borrowed: str | None = None) -> li
     counts = (
         (found.repeated, "repeat an earlier pair", "duplicates"),
         (found.copied or 0, "have the same text on both sides", "copies"),
-        (found.lopsided, f"have a side with more than {LOPSIDED} times its usual share of the pieces", "ratios"),
+        (found.lopsided, f"have a side with more than {LOPSIDED_RATIO} times its usual share of the pieces", "ratios"),
     )
     parts = [f"{count:,} {what}" for count, what, _ in counts if count]
     repairs = [repair for count, _, repair in counts if count]

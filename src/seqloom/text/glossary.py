@@ -56,7 +56,7 @@ class Glossary:
         """The terms in a line, in the order of their places, a term that occurs twice listed twice.
 
         Longer terms take their places first, of equally long ones the one further left; places do not overlap. A term
-        must stand between the borders of words; in scripts without spaces between words it may stand anywhere, but
+        must be between word boundaries; in scripts without spaces between words it may be anywhere, but
         never before a combining mark, which belongs to its last letter.
         """
         text = _folded(line, self.ignores_case)

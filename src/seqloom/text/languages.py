@@ -150,10 +150,10 @@ _LISTS = {
 }
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {code: frozenset(words.split()) for code, words in _LISTS.items()}
 
-CLEAR = 0.08
+MIN_FUNCTION_WORD_RATE = 0.08
 """The share of small words that a text in a language has at least."""
 
-AHEAD = 1.5
+MIN_LEAD = 1.5
 """How many times more small words of its own language than of another a text has, for us to speak."""
 
 
@@ -161,7 +161,7 @@ def recognise(words: Mapping[str, int]) -> tuple[str, float] | None:
     """The language whose small words a text uses most, and their share; None if it is none of those known here."""
     shares = shares_of(words)
     best = max(shares, key=lambda code: shares[code])
-    return (best, shares[best]) if shares[best] >= CLEAR else None
+    return (best, shares[best]) if shares[best] >= MIN_FUNCTION_WORD_RATE else None
 
 
 def shares_of(words: Mapping[str, int]) -> dict[str, float]:
@@ -174,11 +174,11 @@ def shares_of(words: Mapping[str, int]) -> dict[str, float]:
 
 
 def contradicts(words: Mapping[str, int], declared: str) -> str | None:
-    """The language of a text, if it is clearly another one than the declared; None if it fits or nobody can tell."""
+    """The language of a text, if it is clearly another one than the declared; None if it fits or is not clear."""
     code = {"no": "nb", "nn": "nb"}.get(declared, declared)
     if code not in FUNCTION_WORDS:
         return None
     found = recognise(words)
     if found is None or found[0] == code or {found[0], code} <= {"da", "nb", "sv"}:
         return None
-    return found[0] if found[1] > AHEAD * shares_of(words)[code] + 0.02 else None
+    return found[0] if found[1] > MIN_LEAD * shares_of(words)[code] + 0.02 else None

@@ -2,7 +2,7 @@
 
     no byte-order marks or word joiners → Unicode form → lower case → Unicode form
     → control characters to spaces → one space for each run of white space, none at the ends
-    → a space before , . ! ? (only when asked for)
+    → a space before , . ! ? (only if requested)
 
 The result is one line without control characters, whose only white space is the single space.
 """

@@ -11,7 +11,7 @@ from seqloom.text.marks import UNSPACED
 _MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 )
-"""Vowel signs and accents, which stand inside words but are no letters to Python's expressions."""
+"""Vowel signs and accents, which occur inside words but are not letters to Python's regular expressions."""
 
 _ascii_words = re.compile(r"[a-z0-9]+").findall
 _words = re.compile(rf"(?=\w)[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{_MARKS}])+").findall
@@ -22,22 +22,22 @@ _NO_SCRIPT = frozenset(
 )
 
 
-LONGEST = 20_000
+MAX_SCANNED_CHARACTERS = 20_000
 """Characters of a line whose words are looked at: what is longer is no sentence, and says no more."""
 
 
 def words_of(text: str) -> list[str]:
     """Words in small letters without punctuation; each character is one in scripts that put no space between words."""
-    text = text[:LONGEST]
+    text = text[:MAX_SCANNED_CHARACTERS]
     if text.isascii():
         return _ascii_words(text.lower())
     return _words(unicodedata.normalize("NFKC", text).casefold())
 
 
 def likeness_of(text: str, words: list[str]) -> int:
-    """The key that texts share which differ in capitals, spaces and marks only; beyond LONGEST in nothing at all."""
+    """The key of texts that differ in capitals, spaces and marks only, within MAX_SCANNED_CHARACTERS."""
     # A line of marks alone is known by them.
-    return key_of((" ".join(words) or text[:LONGEST].strip()) + text[LONGEST:])
+    return key_of((" ".join(words) or text[:MAX_SCANNED_CHARACTERS].strip()) + text[MAX_SCANNED_CHARACTERS:])
 
 
 def key_of(text: str) -> int:

@@ -136,7 +136,7 @@ def unwritten(tokenizer: Tokenizer, phrases: tuple[str, ...]) -> "Unwritten":
 
 
 class Unwritten:
-    """Reads a text and tells where it would hold one of these phrases between borders of words.
+    """Reads a text and reports where it would contain one of these phrases between word boundaries.
 
     Whether a phrase that is complete ends at a border shows with the next character, or with the end of the text.
     """

@@ -188,9 +188,9 @@ def place_tags(
     it was normalised.
     """
     words = _Words(tagged, normalise)
-    wishes = _Wishes(words, links, target_spans, translation=translation)
-    text = _spell(_lay_out(tagged.nodes, translation, wishes))
-    return Placed(text, wishes.has_guessed)
+    placement = _Placement(words, links, target_spans, translation=translation)
+    text = _spell(_lay_out(tagged.nodes, translation, placement))
+    return Placed(text, placement.has_guessed)
 
 
 def _end_of_words(text: str) -> int:
@@ -265,7 +265,7 @@ def _all_tags(nodes: Sequence[Node]) -> Iterator[Tag]:
             left += node.children
 
 
-class _Wishes:
+class _Placement:
     """Where nodes would like to be in a translation."""
 
     def __init__(
@@ -274,8 +274,8 @@ class _Wishes:
         self._words, self._spans = words, spans
         self._length, self._marks = len(translation), _end_of_words(translation)
         self.has_guessed = False
-        nobody = len(spans)
-        first, last = [nobody] * words.count, [-1] * words.count  # partners of each word
+        missing = len(spans)
+        first, last = [missing] * words.count, [-1] * words.count  # partners of each word
         for source, target in links:
             if source < words.count:
                 first[source] = min(first[source], target)
@@ -349,10 +349,10 @@ class _Level:
     """What ends the pair that they are inside of."""
 
 
-def _lay_out(nodes: Sequence[Node], translation: str, wishes: _Wishes) -> list[str | Tag]:
+def _lay_out(nodes: Sequence[Node], translation: str, placement: _Placement) -> list[str | Tag]:
     """Text and tags in a row: of those side by side first who would like to begin first."""
     tokens: list[str | Tag] = []
-    levels = [_level(nodes, (0, len(translation)), wishes)]
+    levels = [_level(nodes, (0, len(translation)), placement)]
     while levels:
         level = levels[-1]
         node, (start, stop) = next(level.nodes, (None, (0, 0)))
@@ -372,13 +372,13 @@ def _lay_out(nodes: Sequence[Node], translation: str, wishes: _Wishes) -> list[s
         level.cursor = start
         if node.closing is not None:
             level.cursor = stop
-            levels.append(_level(node.children, (start, stop), wishes, closing=node.closing))
+            levels.append(_level(node.children, (start, stop), placement, closing=node.closing))
     return tokens
 
 
-def _level(nodes: Sequence[Node], inside: Span, wishes: _Wishes, *, closing: Tag | None = None) -> _Level:
+def _level(nodes: Sequence[Node], inside: Span, placement: _Placement, *, closing: Tag | None = None) -> _Level:
     begin, end = inside
-    wanted = [each for run in _runs(nodes) for each in _places(run, inside, wishes)]
+    wanted = [each for run in _runs(nodes) for each in _places(run, inside, placement)]
     # One key for a run, and a sort that keeps the order of equals: nothing comes between what touches.
     in_order = sorted(wanted, key=lambda each: each.key)
     return _Level(iter([(each.node, each.span) for each in in_order]), begin, end, closing)
@@ -405,15 +405,15 @@ def _runs(nodes: Sequence[Node]) -> Iterator[list[Node]]:
         yield run
 
 
-def _places(run: Sequence[Node], inside: Span, wishes: _Wishes) -> list[_Wanted]:
+def _places(run: Sequence[Node], inside: Span, placement: _Placement) -> list[_Wanted]:
     """Where those of a run would like to be: beside the last pair before them, or else the first, that has words.
 
     Such pairs go where their words went. A run without one goes to one place, by the space before its first.
     """
-    around = [wishes.around(node) for node in run]
+    around = [placement.around(node) for node in run]
     first = next((span for span in around if span is not None), None)
     if first is None:
-        place = wishes.point(run[0].tag) or wishes.guess(inside)
+        place = placement.point(run[0].tag) or placement.guess(inside)
         return [_Wanted(node, place, place[0]) for node in run]
     wanted: list[_Wanted] = []
     at, key = first, first[0]  # those before a pair make way as it does, so they have its span

@@ -171,7 +171,7 @@ class BytePairs:
         """Pieces in the order of their ids, and which two of them are joined first."""
         ids = {piece: number for number, piece in enumerate(pieces)}
         model = models.BPE(ids, list(merges), unk_token=RESERVED[UNKNOWN], byte_fallback=BYTE_PIECES[0] in ids)
-        # No special tokens are declared: what a text says is never taken for a reserved symbol.
+        # No special tokens are declared: no text is read as a reserved symbol.
         fast = FastTokenizer(model)
         fast.pre_tokenizer = pre_tokenizer()
         return BytePairs(fast.to_str().encode("utf-8"))
@@ -312,7 +312,7 @@ class TextConfig(Config):
     its neighbour. `spaces` takes what stands between spaces: for text that is segmented already, such as Chinese."""
     unknown_word: str | None = None
     """The word that stands for unknown ones in text that was prepared so, such as `<unk>` in WikiText: it is read as
-    the unknown symbol, and never written unless asked for. For kind word with segmentation spaces."""
+    the unknown symbol, and never written unless requested. For kind word with segmentation spaces."""
     unicode_form: UnicodeForm = "nfc"
     """The Unicode normal form; nfkc also folds full-width letters, ligatures and the like."""
     lowercase: bool = False
@@ -336,7 +336,7 @@ class TextConfig(Config):
                     f"and here are {self.kind} and {self.segmentation}; otherwise it would be cut as any other text"
                 )
             if self.unknown_word.split() != [self.unknown_word]:
-                raise ValueError(f"unknown_word {self.unknown_word!r} is no word: it is empty or holds a space")
+                raise ValueError(f"unknown_word {self.unknown_word!r} is not a word: it is empty or contains a space")
         return self
 
     @property
@@ -369,7 +369,7 @@ class RoundTrip:
 
 
 class Tokenizer:
-    """Text to ids and back. It never changes, and what a text says is never taken for a reserved symbol."""
+    """Text to ids and back. It never changes, and no text is read as a reserved symbol."""
 
     def __init__(self, config: TextConfig, kind: Kind) -> None:
         self.config = config
@@ -629,7 +629,7 @@ class EncodedText:
         if begin != RESERVED:
             raise DataError(f"a vocabulary begins with {RESERVED}, but this one begins with {begin}")
         if not len(self.ids):
-            raise DataError("there is no text to learn from: it has 0 tokens; give a file with some lines")
+            raise DataError("the text is empty (0 tokens); give a file with some lines")
         if self.ids[-1] != END:
             raise DataError(
                 f"the text ends with id {self.ids[-1]}, but each sentence ends with {END} ({RESERVED[END]})"

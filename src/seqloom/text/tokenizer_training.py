@@ -15,11 +15,11 @@ from seqloom.text.vocabulary import Vocabulary, count_tokens
 
 # Signs that a text was cut into words already, as WikiText and the Penn Treebank are.
 
-LOOKED_AT = 10_000
-"""Lines that tell enough of a text."""
+SAMPLE_LINES = 10_000
+"""Lines that are enough to judge a text by."""
 
 ENOUGH = 20
-"""Marks below which nothing is said: a few may stand apart in any text."""
+"""Marks below which nothing is reported: a few may be separate in any text."""
 
 
 class PreparedSigns:
@@ -31,7 +31,7 @@ class PreparedSigns:
     def looking_at(self, texts: Iterable[str]) -> Iterator[str]:
         """The same texts; the first of them are looked at as they pass."""
         for number, text in enumerate(texts):
-            if number < LOOKED_AT:
+            if number < SAMPLE_LINES:
                 self._look(text)
             yield text
 
@@ -65,11 +65,11 @@ class PreparedSigns:
 
 
 ALL_WORDS, ALL_CHARACTERS = 1_000_000, 1_000
-"""Sizes that stand for as many as there are, so that nobody need be told that there are fewer."""
+"""Sizes that mean as many as possible, so that fewer need no notice."""
 
 
 def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Listener = ignore) -> Tokenizer:
-    """Learn a tokeniser from lines. Notices say what got no piece, and when there are fewer pieces than asked for."""
+    """Learn a tokeniser from lines. Notices report characters without a piece, and fewer pieces than requested."""
     texts = _normalised(lines, config.normaliser)
     kind = (
         _learn_vocabulary(texts, config, listener)
@@ -107,7 +107,7 @@ def _normalised(lines: Iterable[str], normaliser: Normaliser) -> Iterator[str]:
         yield text
     if is_empty:
         found = f"{count} lines, all of them blank" if count else "no lines"
-        raise DataError(f"there is no text to learn a tokeniser from: {found}")
+        raise DataError(f"no text to train a tokenizer on: {found}")
 
 
 def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listener) -> Kind:

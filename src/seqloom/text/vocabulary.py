@@ -111,7 +111,7 @@ class Vocabulary:
 
     @staticmethod
     def from_text(text: str, name: str = "vocabulary") -> "Vocabulary":
-        """Read what `to_text` wrote; `name` stands for the file in messages."""
+        """Read what `to_text` wrote; `name` is the file in messages."""
         if not text.endswith("\n"):
             raise ModelError(f"{name} is damaged: its last line is cut short; restore it from a copy of the model")
         rows = []
@@ -170,7 +170,7 @@ def read_foreign_vocabulary(path: Path, *, encoding: str = "utf-8") -> Vocabular
         if token in ALIASES and (number <= len(RESERVED) or not token.isalpha()):
             continue
         if not token or token in tokens:
-            problems.append(Problem("empty line" if not token else f"{token!r} stands here again", str(path), number))
+            problems.append(Problem("empty line" if not token else f"{token!r} is a duplicate", str(path), number))
         elif " " in token.strip(" ") or "\t" in token.strip("\t"):
             problems.append(Problem(f"{token[:40]!r} is several words", str(path), number))
         tokens[token] = count

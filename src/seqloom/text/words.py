@@ -1,4 +1,4 @@
-"""Words of a text and pieces of a tokeniser, each with its place: what alignments and tags are told in.
+"""Words of a text and pieces of a tokeniser, each with its place: the units of alignments and tags.
 
 A word is what `split_words` calls one, a mark among them; in scripts without spaces between words, each character with
 its combining marks is a word.

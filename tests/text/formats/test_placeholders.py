@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from seqloom.text.formats.placeholders import (
-    LONGEST,
+    MAX_ENCLOSED_LENGTH,
     count_placeholders,
     find_placeholders,
     is_too_long,
@@ -146,7 +146,7 @@ def test_braces_inside_braces_are_gone_through_once() -> None:
     assert Counting.looks <= len(text)
 
 
-@pytest.mark.parametrize(("inside", "found"), [(LONGEST - 1, 1), (LONGEST, 0)])
+@pytest.mark.parametrize(("inside", "found"), [(MAX_ENCLOSED_LENGTH - 1, 1), (MAX_ENCLOSED_LENGTH, 0)])
 def test_braces_that_are_far_apart_are_no_pair(inside: int, found: int) -> None:
     assert len(_found("{" + "a" * inside + "}")) == found
 
@@ -156,7 +156,7 @@ def test_braces_that_are_far_apart_are_no_pair(inside: int, found: int) -> None:
     [("{", "}", 0), ("<!--", "-->", 2), ("{a {b} ", " {c}}", 10), ("<!-- --><!--", "-->", 2)],
 )
 def test_what_is_too_long_to_be_found_is_known_to_be_there(before: str, after: str, rest: int) -> None:
-    assert not is_too_long(before + "a" * (LONGEST - 1 - rest) + after)
-    assert _found(before + "a" * (LONGEST - 1 - rest) + after)[-1].endswith("a" + after)
-    assert is_too_long(before + "a" * (LONGEST - rest) + after)
-    assert not is_too_long(before + "a" * LONGEST)
+    assert not is_too_long(before + "a" * (MAX_ENCLOSED_LENGTH - 1 - rest) + after)
+    assert _found(before + "a" * (MAX_ENCLOSED_LENGTH - 1 - rest) + after)[-1].endswith("a" + after)
+    assert is_too_long(before + "a" * (MAX_ENCLOSED_LENGTH - rest) + after)
+    assert not is_too_long(before + "a" * MAX_ENCLOSED_LENGTH)

@@ -179,7 +179,7 @@ def test_bytes_of_another_encoding_are_told_with_their_place(tmp_path: Path) -> 
 @pytest.mark.parametrize("encoding", ["punycode", "idna", "unicode_escape", "undefined", "hex", "klingon"])
 def test_an_encoding_that_is_none_of_files_is_refused(tmp_path: Path, encoding: str) -> None:
     path = _po(tmp_path, HEAD.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr "b"\n')
-    with pytest.raises(DataError, match=rf"a\.po: the file says that its encoding is '{encoding}', which cannot be"):
+    with pytest.raises(DataError, match=rf"a\.po: (unsupported encoding|the file is not valid) '{encoding}'"):
         read_po(path)
 
 

@@ -51,7 +51,9 @@ def test_languages_are_asked_for_where_a_memory_leaves_a_choice(
     path = write(tmp_path, "memory.tmx")
     assert (look_into(path).source, sorted(look_into(path).languages)) == ("en", ["de", "en", "fr"])
     if settled is None:
-        with pytest.raises(UsageError, match=r"holds texts in en, de and fr; say which of them, as in: data\.source="):
+        with pytest.raises(
+            UsageError, match=r"holds texts in en, de and fr; choose two of them, such as: data\.source="
+        ):
             settle_languages(path, asked)
     else:
         assert settle_languages(path, asked) == settled

@@ -4,7 +4,7 @@
     Save to disk.  |  Really?                   what is translated, line by line
 
 A line end stays where it was, with what is before and after it translated apart; but one inside a sentence that was
-wrapped by hand goes between the words that its neighbours became. The filling has each placeholder exactly as often as
+wrapped manually goes between the words that its neighbours became. The filling has each placeholder exactly as often as
 the source, and those that touch each other still do. Where that took a guess, it is fuzzy; where it cannot be had,
 there is no filling.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from seqloom.text.formats.placeholders import (
-    LONGEST,
+    MAX_ENCLOSED_LENGTH,
     count_placeholders,
     find_placeholders,
     is_too_long,
@@ -54,17 +54,17 @@ class _Unit:
     tagged: Tagged
     after: str
     pieces: dict[str, str | Code]
-    """What stands for what."""
+    """What each stand-in replaces."""
     raw: Content
 
 
 class CannotCarry(Exception):
-    """A segment that must be left as it is; the message is the reason, which goes on from "left untranslated:"."""
+    """A segment that must be left as it is; the message is the reason, which continues "left untranslated:"."""
 
 
 @dataclass
 class _Doubts:
-    """Whether somebody should look at a filling."""
+    """Whether a filling needs review."""
 
     is_any: bool = False
 
@@ -78,7 +78,7 @@ class Carrier:
     def __init__(self, content: Content, *, is_format: bool = False) -> None:
         self._content, self._is_format = content, is_format
         if any(isinstance(piece, str) and is_too_long(piece) for piece in content):
-            raise CannotCarry(f"braces or a comment in the text go on for more than {LONGEST:,} characters")
+            raise CannotCarry(f"braces or a comment in the text have more than {MAX_ENCLOSED_LENGTH:,} characters")
         mark = _unused(content)
         self._parts: list[_Unit | str | Code] = []
         self._holds_text = False
@@ -87,7 +87,7 @@ class Carrier:
         self._stand_in = re.compile(f"</?[A-Za-z0-9]+ {mark}[0-9]+/?>")
 
     def _runs(self, content: Content) -> Iterator[list["str | Code | _Fixed"]]:
-        """What stands between borders, and the borders, each in a list of its own."""
+        """The pieces between borders, and the borders, each in a list of its own."""
         run: list[str | Code | _Fixed] = []
         for piece in content:
             if isinstance(piece, Code):
@@ -166,7 +166,7 @@ class Carrier:
         return placed.text.strip()
 
     def _restored(self, text: str, unit: _Unit) -> Iterator[str | Code]:
-        """Text with what the stand-ins stand for."""
+        """Text with the originals of its stand-ins."""
         done = 0
         for found in self._stand_in.finditer(text):
             piece = unit.pieces[found[0]]
@@ -299,7 +299,7 @@ def _is_wrapped(text: str, start: int, end: int) -> bool:
 def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | str | Code]":
     """One unit, with the spaces around it; what has no letters stays as it is."""
     line: list[str] = []
-    stood: dict[str, str | Code] = {}
+    originals: dict[str, str | Code] = {}
     names: dict[str, str] = {}
     for piece in run:
         if isinstance(piece, str):
@@ -310,8 +310,8 @@ def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | st
         if isinstance(piece, Code) and kind in ("open", "close"):
             name = names.setdefault(piece.name, f"c{len(names)}")
         opening, closing = "</" if kind == "close" else "<", ">" if kind in ("open", "close") else "/>"
-        stand_in = f"{opening}{name} {mark}{len(stood)}{closing}"
-        stood[stand_in] = piece.text if isinstance(piece, _Fixed) else piece
+        stand_in = f"{opening}{name} {mark}{len(originals)}{closing}"
+        originals[stand_in] = piece.text if isinstance(piece, _Fixed) else piece
         line.append(stand_in)
     raw = _joined(piece.text if isinstance(piece, _Fixed) else piece for piece in run)
     text = "".join(line)
@@ -320,11 +320,11 @@ def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | st
     if not any(character.isalpha() for character in tagged.plain):
         return list(raw)
     at = text.index(core)
-    return [_Unit(text[:at], tagged, text[at + len(core) :], stood, raw)]
+    return [_Unit(text[:at], tagged, text[at + len(core) :], originals, raw)]
 
 
 def _diagonal(source: str, target: str) -> tuple[list[Span], list[tuple[int, int]]]:
-    """Links by place alone, for want of better ones: word i of I goes with word i J / I of J."""
+    """Links by place alone, for want of better ones: word i of I is linked to word i J / I of J."""
     words, spans = len(word_spans(source)), list(word_spans(target))
     if not words or not spans:
         return spans, []

@@ -1,7 +1,7 @@
 """A JSON record per line: {"source": "…", "target": "…"}, or {"translation": {"de": "…", "en": "…"}}.
 
-Other members of a record stay as they are. A target that is missing, null or empty is untranslated; "fuzzy": true says
-that somebody should look at it.
+Other members of a record stay as they are. A target that is missing, null or empty is untranslated; "fuzzy": true marks
+one that needs review.
 """
 
 import json
@@ -66,7 +66,7 @@ def read_pairs(
 
 
 class BadRecord(Exception):
-    """A line that is no record, or none with the text that is looked for."""
+    """A line that is not a record, or lacks the requested text."""
 
     def __init__(self, message: str, column: int = 1) -> None:
         super().__init__(message)

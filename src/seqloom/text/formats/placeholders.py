@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LONGEST = 2_000
+MAX_ENCLOSED_LENGTH = 2_000
 """Characters up to which braces and comments are looked through for their end."""
 
 # Possessive quantifiers and look-behinds keep every search from trying the same characters again.
@@ -82,13 +82,13 @@ def find_placeholders(text: str, *, is_format: bool = False) -> Iterator[Placeho
     while found := pattern.search(text, end):
         start, end, holds_text = found.start(), found.end(), False
         if found[0] == "<!--":
-            close = text.find("-->", end, end + LONGEST)
+            close = text.find("-->", end, end + MAX_ENCLOSED_LENGTH)
             if close < 0:
                 continue
             end = close + len("-->")
         elif found[0].endswith("{"):
             close, holds_text = closed.get(end, (-1, False))
-            if not end < close <= end + LONGEST:
+            if not end < close <= end + MAX_ENCLOSED_LENGTH:
                 continue
             end = close
         elif "://" in found[0] or found[0].startswith("mailto:"):
@@ -124,13 +124,13 @@ def _is_percentage(text: str, start: int, end: int) -> bool:
 
 def is_too_long(text: str) -> bool:
     """Whether braces or a comment go on for so long that they are not found, so that their inside seems to be text."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_ENCLOSED_LENGTH:
         return False
-    if any(close - begin > LONGEST for begin, (close, _) in _closed_braces(text).items()):
+    if any(close - begin > MAX_ENCLOSED_LENGTH for begin, (close, _) in _closed_braces(text).items()):
         return True
     begin = text.find("<!--")
     while begin >= 0 and (close := text.find("-->", begin)) >= 0:
-        if close - begin - len("<!--") > LONGEST - len("-->"):
+        if close - begin - len("<!--") > MAX_ENCLOSED_LENGTH - len("-->"):
             return True
         begin = text.find("<!--", close)
     return False

@@ -1,6 +1,6 @@
 """Message catalogues of gettext: PO, read with their places and filled without another byte changed; MO, read only.
 
-    #, fuzzy, c-format          a flag: somebody should look at this translation
+    #, fuzzy, c-format          a flag: this translation needs review
     #| msgid "Open file"        what the source was when it was translated
     msgctxt "menu"
     msgid "Open %d file"
@@ -37,12 +37,12 @@ from seqloom.text.formats.segments import (
     text_of,
 )
 
-# Plural forms of a language, as the header of a message catalogue tells them.
+# Plural forms of a language, by the header of a message catalogue.
 #
 # Plural-Forms: nplurals=2; plural=(n > 1); for each number n, which form it takes: here 0 for none and one
 
-MOST_FORMS = 12
-"""No language has more than six; a header that says a million is not believed."""
+MAX_PLURAL_FORMS = 12
+"""No language has more than six; a header with a million is ignored."""
 
 _PLURAL_FORMS = re.compile(
     r"^Plural-Forms:\s*nplurals\s*=\s*(\d{1,6})\s*;\s*plural\s*=\s*([^;\n]+)", re.MULTILINE | re.IGNORECASE
@@ -71,9 +71,9 @@ class PluralForms:
 
 
 def plural_forms(header: str) -> PluralForms | None:
-    """The forms that a header tells; None where it tells none, or none that can be."""
+    """The forms by a header; None where it has none, or invalid ones."""
     found = _PLURAL_FORMS.search(header)
-    if found is None or not 1 <= int(found[1]) <= MOST_FORMS:
+    if found is None or not 1 <= int(found[1]) <= MAX_PLURAL_FORMS:
         return None
     count = int(found[1])
     try:
@@ -105,7 +105,7 @@ _WORD = re.compile(r"[^ ]*+ *+(?!$)|[^ ]*+ *+")
 
 
 def read_strings(line: str) -> tuple[str, int]:
-    """What the strings of a line say together, and where the last one ends; -1 if something else is there."""
+    """The joined strings of a line, and where the last one ends; -1 if something else is there."""
     values, end = [], 0
     while found := _STRING.match(line, end):
         values.append(unescape(found[1]))
@@ -138,7 +138,7 @@ def escape(text: str) -> str:
 
 
 def write_strings(text: str, *, column: int, line_end: str = "\n", is_wrapped: bool = True) -> str:
-    """A text in quotes, after `column` characters of its line: on one line, or begun anew after each line end."""
+    """A text in quotes, after `column` characters of its line: on one line, or on a new line after each line end."""
     lines = [escape(line) for line in re.split(r"(?<=\n)", text)]
     lines = lines[:-1] if lines[-1] == "" and len(lines) > 1 else lines
     if len(lines) == 1 and (not is_wrapped or column + len(lines[0]) + 2 <= WIDTH):
@@ -179,7 +179,7 @@ class Field:
     """Where its last string has ended."""
     column: int
     value: str = ""
-    """What the strings say together, once the entry has been read."""
+    """The joined strings, once the entry has been read."""
 
 
 @dataclass
@@ -192,14 +192,14 @@ class Entry:
     flags: list[tuple[int, int]] = field(default_factory=list)
     """Where its lines of flags begin, indentation left out, and end, the line end left out."""
     previous: list[tuple[int, int]] = field(default_factory=list)
-    """Lines that tell an earlier source, their line ends included."""
+    """Lines with an earlier source, their line ends included."""
     is_fuzzy: bool = False
     is_format: bool = False
     """Whether a flag says that its messages go to printf or its like."""
 
     @property
     def is_header(self) -> bool:
-        """Whether it tells about the catalogue."""
+        """Whether it describes the catalogue."""
         return self.fields["msgid"].value == "" and not self.fields.keys() & {"msgctxt", "msgid_plural"}
 
     @property
@@ -228,7 +228,7 @@ def read_po(path: Path) -> "PoCatalogue":
 
 
 def _charset(top: bytes) -> str:
-    """What the header says; what a message says of charsets is its own matter."""
+    """The charset of the header; messages may mention others."""
     header = _HEADER.search(top)
     if header is None:
         return "utf-8"
@@ -261,7 +261,7 @@ class PoCatalogue:
 
     @cached_property
     def plural_forms(self) -> PluralForms | None:
-        """What the header says of plurals."""
+        """The plural forms by the header."""
         return plural_forms(self.header)
 
     def _segments(self) -> Iterator[tuple[Segment, _Target]]:
@@ -356,7 +356,7 @@ def _language(header: str) -> str | None:
 
 
 def _flags(line: str) -> list[str]:
-    """What a line of flags says."""
+    """The flags of a line."""
     return [flag.strip() for flag in line[len("#,") :].split(",")]
 
 

@@ -26,7 +26,7 @@ class Code:
     """Markup inside a segment: it is not translated, and it comes back exactly as it is written."""
 
     text: str
-    """As it stands in the file."""
+    """As written in the file."""
     kind: Kind = "alone"
     """Whether it stands alone, opens or closes a pair, or parts what is to be translated apart."""
     name: str = ""
@@ -34,7 +34,7 @@ class Code:
 
 
 Content = tuple[str | Code, ...]
-"""Text as people read it, with codes where they stand."""
+"""Text as people read it, with codes in their places."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Filling:
-    """A translation for a segment; one that somebody should look at is fuzzy."""
+    """A translation for a segment; one that needs review is fuzzy."""
 
     content: Content
     is_fuzzy: bool = False
@@ -75,7 +75,7 @@ class Catalogue(Protocol):
 
     @property
     def locked(self) -> int:
-        """How many more there are that the file says are not to be translated."""
+        """How many more there are that must not be translated."""
         ...
 
     @property
@@ -142,7 +142,7 @@ def text_of(content: Content) -> str:
 
 @dataclass(frozen=True)
 class Edit:
-    """New text in place of what stands from `start` to before `end`."""
+    """New text in place of the old from `start` to before `end`."""
 
     start: int
     end: int
@@ -199,7 +199,7 @@ class Script:
 def decoded(data: bytes, encoding: str, path: Path) -> Script:
     """Bytes as text. An encoding that would not give the same bytes back is refused."""
     if not is_encoding_of_files(encoding):
-        raise DataError(f"{path}: the file says that its encoding is {encoding[:40]!r}, which cannot be read")
+        raise DataError(f"{path}: unsupported encoding {encoding[:40]!r}; convert the file to UTF-8")
     try:
         text = data.decode(encoding)
         is_same = text.encode(encoding) == data
@@ -207,10 +207,12 @@ def decoded(data: bytes, encoding: str, path: Path) -> Script:
         before = data[: error.start].decode(encoding, errors="replace")
         script = Script(path, before, encoding)
         byte = data[error.start] if error.start < len(data) else 0
-        message = f"invalid {encoding.upper()} byte 0x{byte:02X}; is this the encoding that the file says it has?"
+        message = f"invalid {encoding.upper()} byte 0x{byte:02X}; is the encoding that the file declares wrong?"
         raise DataError(problems=[script.problem(message, len(before))]) from error
     except UnicodeError as error:  # no byte is at fault: the text begins without its mark, or the like
-        raise DataError(f"{path}: the file says that its encoding is {encoding!r}, which cannot be read") from error
+        raise DataError(f"{path}: the file is not valid {encoding!r}, which it declares as its encoding") from error
     if not is_same:
-        raise DataError(f"{path}: {encoding} would not be written as it was read; convert the file to UTF-8 first")
+        raise DataError(
+            f"{path}: {encoding} does not write the same bytes that were read; convert the file to UTF-8 first"
+        )
     return Script(path, text, encoding)

@@ -3,7 +3,7 @@
     <tu><tuv xml:lang="en-GB"><seg>colour</seg></tuv><tuv xml:lang="de"><seg>Farbe</seg></tuv></tu>
 
 Of several variants of a language the one of the very code is taken, or else the first: de for de-AT, en-GB for en.
-TMX has no mark for a translation that somebody should look at; a <prop type="x-fuzzy"> says so here.
+TMX has no mark for a translation that needs review; here it is a <prop type="x-fuzzy">.
 """
 
 from array import array
@@ -25,7 +25,7 @@ from seqloom.text.formats.xml import (
 )
 
 FUZZY = "x-fuzzy"
-LOOKED_AT = 1_000
+LANGUAGE_SAMPLE_UNITS = 1_000
 """Units among which the languages of a memory are looked for."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _NOT_TEXT = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
@@ -103,7 +103,7 @@ class _Units:
         if self._hidden:
             self._hidden -= 1
         elif name == "seg" and self._text is not None:
-            # What somebody has yet to look at is no example to follow.
+            # A translation that needs review is not learnt from.
             self._variants.append((self._code, "" if self._is_fuzzy else "".join(self._text)))
             self._text = None
         elif name == "prop" and self._mark is not None:
@@ -115,9 +115,9 @@ class _Units:
             self.codes.append([code for code, _ in self._variants])
 
     def require_good(self, path: Path) -> None:
-        """Raise a DataError if this was no memory, or one with variants of which nobody can say what they are."""
+        """Raise a DataError if this was not a memory, or has variants without a language."""
         if not self.is_memory:
-            raise DataError(f"{path}: no translation memory; there is no <tmx> in it")
+            raise DataError(f"{path}: not a translation memory; it has no <tmx>")
         _refuse_nameless(path, self.nameless)
 
 
@@ -131,7 +131,7 @@ def _refuse_nameless(path: Path, lines: Iterable[int]) -> None:
 def choose_pair(
     variants: Sequence[tuple[str, T]], languages: tuple[str | None, str | None], header: str | None
 ) -> tuple[T | None, T | None]:
-    """Source and target: in the languages asked for, or else in that of the header and the first other one."""
+    """Source and target: in the requested languages, or else in that of the header and the first other one."""
     source, target = languages
     if source is None:
         named = header if header not in (None, "", "*all*") else None
@@ -168,7 +168,7 @@ def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a memory says of its languages, without their regions."""
+    """The languages of a memory, without their regions."""
 
     source: str | None
     """That of its header, if it names one."""
@@ -185,14 +185,14 @@ def look_into(path: Path) -> Memory:
         looked_at += len(units.codes)
         units.done.clear()
         units.codes.clear()
-        if looked_at >= LOOKED_AT:
+        if looked_at >= LANGUAGE_SAMPLE_UNITS:
             break
     source = None if units.header in (None, "", "*all*") else _first(units.header or "")
     return Memory(source, tuple(code for code in dict.fromkeys([source, *seen]) if code))
 
 
 def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tuple[str | None, str | None]:
-    """Source and target: those asked for, and else those of a memory that has no others. A UsageError asks."""
+    """Source and target: those requested, or else those of a memory that has no others; otherwise a UsageError."""
     source, target = languages
     if source is not None and target is not None:
         return languages
@@ -204,7 +204,7 @@ def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tu
         there, rest = memory.languages, iter(left)
         example = [each or next(rest) for each in wanted]
         raise UsageError(
-            f"{path} holds texts in {', '.join(there[:-1])} and {there[-1]}; say which of them, as in: "
+            f"{path} holds texts in {', '.join(there[:-1])} and {there[-1]}; choose two of them, such as: "
             f"data.source={example[0]} data.target={example[1]}"
         )
     rest = iter(left)
@@ -227,7 +227,7 @@ def read_tmx(path: Path, *, languages: tuple[str | None, str | None] = (None, No
     """Read a memory as a whole, `.gz`, `.xz` and `.zst` too."""
     script, root = read_tree(path)
     if root.name != "tmx":
-        raise DataError(f"{path}: no translation memory; its outermost element is <{root.tag}>")
+        raise DataError(f"{path}: not a translation memory; its outermost element is <{root.tag}>")
     return TmxCatalogue(script, root, languages=languages)
 
 
@@ -336,7 +336,7 @@ _FUZZY_MARK = f'<prop type="{FUZZY}">true</prop>'
 
 
 def _mark(variant: Element) -> Element | None:
-    """What says whether somebody should look at it."""
+    """The mark of a variant that needs review."""
     return next((each for each in variant.children if each.name == "prop" and each.get("type") == FUZZY), None)
 
 

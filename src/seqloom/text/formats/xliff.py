@@ -43,7 +43,7 @@ class _Place:
 
 
 def read_xliff(path: Path) -> "XliffCatalogue":
-    """Read a file, `.gz`, `.xz` and `.zst` too; a DataError says what cannot be read."""
+    """Read a file, `.gz`, `.xz` and `.zst` too; a DataError names what cannot be read."""
     script, root = read_tree(path)
     version = root.get("version") or ""
     if root.name != "xliff" or not version.startswith(("1.", "2.")):
@@ -58,7 +58,7 @@ class XliffCatalogue:
         self.script, self.root, self.is_second = script, root, is_second
         self._read = list(self._segments())
         self.locked = sum(1 for _ in _units(root, self._unit, is_open=False))
-        """Units that say translate="no"."""
+        """Units with translate="no"."""
 
     @property
     def _unit(self) -> str:
@@ -71,7 +71,7 @@ class XliffCatalogue:
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
-        """As the file says; of several files in one, as the first says."""
+        """As declared; of several files in one, as the first declares."""
         if self.is_second:
             return self.root.get("srcLang"), self.root.get("trgLang")
         file = self.root.child("file")
@@ -142,7 +142,7 @@ class XliffCatalogue:
             yield Edit(old.inner_start, old.inner_end, inner)
 
     def _states(self, place: _Place, filling: Filling) -> Iterator[Edit]:
-        """Of XLIFF 2, whose state is "initial" unless it is said: beside a target, it must be looked at."""
+        """Of XLIFF 2, whose state is "initial" by default: beside a target, that means review."""
         assert place.state is not None
         state = "initial" if filling.is_fuzzy else "translated"
         yield from _set_state(place.state, state, is_needed=True)
@@ -157,7 +157,7 @@ class XliffCatalogue:
 
 
 def _disapproved(unit: Element) -> Iterator[Edit]:
-    """Nobody has approved what somebody should look at."""
+    """What needs review is not approved."""
     approved = unit.attributes.get("approved")
     if approved is not None and approved.value == "yes":
         yield Edit(approved.start, approved.end, "no")

@@ -1,7 +1,7 @@
 """Text and codes inside a segment of TMX or XLIFF.
 
 <g> <pc> <mrk> <hi>              a pair with text between its tags
-<bpt>…</bpt> … <ept>…</ept>      a pair of two elements, each with foreign markup inside that is no text
+<bpt>…</bpt> … <ept>…</ept>      a pair of two elements, each with foreign markup inside that is not text
 <bx/> <ex/>  <sc/> <ec/>  <sm/> <em/>   the same without the markup
 <x/> <ph> <it> <ut> <cp/> …      alone
 """
@@ -22,12 +22,12 @@ from seqloom.text.formats.segments import Code, Content, Script, decoded
 # which can grow without bound, and what lies outside the file. Only then are tags looked for, and without a check.
 
 CHUNK = 1 << 16
-DEEPEST = 500
+MAX_DEPTH = 500
 """Elements inside each other."""
 
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
 _BEGINNINGS = {"utf-16-le": (b"\xff\xfe", b"<\0"), "utf-16-be": (b"\xfe\xff", b"\0<"), "utf-8": (b"\xef\xbb\xbf",)}
-"""By which an encoding is known, whatever the file says: a mark, or the first character as the parser knows it."""
+"""By which an encoding is known, whatever the file declares: a mark, or the first character as the parser knows it."""
 _ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(r"&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|([A-Za-z]+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
@@ -36,7 +36,7 @@ _QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|<\?.*?\?>|([\[\]>])""", re
 
 
 class Target(Protocol):
-    """Who is told of elements as they are read. Names are as in {namespace}name."""
+    """Receives elements as they are read. Names are as in {namespace}name."""
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None: ...
 
@@ -47,7 +47,7 @@ class Target(Protocol):
 
 @dataclass
 class _Adapter:
-    """Passes on what the parser tells, with the line."""
+    """Passes on the parser's calls, with the line."""
 
     target: Target | None
     parser: Any = None
@@ -55,7 +55,7 @@ class _Adapter:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
-        if self.depth > DEEPEST:
+        if self.depth > MAX_DEPTH:
             raise _TooDeep
         if self.target is not None:
             self.target.start(name, attributes, self.parser.parser.CurrentLineNumber)
@@ -78,7 +78,7 @@ class _TooDeep(Exception):
 
 
 def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
-    """Read a file piece by piece, and tell `target` of it; after each piece there is a chance to take what it has.
+    """Read a file piece by piece into `target`; after each piece the caller can take what it has.
 
     Memory holds a piece, however large the file is.
     """
@@ -114,7 +114,7 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
     except _TooDeep as error:
         line = parser.parser.CurrentLineNumber
         raise DataError(
-            problems=[Problem(f"more than {DEEPEST} elements inside each other", str(path), line)]
+            problems=[Problem(f"more than {MAX_DEPTH} elements inside each other", str(path), line)]
         ) from error
     except (LookupError, ValueError) as error:
         message = "the encoding that the XML declares cannot be read; convert the file to UTF-8"
