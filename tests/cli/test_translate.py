@@ -138,7 +138,7 @@ def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
         (["search.temperature=0.7"], ["search.temperature=0.7 has no effect", "search.method=sample"]),
         (["search.top_k=5"], ["search.top_k=5 has no effect", "search.method=sample"]),
         (["search.rerank=agreement"], ["search.rerank=agreement has no effect", "search.nbest"]),
-        (["search.groups=3"], ["beam 4 cannot", "search.beam=3 or 6", "search.groups=2 or 4"]),
+        (["search.groups=3"], ["beam 4 is not divisible", "search.beam=3 or 6", "search.groups=2 or 4"]),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(tiny: Tiny, words: list[str], parts: list[str]) -> None:
@@ -371,7 +371,7 @@ def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> Non
         (["--jobs", "2", "--with", "other"], ["--with cannot be combined with --jobs"]),
         (["--out", "same", "--align", "./same"], ["--out and --align both name same"]),
         (["--glossary", "nowhere.tsv"], ["nowhere.tsv: no such file"]),
-        (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq knows neither constraints"]),
+        (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq supports neither constraints"]),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(tiny: Tiny, words: list[str], parts: list[str]) -> None:

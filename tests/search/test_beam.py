@@ -295,7 +295,7 @@ def test_a_batch_in_which_all_end_at_once_takes_one_step() -> None:
 def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
     stuck = Grammar(["<s>", "</s>", "a"], {"<s>": {"a": 1.0}}, begin="<s>", end="</s>")
     for search in (greedy_search, beam_search):
-        with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 2"):
+        with pytest.raises(ModelError, match="sentence 0 of the batch cannot continue: at step 2"):
             search(stuck, sentences([2]), settings(2))
     broken = Bigram(5, seed=0)
     broken.table[:, broken.begin, 3] = float("nan")
@@ -305,6 +305,6 @@ def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
 
 
 def test_the_oracle_refuses_what_it_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exhaustive, "LARGEST", 2_000)
+    monkeypatch.setattr(exhaustive, "MAX_SEQUENCES", 2_000)
     with pytest.raises(UsageError, match="over 60 symbols and up to 9 steps has more than 2000 sequences"):
         exhaustive_search(Bigram(60, seed=0), sentences([2]), settings(limit=9))

@@ -281,7 +281,7 @@ def spelled(symbols: Sequence[int]) -> str:
         (Prefix((A,) * 5), "the prefix aaaaa needs 5 symbols or more, but the output may have at most 4 symbols"),
         (Phrases(((A, B, C), (B, B)), END), "the forced phrase abc and the forced phrase bb need 5 symbols or more"),
         (All((Phrases(((A, B),), END), Lengths(0, 1, END))), "at most 1 symbols"),
-        (Lengths(6, None, END), "at least 6 symbols are asked for, but the output may have at most 4"),
+        (Lengths(6, None, END), "at least 6 symbols are required, but the output may have at most 4"),
         (All((Prefix((A, B)), Prefix((A, C)))), "the prefix ab cannot come: the output must begin with ac"),
         (All((Prefix((A, B)), Forbidden(((B,),)))), "the prefix ab cannot come: something in it is forbidden (b)"),
         (
@@ -289,7 +289,7 @@ def spelled(symbols: Sequence[int]) -> str:
             "the forced phrase abc cannot come: something in it is forbidden (bc, cc)",
         ),
         (All((NoRepeat(1), Phrases(((A, A),), END))), "phrase aa cannot come: no 1 symbols may be repeated"),
-        (All((NoRepeat(2), Phrases(((A, B),) * 2, END))), "ab cannot come: it is asked for 2 times, but no 2 symbols"),
+        (All((NoRepeat(2), Phrases(((A, B),) * 2, END))), "ab cannot come: it is required 2 times, but no 2 symbols"),
         (All((StopAt(((B,),)), Phrases(((A, B, C),), END))), "abc cannot come: the output stops within it (b)"),
         (All((StopText(spelled, ("ab",)), Prefix((A, B, C)))), "abc cannot come: the output stops within it ('ab')"),
         (

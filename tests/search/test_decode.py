@@ -81,7 +81,7 @@ def test_contradictions_and_groups_are_refused_with_a_sentence() -> None:
     stepper, source = History(6, seed=1), sentences([2])
     with pytest.raises(UsageError, match="leave out one of the two"):
         decode(stepper, source, SearchConfig(), constraints=[All((Phrases(((4, 5),), END), Forbidden(((5,),))))])
-    with pytest.raises(UsageError, match=r"search.groups=2 deals the beam out"):
+    with pytest.raises(UsageError, match=r"search.groups=2 divides the beam"):
         decode(stepper, source, SearchConfig(groups=2, no_repeat=2))
     with pytest.raises(UsageError, match="got 2 constraints for 1 sentences"):
         decode(stepper, source, SearchConfig(), constraints=[None, None])

@@ -262,6 +262,6 @@ def test_requests_that_cannot_be_met_are_refused() -> None:
     with pytest.raises(UsageError, match="this model gives no attention"):
         diverse_search(stepper, source, settings(2).model_copy(update={"coverage": 0.2}), groups=2, diversity=0.5)
     stuck = Grammar(["<s>", "</s>", "a"], {"<s>": {"a": 1.0}}, begin="<s>", end="</s>")
-    with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 2"):
+    with pytest.raises(ModelError, match="sentence 0 of the batch cannot continue: at step 2"):
         diverse_search(stuck, source, settings(2), groups=2, diversity=0.5)
     assert diverse_search(stepper, sentences([]), settings(2), groups=2, diversity=0.5) == []

@@ -291,7 +291,7 @@ def test_rows_may_have_shortlists_of_their_own(mode: Mode, is_first: bool) -> No
 
 def test_shortlists_with_nothing_in_common_are_a_dead_end() -> None:
     apart = Ensemble([Shortlisted(History(9, seed=1), [2, 3]), Shortlisted(Bigram(9, seed=2), [5, 6])])
-    with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 1"):
+    with pytest.raises(ModelError, match="sentence 0 of the batch cannot continue: at step 1"):
         greedy_search(apart, sentences([2]), settings())
 
 
@@ -332,7 +332,7 @@ def test_members_that_do_not_share_a_vocabulary_are_refused() -> None:
 
 def test_weights_that_cannot_be_are_refused() -> None:
     member = Bigram(5, seed=0)
-    with pytest.raises(ConfigError, match="an ensemble of 0 models has nothing to say"):
+    with pytest.raises(ConfigError, match="an ensemble needs at least one model; got 0"):
         Ensemble([])
     with pytest.raises(ConfigError, match="got 1 weights for 2 models"):
         Ensemble([member, member], [1.0])

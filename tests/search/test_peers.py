@@ -304,7 +304,7 @@ def test_neighbours_change_nothing_and_terms_add_up(mode: PeerMode, seed: int, a
 @pytest.mark.parametrize("mode", ["joeynmt", "fairseq", "ctranslate2"])
 def test_a_sentence_that_can_only_end_too_early_is_an_error(mode: PeerMode) -> None:
     stepper = grammar({"<s>": {"</s>": 1.0}})
-    with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 1 every symbol"):
+    with pytest.raises(ModelError, match="sentence 0 of the batch cannot continue: at step 1 every symbol"):
         search(stepper, mode=mode, limit=4)
     assert search(stepper, mode=mode, limit=4, min_length=0)[0].symbols == ()
 
@@ -322,7 +322,7 @@ def test_no_sentences_give_no_lists() -> None:
             "patience=2.0 is an option of mode 'ctranslate2', which 'marian' does not",
         ),
         ("fairseq", PeerOptions(early_stopping=True), "early_stopping=True is an option of mode 'huggingface'"),
-        ("ctranslate2", PeerOptions(patience=0.0), "patience 0.0 waits for nothing"),
+        ("ctranslate2", PeerOptions(patience=0.0), "patience 0.0 is out of range"),
         ("sockeye", PeerOptions(sockeye_beta=-1.0), "sockeye_beta -1.0 is out of range"),
     ],
 )

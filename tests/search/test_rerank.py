@@ -92,7 +92,7 @@ def test_requests_that_cannot_be_met_are_refused() -> None:
         most_agreeing([["a"], []], overlap)
     with pytest.raises(UsageError, match="sentence 0 has one string for its candidates, 'abc'"):
         most_agreeing(["abc"], overlap)
-    with pytest.raises(UsageError, match="weights were given for 2 sentences and candidates for 1"):
+    with pytest.raises(UsageError, match="got weights for 2 sentences and candidates for 1"):
         most_agreeing([["a"]], overlap, weights=[[1.0], [1.0]])
     with pytest.raises(UsageError, match="sentence 0 has 2 weights for 1 candidates"):
         most_agreeing([["a"]], overlap, weights=[[1.0, 1.0]])

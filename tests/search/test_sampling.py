@@ -290,7 +290,7 @@ def test_what_has_no_end_is_cut_and_an_empty_batch_gives_an_empty_list() -> None
 def test_a_dead_end_and_a_nan_are_errors_with_a_sentence() -> None:
     stuck = Grammar(["<s>", "</s>", "a"], {"<s>": {"a": 1.0}}, begin="<s>", end="</s>")
     for sampling in (Sampling(), Sampling(top_k=1), Sampling(top_p=0.5), Sampling(temperature=0.0)):
-        with pytest.raises(ModelError, match="sentence 0 of the batch cannot go on: at step 2"):
+        with pytest.raises(ModelError, match="sentence 0 of the batch cannot continue: at step 2"):
             sample_search(stuck, sentences([2]), settings(), sampling=sampling)
     broken = Bigram(5, seed=0)
     broken.table[:, broken.begin, 3] = float("nan")

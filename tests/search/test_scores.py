@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source, Step
-from seqloom.search.candidates import MANY, top_symbols, topk_by_blocks
+from seqloom.search.candidates import MIN_BLOCK_COLUMNS, top_symbols, topk_by_blocks
 from seqloom.search.scores import (
     CombinedScore,
     EndNormalisation,
@@ -138,7 +138,7 @@ def test_no_number_is_found_by_both_ways(rows: int, column: int) -> None:
         top_symbols(Step(values, Unused()), 3)
 
 
-@pytest.mark.parametrize("columns", [64, 65, 200, MANY, MANY + 63])
+@pytest.mark.parametrize("columns", [64, 65, 200, MIN_BLOCK_COLUMNS, MIN_BLOCK_COLUMNS + 63])
 @pytest.mark.parametrize("best", [1, 2, 5, 64])
 def test_topk_by_blocks_equals_topk(columns: int, best: int) -> None:
     values = torch.randn(7, columns).masked_fill(torch.rand(7, columns) < 0.5, float("-inf"))
@@ -149,7 +149,7 @@ def test_topk_by_blocks_equals_topk(columns: int, best: int) -> None:
 
 
 def test_ties_among_many_symbols_go_to_the_lower_symbol() -> None:
-    values = torch.randint(3, (5, 3 * MANY)).double()
+    values = torch.randint(3, (5, 3 * MIN_BLOCK_COLUMNS)).double()
     top = top_symbols(Step(values, Unused()), 4)
     assert torch.equal(top.symbols, values.sort(dim=1, descending=True, stable=True).indices[:, :4])
 
@@ -173,7 +173,7 @@ class Unused:
     ("setting", "message"),
     [
         ("beam=0", "0 is too small; give 1 or more"),
-        ("nbest=5", "nbest 5 asks for more hypotheses than beam 4 keeps; give search.beam=5 or search.nbest=4"),
+        ("nbest=5", "nbest 5 is more hypotheses than beam 4 keeps; give search.beam=5 or search.nbest=4"),
         ("alpha=-0.5", "-0.5 is out of range; give 0 or more"),
         ("tokens_per_batch=0", "0 is too small"),
         ("length_normalisation=lengthy", "lengthy"),

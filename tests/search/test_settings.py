@@ -56,7 +56,7 @@ def test_a_peer_mode_ignores_rules_of_our_own_search(given: dict[str, object]) -
     ],
 )
 def test_groups_that_do_not_fit_are_told_with_those_that_do(beam: int, groups: int, nbest: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"beam {beam} cannot be dealt out to {groups} groups alike; {message}"):
+    with pytest.raises(ConfigError, match=f"beam {beam} is not divisible by {groups} groups; {message}"):
         resolve(SearchConfig, overrides=[f"beam={beam}", f"groups={groups}", f"nbest={nbest}"])
 
 

@@ -68,7 +68,7 @@ class BeamSearch:
     proves_completeness: bool = True
 
     def choose(self, frontier: Frontier) -> Expansion:
-        # No row can place more than its own `beam` best; one more tells the best of what is dropped.
+        # No row can place more than its own `beam` best; one more shows the best of what is dropped.
         top = top_symbols(frontier.step, self.beam + 1, values=frontier.values)
         is_missing = [state is not None and state.is_missing_something() for state in frontier.states]
         found = ranked(

@@ -1,22 +1,25 @@
-"""The best candidates of each sentence, from the best symbols of its rows."""
+"""The best symbols of each row, and from them the best candidates of each sentence.
+
+Ties are decided, so that neither other rows nor the kernel in use can change a result.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
+from seqloom.core.jit import compiled
 from seqloom.core.stepping import Step
-from seqloom.search.candidate_kernels import best_columns, merge
 
-# The best symbols of each row, with ties decided, so that neither neighbours nor kernels can change a result.
-
-FEW = 64
+MAX_COMPILED_BEST = 64
 """Symbols up to which a row of the best is kept in order by moving them."""
 BLOCK = 64
-MANY = 2048
+MIN_BLOCK_COLUMNS = 2048
 """Columns from which on blocks pay."""
 
 
@@ -62,7 +65,7 @@ def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: C
 
 
 def _has_loops(values: Float[Tensor, "rows columns"], best: int) -> bool:
-    return values.device.type == "cpu" and 1 <= best <= FEW and values.dtype == torch.float32
+    return values.device.type == "cpu" and 1 <= best <= MAX_COMPILED_BEST and values.dtype == torch.float32
 
 
 def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:
@@ -88,7 +91,9 @@ def _by_sorting(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tenso
     shows whether that happened; only such rows are sorted whole.
     """
     wanted = min(best + 1, values.shape[1])
-    found, columns = values.topk(wanted, dim=1) if values.shape[1] < MANY else topk_by_blocks(values, wanted)
+    found, columns = (
+        values.topk(wanted, dim=1) if values.shape[1] < MIN_BLOCK_COLUMNS else topk_by_blocks(values, wanted)
+    )
     if found.shape[1] > best:
         is_tied = (found[:, best - 1] == found[:, best]) & found[:, best].isfinite()
         found, columns = found[:, :best], columns[:, :best]
@@ -125,20 +130,15 @@ def topk_by_blocks(
 
 
 class DeadEnd(ModelError):
-    """A sentence of a batch that can neither go on nor end; whoever knows its name can put it before the reason."""
+    """A sentence of a batch that can neither continue nor end. `reason` is the message without its number."""
 
     def __init__(self, sentence: int, step: int) -> None:
         self.sentence = sentence
         self.reason = (
-            f"cannot go on: at step {step} every symbol has probability 0 and nothing is finished; allow the end "
+            f"cannot continue: at step {step} every symbol has probability 0 and nothing is finished; allow the end "
             "symbol, or leave out a constraint or shortlist that forbids all others"
         )
         super().__init__(f"sentence {sentence} of the batch {self.reason}")
-
-
-def dead_end(sentence: int, step: int) -> DeadEnd:
-    """What to raise when a sentence can neither go on nor end."""
-    return DeadEnd(sentence, step)
 
 
 IMPOSSIBLE = float("-inf")
@@ -199,3 +199,83 @@ def _ranked_by_sorting(
     places, column = order // columns, order % columns
     picked = (starts[:, None] + places).clamp(max=rows - 1)  # empty places point past the rows
     return values, picked, places, column
+
+
+# Compiled loops: one pass over the numbers of each row or sentence.
+
+KernelArray = Any
+"""numba finds types and shapes by itself."""
+
+
+@compiled()
+def merge(
+    values: KernelArray,
+    so_far: KernelArray,
+    sizes: KernelArray,
+    found: KernelArray,
+    rows: KernelArray,
+    places: KernelArray,
+    columns: KernelArray,
+) -> None:
+    """The best of so_far[row] + values[row, column] for the rows of each sentence, whose values fall to the right.
+
+    The next best is always the first that is left of some row. What is not there has a value of −∞, in a last row.
+    """
+    best = found.shape[1]
+    first, last = 0, values.shape[0] - 1
+    taken = np.zeros(values.shape[0], np.int64)
+    for s in range(sizes.shape[0]):
+        for b in range(best):
+            highest, at = -np.inf, np.int64(-1)
+            for row in range(first, first + sizes[s]):
+                if taken[row] < values.shape[1]:
+                    value = so_far[row] + np.float64(values[row, taken[row]])
+                    if value > highest:
+                        highest, at = value, np.int64(row)
+            found[s, b] = highest
+            rows[s, b] = at if at >= 0 else last
+            places[s, b] = at - first if at >= 0 else 0
+            columns[s, b] = taken[at] if at >= 0 else 0
+            if at >= 0:
+                taken[at] += 1
+        first += sizes[s]
+
+
+KERNEL_BLOCK = np.uint64(32)
+
+
+@compiled()
+def best_columns(table: KernelArray, columns: int, found: KernelArray, places: KernelArray) -> int:
+    """The highest numbers of each row of a flat table in falling order, and their columns; of equal ones the first.
+
+    Returns the first row with a NaN, or −1. A block of numbers is first compared with the lowest of those found so far,
+    eight at a time, and passed over if none is higher; NaN is not lower than anything, so its block is looked into.
+    """
+    best = found.shape[1]
+    for r in range(found.shape[0]):
+        start, width = np.uint64(r * columns), np.uint64(columns)
+        values, where = found[r], places[r]
+        values[:] = -np.inf
+        where[:] = 0
+        first = np.uint64(0)
+        lowest, count = values[best - 1], 0
+        while first < width:
+            last = min(first + KERNEL_BLOCK, width)
+            hits = 0
+            for c in range(start + first, start + last):
+                hits += not table[c] <= lowest
+            if hits or count < best:
+                for c in range(first, last):
+                    value = table[start + c]
+                    if value != value:
+                        return r
+                    if value > lowest or count < best:
+                        at = min(count, best - 1)
+                        while at > 0 and values[at - 1] < value:
+                            values[at], where[at] = values[at - 1], where[at - 1]
+                            at -= 1
+                        values[at], where[at] = value, c
+                        count += count < best
+                        lowest = values[best - 1] if count == best else lowest
+            first = last
+    return -1

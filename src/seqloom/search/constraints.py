@@ -131,13 +131,13 @@ class Prefix(Constraint):
 
 @dataclass(frozen=True)
 class OneOf:
-    """Runs of which one is as good as another: the ways to write a term, for example."""
+    """Runs of which any one will do: the spellings of a term, for example."""
 
     ways: tuple[Run, ...]
 
     def __post_init__(self) -> None:
         if not self.ways:
-            raise UsageError("OneOf names no way to write its phrase; give at least one run of symbols")
+            raise UsageError("OneOf has no alternatives; give at least one run of symbols")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class NoRepeat(Constraint):
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise UsageError(f"NoRepeat speaks of n-grams of {self.size} symbols; give a size of 1 or more")
+            raise UsageError(f"NoRepeat got n-grams of {self.size} symbols; give a size of 1 or more")
 
     def begin(self) -> Run:
         return ()
@@ -245,7 +245,7 @@ class Lengths(Constraint):
         if self.least < 0:
             raise UsageError(f"the least length is {self.least} symbols; give 0 or more")
         if self.most is not None and self.most < self.least:
-            raise UsageError(f"at least {self.least} and at most {self.most} symbols leave no length; swap them?")
+            raise UsageError(f"at least {self.least} and at most {self.most} symbols exclude every length; swap them?")
 
     def begin(self) -> int:
         return 0
@@ -429,7 +429,7 @@ class All(Constraint):
         return _union([part.borders.inner(state[at].at) for at, part in self._phrases])
 
     def _too_late(self, state: tuple[Any, ...]) -> Collection[int]:
-        """The symbols behind which a text must go on, where there is no room to, or where a stop ends it."""
+        """The symbols after which a text would have to continue without room to, or past a stop."""
         unfinished = self.unfinished(state)
         if not unfinished:
             return NOTHING
@@ -456,28 +456,28 @@ def _require_symbols(runs: Sequence[Run], *, name: str) -> None:
         raise UsageError(f"{name} has no symbols: {list(runs)}; leave it out")
 
 
-# What an output must not say, however it is cut into symbols.
+# Strings that must not occur in the text of an output, however it is split into symbols.
 
 
 class Reader(Protocol):
-    """Reads what an output says, symbol by symbol. Its states are asked about as a constraint's are."""
+    """Reads the text of an output symbol by symbol, by states as those of a constraint."""
 
     def begin(self) -> Hashable:
         """Before the first symbol."""
         ...
 
     def after(self, state: Any, symbol: int) -> Hashable | None:
-        """The state one symbol later; None if the output would then say what it must not, whatever follows."""
+        """The state one symbol later; None if the output then has a forbidden string, whatever follows."""
         ...
 
     def may_end(self, state: Any) -> bool:
-        """Whether an output that ends here does not say what it must not."""
+        """Whether an output that ends here has no forbidden string."""
         ...
 
 
 @dataclass(frozen=True)
 class _Onward:
-    """How a text may go on from a state."""
+    """How a text may continue from a state."""
 
     refused: frozenset[int]
     """Symbols that may not come next, END perhaps among them."""
@@ -487,7 +487,7 @@ class _Onward:
 
 @dataclass(frozen=True)
 class ForbiddenText(Constraint):
-    """No phrase may stand in the text of the output, however it is cut into symbols. A state is the reader's.
+    """No phrase may occur in the text of the output, however it is split into symbols. A state is the reader's.
 
     Symbols are refused, too, after which the output could never end.
     """
@@ -504,7 +504,7 @@ class ForbiddenText(Constraint):
         return self.reader.begin()
 
     def after(self, state: Hashable, symbol: int) -> Hashable:
-        # What has gone wrong stays wrong, where somebody looks beyond what is let through.
+        # None stays None, for callers that look beyond what is allowed.
         return None if state is None else self.reader.after(state, symbol)
 
     def forbidden(self, state: Hashable) -> Collection[int]:
@@ -534,7 +534,7 @@ class ForbiddenText(Constraint):
         return _Onward(frozenset(refused), unfinished)
 
     def _distance(self, state: Hashable) -> int | None:
-        """The fewest symbols after which an output that stands here may end, None if it never may."""
+        """The fewest symbols after which an output in this state may end, None if it never may."""
         if state is None or self.reader.may_end(state):
             return None if state is None else 0
         level: list[Hashable] = [state]
@@ -621,7 +621,7 @@ def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most:
     limit = f"the output may have at most {room} symbols before its end"
     least = max((part.least for part in parts if isinstance(part, Lengths)), default=0)
     if least > room:
-        raise UsageError(f"at least {least} symbols are asked for, but {limit}; lower the one or raise the other")
+        raise UsageError(f"at least {least} symbols are required, but {limit}; lower the one or raise the other")
     together = All(tuple(part for part in parts if isinstance(part, Prefix | Phrases)))
     needed = together.missing(together.begin())
     if needed > room:
@@ -637,13 +637,13 @@ def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
         return None
     if run.is_at_start:
         return _reason(part, show) if _refuses(part, run.ways[0], with_end=run.needs_border) else None
-    # What these refuse at the start of an output they refuse everywhere: what stands before can only add to it.
+    # What these refuse at the start of an output they refuse everywhere: what comes before can only add to it.
     if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
         return None
     if all(_refuses(part, way, with_end=run.needs_border) for way in run.ways):
         return _reason(part, show)
     if isinstance(part, NoRepeat) and run.times > 1 and len(run.ways) == 1 and len(run.ways[0]) >= part.size:
-        return f"it is asked for {run.times} times, but no {part.size} symbols may be repeated"
+        return f"it is required {run.times} times, but no {part.size} symbols may be repeated"
     return None
 
 
@@ -663,7 +663,7 @@ def _refuses(part: Constraint, run: Run, *, with_end: bool = False) -> bool:
 
 
 def _reason(part: Constraint, show: Show) -> str:
-    """What a constraint says, as the second half of a sentence."""
+    """What a constraint requires, as the second half of a sentence."""
     match part:
         case Prefix():
             return f"the output must begin with {show(part.symbols)}"

@@ -35,8 +35,8 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence by the search that the settings name.
 
-    `constraints` come on top of those that the settings make for every sentence; `keys` tell sentences apart where
-    outputs are drawn at random; `recorder` is told of the candidates of a beam search; `show` is how symbols are
+    `constraints` come on top of those that the settings make for every sentence; `keys` distinguish sentences where
+    outputs are drawn at random; `recorder` gets the candidates of a beam search; `show` is how symbols are
     written in messages.
     """
     bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
@@ -52,7 +52,7 @@ def decode(
     if settings.mode != "seqloom":
         if bound is not None or recorder is not None:
             raise UsageError(
-                f"search.mode={settings.mode} knows neither constraints nor traces; set search.mode=seqloom for them"
+                f"search.mode={settings.mode} supports neither constraints nor traces; set search.mode=seqloom"
             )
         return peer_search(
             stepper,
@@ -66,7 +66,7 @@ def decode(
     if settings.groups > 1:
         if bound is not None:
             raise UsageError(
-                f"search.groups={settings.groups} deals the beam out to groups, which know no constraints; "
+                f"search.groups={settings.groups} divides the beam into groups, which do not support constraints; "
                 "set search.groups=1 or leave the constraints out"
             )
         return diverse_search(stepper, source, settings, groups=settings.groups, diversity=settings.diversity)
@@ -78,9 +78,9 @@ def decode(
 def constraints_for(
     source: Source, settings: SearchConfig, given: Constraints | None, *, end: int, show: Show | None = None
 ) -> Constraints | None:
-    """What each sentence must obey: what is given and what the settings ask of all; None if nothing is asked.
+    """The constraints of each sentence, given ones and those of the settings; None if there are none at all.
 
-    Those that exclude each other are refused before any work is done.
+    Those that exclude each other are an error before any work is done.
     """
     lengths, limits = source.lengths.tolist(), settings.hard_limits(source)
     if given is not None and len(given) != len(limits):
@@ -101,8 +101,8 @@ def _of_one(
     least = min(settings.least(length), limit) - 1  # symbols before end
     needs_end = any(part.needs_limit for part in parts)
     if least > 0 or needs_end:
-        # A hypothesis that is told its maximum length brings its forced words in before it is cut there, and is not cut
-        # where what it says would become a forbidden word.
+        # With its maximum length known, a hypothesis gets its forced words in before it is cut there, and is not cut
+        # where its text would become a forbidden word.
         parts.append(Lengths(max(0, least), limit - 1 if needs_end else None, end))
     if not parts:
         return None

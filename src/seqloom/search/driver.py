@@ -30,7 +30,7 @@ from torch import Tensor
 
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, Step, Stepper
-from seqloom.search.candidates import IMPOSSIBLE, columns_of, dead_end
+from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of
 from seqloom.search.constraints import Constraints, ConstraintState
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
 from seqloom.search.scores import EndNormalisation, Score
@@ -446,7 +446,7 @@ class _Decoding:
         rows = range(self.starts[place], self.starts[place] + self.sizes[place])
         stuck = [row for row in rows if self.states and (state := self.states[row]) and state.is_missing_something()]
         if not stuck or not self.columns:
-            raise dead_end(beam.sentence, length)
+            raise DeadEnd(beam.sentence, length)
         before = self.columns[-1].pointers(length - 1)
         pointers = [before[row] for row in stuck]
         beam.cut += pointers

@@ -3,8 +3,8 @@
 Both are steppers, so every search decodes them as it decodes a single model. Their members may be of any architecture;
 what they share is the vocabulary of the output, and the source that each of them reads (or ignores).
 
-    Ensemble, log_mean   P(y) = Π_m P_m(y)^w_m / Z          geometric mean: a symbol must please every member
-    Ensemble, mean       P(y) = Σ_m w_m P_m(y)              arithmetic mean: a symbol may please one member alone
+    Ensemble, log_mean   P(y) = Π_m P_m(y)^w_m / Z          geometric mean: every member must find a symbol probable
+    Ensemble, mean       P(y) = Σ_m w_m P_m(y)              arithmetic mean: one member is enough
     Fusion               P(y) = P_model(y) P_lm(y)^λ / Z    shallow fusion (Gülçehre et al., 2015)
 
 All P are conditioned on the source and the symbols so far, and Σ w_m = 1. Z makes each row sum to one over the symbols
@@ -113,7 +113,7 @@ class Fusion:
 
     def _mix(self, members: Sequence[Float[Tensor, "rows symbols"]]) -> Float[Tensor, "rows symbols"]:
         model, language_model = members
-        # 0 · −∞ is no number, but a language model of no weight has nothing to forbid.
+        # 0 · −∞ is NaN, but a language model of no weight has nothing to forbid.
         fused = model + self.weight * language_model if self.weight else model.clone()
         return normalised(fused) if self.is_normalised else fused
 
@@ -184,7 +184,7 @@ def _mean_attention(steps: Sequence[Step], weights: Sequence[float]) -> Float[Te
 
 def _checked_weights(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
     if members == 0:
-        raise ConfigError("an ensemble of 0 models has nothing to say; give one or more")
+        raise ConfigError("an ensemble needs at least one model; got 0")
     if weights is None:
         return (1 / members,) * members
     if len(weights) != members:
@@ -215,15 +215,15 @@ def _check_vocabularies(steps: Sequence[Step]) -> None:
     if not sizes:
         return
     first, size = next(iter(sizes.items()))
-    way_out = "take models that were trained with the same tokenizer"
+    remedy = "take models that were trained with the same tokenizer"
     for number, step in enumerate(steps):
         if step.symbols is None and sizes[number] != size:
             raise ModelError(
                 f"models decoded together must share their vocabulary, but model {first} has {size} symbols and model "
-                f"{number} has {sizes[number]}; {way_out}"
+                f"{number} has {sizes[number]}; {remedy}"
             )
         if step.symbols is not None and step.symbols.numel() and int(step.symbols.max()) >= size:
             raise ModelError(
                 f"models decoded together must share their vocabulary, but model {number} offers symbol "
-                f"{int(step.symbols.max())} and model {first} has {size} symbols only; {way_out}"
+                f"{int(step.symbols.max())} and model {first} has {size} symbols only; {remedy}"
             )

@@ -1,4 +1,7 @@
-"""Exhaustive search: every sequence there is. The oracle for the other searches, for tiny vocabularies only."""
+"""Exhaustive search: every sequence there is. The oracle for the other searches, for tiny vocabularies only.
+
+It has a loop of its own, one sentence at a time, so that it shares no code with what it checks.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +14,7 @@ from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import Outcome, Score, score_of
 from seqloom.search.settings import SearchConfig
 
-LARGEST = 200_000
+MAX_SEQUENCES = 200_000
 """The most sequences that one sentence may have; more would take minutes and gigabytes."""
 
 
@@ -36,8 +39,8 @@ def exhaustive_search(
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A sequence so far: its symbols, their log-probabilities, and the sum of its looks at each source position."""
+class _Partial:
+    """A sequence so far: its symbols, their log-probabilities, and the attention that each source position has got."""
 
     symbols: tuple[int, ...] = ()
     log_probs: tuple[float, ...] = ()
@@ -47,56 +50,58 @@ class _Way:
 def _all_of_one(stepper: Stepper, source: Source, *, limit: int, score: Score) -> list[Hypothesis]:
     state: State = stepper.start(source)
     length = int(source.lengths[0])
-    ways, found = [_Way()], []
+    partials, found = [_Partial()], []
     for _ in range(limit):
-        last = source.lengths.new_tensor([way.symbols[-1] if way.symbols else stepper.begin for way in ways])
+        last = source.lengths.new_tensor(
+            [partial.symbols[-1] if partial.symbols else stepper.begin for partial in partials]
+        )
         step = stepper.step(state, last)
-        longer: list[_Way] = []
+        extended: list[_Partial] = []
         rows: list[int] = []
-        for row, way in enumerate(ways):
-            for symbol, next_way in _continuations(way, step, row, length=length):
+        for row, partial in enumerate(partials):
+            for symbol, longer in _continuations(partial, step, row, length=length):
                 if symbol == stepper.end:
-                    found.append(_hypothesis(next_way, end=stepper.end, score=score, source_length=length))
+                    found.append(_hypothesis(longer, end=stepper.end, score=score, source_length=length))
                 else:
-                    longer.append(next_way)
+                    extended.append(longer)
                     rows.append(row)
-        if len(longer) + len(found) > LARGEST:
+        if len(extended) + len(found) > MAX_SEQUENCES:
             raise UsageError(
                 f"an exhaustive search over {step.log_probs.shape[1]} symbols and up to {limit} steps has more than "
-                f"{LARGEST} sequences; give a smaller maximum length or use beam search"
+                f"{MAX_SEQUENCES} sequences; give a smaller maximum length or use beam search"
             )
-        ways = longer
-        if not ways:
+        partials = extended
+        if not partials:
             break
         state = step.state.select(source.lengths.new_tensor(rows))
-    found += [_hypothesis(way, end=stepper.end, score=score, source_length=length) for way in ways]
+    found += [_hypothesis(partial, end=stepper.end, score=score, source_length=length) for partial in partials]
     return sorted(found, key=lambda hypothesis: (not hypothesis.is_finished, -hypothesis.score))
 
 
-def _continuations(way: _Way, step: Step, row: int, *, length: int) -> list[tuple[int, _Way]]:
-    """Each possible symbol, and the way with it."""
+def _continuations(partial: _Partial, step: Step, row: int, *, length: int) -> list[tuple[int, _Partial]]:
+    """Each possible symbol, and the partial output with it."""
     symbols = None if step.symbols is None else step.symbols.expand_as(step.log_probs)[row].tolist()
-    coverage = way.coverage
+    coverage = partial.coverage
     if step.attention is not None:
         looked = step.attention[row, :length].double()
         coverage = looked if coverage is None else coverage + looked
     return [
-        (symbol, _Way((*way.symbols, symbol), (*way.log_probs, log_prob), coverage))
+        (symbol, _Partial((*partial.symbols, symbol), (*partial.log_probs, log_prob), coverage))
         for column, log_prob in enumerate(step.log_probs[row].tolist())
         if log_prob > float("-inf")
         for symbol in [column if symbols is None else symbols[column]]
     ]
 
 
-def _hypothesis(way: _Way, *, end: int, score: Score, source_length: int) -> Hypothesis:
-    is_finished = way.symbols[-1] == end
+def _hypothesis(partial: _Partial, *, end: int, score: Score, source_length: int) -> Hypothesis:
+    is_finished = partial.symbols[-1] == end
     outcome = Outcome(
-        log_prob=sum(way.log_probs),
-        length=len(way.symbols),
+        log_prob=sum(partial.log_probs),
+        length=len(partial.symbols),
         source_length=source_length,
-        end_log_prob=way.log_probs[-1] if is_finished else None,
-        coverage=None if way.coverage is None else tuple(way.coverage.tolist()),
+        end_log_prob=partial.log_probs[-1] if is_finished else None,
+        coverage=None if partial.coverage is None else tuple(partial.coverage.tolist()),
     )
     terms = score.terms(outcome)
-    symbols = way.symbols[:-1] if is_finished else way.symbols
-    return Hypothesis(symbols, is_finished, score_of(terms), terms, way.log_probs, is_complete=is_finished)
+    symbols = partial.symbols[:-1] if is_finished else partial.symbols
+    return Hypothesis(symbols, is_finished, score_of(terms), terms, partial.log_probs, is_complete=is_finished)

@@ -24,7 +24,7 @@ class Hypothesis:
     end. `attention` has a column for each position of the sentence itself, padding left out.
 
     `is_complete` is a proof: nothing that the search dropped could have come to a better score, so no wider beam and no
-    other search finds a better hypothesis in this place of the list. A search that cannot tell leaves it False.
+    other search finds a better hypothesis in this place of the list. A search that cannot prove it leaves it False.
 
     `hit_limit` says that the search was cut at the maximum length: this hypothesis has not ended, or a better one had
     not, so a longer maximum may give a better output.

@@ -1,8 +1,8 @@
 # ruff: noqa: ARG002 - where runs may begin and end anywhere, no answer depends on the place
 """Runs of symbols, found while the symbols come, and how many symbols a set of them still needs.
 
-An automaton (Aho and Corasick, 1975) stands at a node: the longest end of what was read that begins one of its runs.
-A symbol that does not go on from there is tried from the next shorter end that begins a run, and so on, so that no
+The node of an automaton (Aho and Corasick, 1975) is the longest end of what was read that begins one of its runs.
+A symbol that does not continue it is tried from the next shorter end that begins a run, and so on, so that no
 occurrence is missed: `a a b` is found in `a a a b`.
 """
 
@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 Run = tuple[int, ...]
-"""Symbols that stand side by side."""
+"""Consecutive symbols."""
 
 ROOT = 0
 """The node where no run has begun."""
@@ -26,7 +26,7 @@ class Automaton:
     """Finds runs. Nodes are numbered so that a shorter end has a smaller number than a longer one."""
 
     children: tuple[Mapping[int, int], ...]
-    """Where each symbol leads that goes on with a run."""
+    """Where each symbol leads that continues a run."""
     failures: tuple[int, ...]
     """The next shorter end that begins a run."""
     completing: tuple[frozenset[int], ...]
@@ -43,7 +43,7 @@ class Automaton:
         return self.children[node].get(symbol, ROOT)
 
     def onward(self, node: int) -> frozenset[int]:
-        """The symbols that begin a run or go on with one."""
+        """The symbols that begin or continue a run."""
         symbols = set(self.children[ROOT])
         while node != ROOT:
             symbols |= self.children[node].keys()
@@ -177,7 +177,7 @@ class DemandState(NamedTuple):
 class Demand:
     """Runs of which one must occur between borders, whichever it is, `times` times at places that do not overlap.
 
-    The occurrence that ends first is taken, which leaves the most room for the others, and the search begins anew
+    The occurrence that ends first is taken, which leaves the most room for the others, and the search starts again
     behind it; so counting never has to be taken back. It counts once the next symbol shows that it ends at a border.
     """
 
@@ -187,12 +187,12 @@ class Demand:
 
     @cached_property
     def automaton(self) -> Automaton:
-        """What finds the next occurrence, in codes that tell a symbol before which a run may begin from others."""
+        """What finds the next occurrence, in codes that distinguish symbols before which a run may begin."""
         return automaton_of(self.codes)
 
     @cached_property
     def codes(self) -> tuple[Run, ...]:
-        """The ways in codes. Within a way these do not depend on what stands before it."""
+        """The ways in codes. Within a way these do not depend on what comes before it."""
         return tuple(codes for codes, _ in self._read)
 
     @cached_property
@@ -232,7 +232,7 @@ class Demand:
 
 
 def code_of(symbol: int, *, may_begin: bool) -> int:
-    """A symbol and whether a run may begin with it where it stands, as one number."""
+    """A symbol and whether a run may begin with it there, as one number."""
     return 2 * symbol + may_begin
 
 
@@ -331,7 +331,7 @@ class Demands:
         """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
 
         None when any symbol will do; none at all where a border must come first. The worst is one that neither begins
-        a run nor goes on with one, and behind which the fewest may begin.
+        nor continues a run, and behind which the fewest may begin.
         """
         worst = DemandState(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(state)))
         if self.missing(worst) < max(room, 1):
@@ -340,7 +340,7 @@ class Demands:
         return frozenset(symbol for symbol in onward if self.missing(self.after(state, symbol)) < room)
 
     def _onward(self, state: DemandState) -> frozenset[int]:
-        """The symbols that begin a run of an open demand or go on with one."""
+        """The symbols that begin or continue a run of an open demand."""
         places = zip(self.parts, self._settled(state), strict=True)
         codes = frozenset[int]().union(*(part.automaton.onward(node) for part, (left, node) in places if left))
         symbols = {code // 2 for code in codes}

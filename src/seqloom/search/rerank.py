@@ -16,7 +16,7 @@ from seqloom.core.errors import UsageError
 from seqloom.search.hypothesis import Hypothesis
 
 Similarity = Callable[[str, str], float]
-"""How alike a candidate (first) and a reference (second) are; higher is better."""
+"""The similarity of a candidate (first) to a reference (second); higher is better."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ def most_agreeing(
     """
     if weights is not None and len(weights) != len(candidates):
         raise UsageError(
-            f"weights were given for {len(weights)} sentences and candidates for {len(candidates)}; give each sentence "
-            "its own"
+            f"got weights for {len(weights)} sentences and candidates for {len(candidates)}; give each sentence its own"
         )
     for number, texts in enumerate(candidates):
         if isinstance(texts, str):  # a sequence of strings too, one for each character
@@ -61,7 +60,7 @@ def posteriors(hypotheses: Sequence[Hypothesis], *, scale: float = 1.0) -> list[
     A scale below 1 evens them out; 0 makes them equal.
     """
     if not 0 <= scale < math.inf:
-        raise UsageError(f"the scale {scale} of the posteriors is out of range; give 0 (all alike) or more, 1 for P")
+        raise UsageError(f"the scale {scale} of the posteriors is out of range; give 0 (all equal) or more, 1 for P")
     if not hypotheses:
         return []
     best = max(hypothesis.log_prob for hypothesis in hypotheses)
@@ -101,8 +100,8 @@ def _agreement(texts: Sequence[str], similarity: Similarity, *, weights: Sequenc
     total = sum(shares.values())
     expected: dict[str, float] = {}
     for text in shares:
-        alike = [share * similarity(text, other) for other, share in shares.items() if share > 0]
-        expected[text] = sum(alike) / total
+        weighted = [share * similarity(text, other) for other, share in shares.items() if share > 0]
+        expected[text] = sum(weighted) / total
         if not math.isfinite(expected[text]):
             raise UsageError(
                 f"sentence {number}: the similarity of {text[:40]!r} to the other candidates is {expected[text]}; give "

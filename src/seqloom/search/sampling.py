@@ -3,7 +3,7 @@
 Ancestral sampling draws symbol after symbol, each given those before it, so that an output Y comes up with its
 probability P(Y∣X). Four settings sharpen the distribution of a step first, in this order:
 
-    temperature   p(y) ∝ P(y ∣ x, y_<t)^(1/T)       T = 1 is the model, T → 0 greedy search, T → ∞ any symbol alike
+    temperature   p(y) ∝ P(y ∣ x, y_<t)^(1/T)       T = 1 is the model, T → 0 greedy search, T → ∞ uniform
     top-k         keeps the k symbols of highest p; of equal ones the lower symbol
     top-p         keeps the fewest symbols of highest p that have Σ p ≥ top_p         (nucleus; Holtzman et al., 2020)
     min-p         keeps the symbols with p(y) ≥ min_p · max p                         (Nguyen et al., 2024)
@@ -40,7 +40,7 @@ from seqloom.search.settings import SearchConfig
 
 @dataclass(frozen=True)
 class Sampling:
-    """What symbols are drawn from, and the seed of the draws. As it stands, the model's own distribution."""
+    """What symbols are drawn from, and the seed of the draws. By default, the model's own distribution."""
 
     temperature: float = 1.0
     """Below 1 sharpens, above 1 flattens; 0 is greedy search."""
@@ -142,7 +142,7 @@ def uniform(seed: int, key: int, *, sample: int, step: int) -> float:
 def choices_of(step: Step, sampling: Sampling, *, values: Float[Tensor, "rows symbols"] | None = None) -> Choices:
     """The distribution of the next symbol of each row, tempered and filtered.
 
-    `values` stand in for the log-probabilities where some symbols are forbidden (−∞).
+    `values` replace the log-probabilities where some symbols are forbidden (−∞).
     """
     values = step.log_probs if values is None else values
     offered = values.shape[1]

@@ -10,7 +10,7 @@ together what has been proposed against it (Wu et al., 2016, and the first OpenN
     end        multiply (ep − 1) log P(end),  add −ep       ep = γ |X| / |Y|;  γ = 0 leaves it out
 
 Lengths count the end symbol, and so does the log-probability. Since log P(end) is negative, ep > 1 makes an output that
-is short for its source dearer. Coverage is never positive; its floor keeps a source position that nobody looked at from
+is short for its source dearer. Coverage is never positive; its floor keeps a source position without attention from
 being worth −∞. Systems give the same option name to different formulas: n^α, ((b + n)/(b + 1))^α, with end counted or
 not. Compare formulas, not names.
 """
@@ -48,7 +48,7 @@ class Score(Protocol):
 
     @property
     def needs_attention(self) -> bool:
-        """Whether outcomes must tell their coverage."""
+        """Whether outcomes must have their coverage."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class EndNormalisation:
     kind: EndKind = "multiply"
 
     def changed(self, end_log_prob: Number, source_length: Number, *, length: int) -> Number:
-        """What stands in the place of log P(end); for a number or a number per row."""
+        """What replaces log P(end); for a number or a number per row."""
         factor = self.weight * source_length / length
         match self.kind:
             case "multiply":
@@ -100,7 +100,7 @@ def length_penalty(kind: LengthNormalisation, length: int, alpha: float) -> floa
 
 
 def coverage_penalty(coverage: tuple[float, ...], *, floor: float) -> float:
-    """Σ_i log max(floor, min(1, coverage_i)): 0 where everything was looked at, less where something was left."""
+    """Σ_i log max(floor, min(1, coverage_i)): 0 where all of the source was attended to, less elsewhere."""
     return math.fsum(math.log(max(floor, min(1.0, looked))) for looked in coverage)
 
 
@@ -122,7 +122,7 @@ class CombinedScore:
     def terms(self, outcome: Outcome) -> Mapping[str, float]:
         log_prob = outcome.log_prob
         terms = {"log_prob": log_prob}
-        if log_prob == float("-inf"):  # impossible at any length: ∞ − ∞ would be no number
+        if log_prob == float("-inf"):  # impossible at any length: ∞ − ∞ would be NaN
             return terms
         if self.end is not None and outcome.end_log_prob is not None:
             sources = float(outcome.source_length)

@@ -22,7 +22,7 @@ Split = Literal["long", "sentences"]
 Unknown = Literal["keep", "copy"]
 
 DEFAULT_OVERRUN = 2.0
-"""How far a search may continue past a maximum length that nobody set, as a multiple of it."""
+"""How far a search may continue past a maximum length that was not set by the user, as a multiple of it."""
 
 COVERED_SHARE = 0.998
 """Share of the training pairs whose targets fit into the maximum output length. The rest is mostly misaligned pairs."""
@@ -46,7 +46,7 @@ class _Range:
         """The number, if it is within the bounds."""
         if self.le is not None and value > self.le:
             raise ValueError(f"{value} is too large; give at most {self.le:,}")
-        if self.ge is not None and not self.ge <= value < math.inf:  # nor what is no number
+        if self.ge is not None and not self.ge <= value < math.inf:  # nor NaN
             wrong = "too small" if self.ge == 1 else "out of range"
             raise ValueError(f"{value} is {wrong}; give {self.ge:g} or more")
         if self.gt is not None and not value > self.gt:
@@ -82,10 +82,10 @@ class SearchConfig(Config):
     unread. 0 leaves it out; above 0 needs a model with attention and `mode: seqloom`."""
 
     coverage_floor: Annotated[float, _Range(le=1, gt=0)] = 1e-4
-    """What a source position that nobody looked at counts as having got, so that its logarithm is finite."""
+    """The least attention that a source position counts as having got, so that its logarithm is finite."""
 
     end_normalisation: Annotated[float, _Range(0, 100)] = 0.0
-    """γ of ep = γ |X| / |Y|, which makes it dearer to end an output that is short for its source. 0 leaves it out."""
+    """γ of ep = γ |X| / |Y|, which penalises ending an output that is short for its source. 0 leaves it out."""
 
     end_kind: EndKind = "multiply"
     """How ep acts on log P(end): `multiply` (the original system) or `add` (it is taken from it)."""
@@ -100,10 +100,10 @@ class SearchConfig(Config):
     """No run of so many symbols may come twice in an output; 0 allows every repetition."""
 
     groups: Annotated[int, _Range(1, 1_000)] = 1
-    """Groups of a diverse beam search, among which `beam` is dealt out; 1 is plain beam search."""
+    """Groups of a diverse beam search, which share `beam` equally; 1 is plain beam search."""
 
     diversity: Annotated[float, _Range(0, 100)] = 0.5
-    """What a symbol costs a group for each time that a group before it has just taken it."""
+    """What a symbol costs a group for each time that an earlier group took it at the same step."""
 
     mode: Literal["seqloom", PeerMode] = "seqloom"
     """Whose rules of beam search: our own, or those of another system, for the output that it would give."""
@@ -173,14 +173,14 @@ class SearchConfig(Config):
     @classmethod
     def _names_heads(cls, value: str) -> str:
         if not re.fullmatch(r"mean|max|[0-9]+/(mean|max|[0-9]+)", value):
-            raise ValueError(f"{value!r} is no choice of heads; give mean, max, or LAYER/HEAD such as 2/0")
+            raise ValueError(f"invalid choice of heads {value!r}; give mean, max, or LAYER/HEAD such as 2/0")
         return value
 
     @model_validator(mode="after")
     def _fits(self) -> "SearchConfig":
         if self.nbest > self.beam and self.method == "beam":
             raise ValueError(
-                f"nbest {self.nbest} asks for more hypotheses than beam {self.beam} keeps; "
+                f"nbest {self.nbest} is more hypotheses than beam {self.beam} keeps; "
                 f"give search.beam={self.beam_for(self.nbest)} or search.nbest={self.beam}"
             )
         if self.mode != "seqloom" and (self.method == "sample" or self.groups > 1):
@@ -194,17 +194,17 @@ class SearchConfig(Config):
                 f"search.{foreign[0]}=0, or mode=seqloom"
             )
         if self.beam % self.groups:
-            raise ValueError(f"beam {self.beam} cannot be dealt out to {self.groups} groups alike; {self._fitting()}")
+            raise ValueError(f"beam {self.beam} is not divisible by {self.groups} groups; {self._fitting()}")
         if self.length_factor == 0 and self.length_constant == 0:
             raise ValueError("length_factor 0 and length_constant 0 leave no room for any output; increase one of them")
         return self
 
     def beam_for(self, nbest: int) -> int:
-        """The least beam that keeps so many hypotheses and can be dealt out to the groups."""
+        """The smallest beam that keeps so many hypotheses and is divisible by the groups."""
         return -(-nbest // self.groups) * self.groups
 
     def _fitting(self) -> str:
-        """Beams that can be dealt out to the groups, and groups among which the beam can be."""
+        """Beams that the groups divide, and numbers of groups that divide the beam."""
         below = self.beam // self.groups * self.groups
         beams = [beam for beam in (below, below + self.groups) if beam >= self.nbest and beam > 0]
         groups = [number for number in range(2, self.beam + 1) if self.beam % number == 0]
@@ -234,7 +234,7 @@ class SearchConfig(Config):
         return "search.groups (2 or more)" if name == "diversity" and self.groups == 1 else None
 
     def unwatched(self) -> list[str]:
-        """What must be set otherwise before the candidates of the search can be told of."""
+        """Settings that must change before the candidates of the search can be recorded."""
         wanted = {"method": "beam", "groups": 1, "mode": "seqloom"}
         return [f"search.{name}={value}" for name, value in wanted.items() if getattr(self, name) != value]
 

@@ -8,8 +8,8 @@ from seqloom.search.hypothesis import BackPointer, links_of
 from seqloom.search.scores import score_of
 
 Fate = Literal["kept", "pruned", "finished", "cut", "left"]
-"""kept: went on; pruned: others of its step were better; finished: ended; cut: reached the maximum length, or a place
-from which its forced phrases can no longer come; left: still live when the sentence was decided."""
+"""kept: continued; pruned: others of its step were better; finished: ended; cut: reached the maximum length, or a state
+in which its forced phrases can no longer come; left: still live when the sentence was decided."""
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """When a sentence is over, by the rules of each peer.
 
-top_finished   the best candidate of this step is finished, and there are as many as were asked for
+top_finished   the best candidate of this step is finished, and there are as many as were requested
 nbest_on_top   the n best of all finished and all live hypotheses, each by the score it has now, are finished
 every_place    each place of the beam has held an end at some step
 count          one beam of hypotheses is finished
 count_or_top   `patience` beams are finished; with α = 0, the best candidate of some step was finished and there are
-               as many as were asked for
+               as many as were requested
 no_better      the pool is full, and the best live hypothesis, divided by the length penalty of its length now, is no
                better than the worst in the pool (`early_stopping` True: the pool is full; "never" with α > 0: the
                length penalty of the maximum length)
-none_live      no hypothesis is left to go on
+none_live      no hypothesis is left
 """
 
 import math
@@ -36,10 +36,10 @@ from seqloom.search.scores import EndNormalisation, Outcome
 
 PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 
-Place = Literal["refilled", "lost", "kept", "haunted"]
-Pool = Literal["all", "first", "best"]
-Stop = Literal["top_finished", "nbest_on_top", "every_place", "count", "count_or_top", "no_better", "none_live"]
-AtLimit = Literal["cut", "cut_shorter", "end"]
+PlaceRule = Literal["refilled", "lost", "kept", "haunted"]
+PoolRule = Literal["all", "first", "best"]
+StopRule = Literal["top_finished", "nbest_on_top", "every_place", "count", "count_or_top", "no_better", "none_live"]
+LimitRule = Literal["cut", "cut_shorter", "end"]
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class PeerRules:
     candidates: int
     """How many candidates a step looks at, in beams. An end counts only among the first beam of them."""
 
-    place: Place
+    place: PlaceRule
     """What becomes of the place of an ended hypothesis: `refilled` by another candidate (of the same step, if it looks
     at more than one beam of them, else of the next), `lost`, `kept` by the hypothesis itself, which then competes by
-    its score with the log P of the others, or `haunted`: the row goes on after its end and takes places from the
-    living."""
+    its score with the log P of the others, or `haunted`: the row continues after its end and takes places from the
+    others."""
 
-    pool: Pool
+    pool: PoolRule
     """Which finished hypotheses are remembered: `all`, the `first` beam of them, or the `best` beam of them."""
 
-    stop: Stop
+    stop: StopRule
     """When a sentence is over: see `seqloom.search.peers.rules`."""
 
-    at_limit: AtLimit
+    at_limit: LimitRule
     """At the maximum length a hypothesis is `cut` and joins the finished ones, is `cut_shorter`, by its last symbol,
     whose log P stays in the score, or has to `end`."""
 
@@ -162,10 +162,10 @@ def check_options(mode: PeerMode, options: PeerOptions) -> None:
         value = getattr(options, name)
         if value != getattr(PeerOptions(), name) and owner != mode:
             raise ConfigError(
-                f"{name}={value!r} is an option of mode {owner!r}, which {mode!r} does not know; leave it out"
+                f"{name}={value!r} is an option of mode {owner!r}, which {mode!r} does not have; leave it out"
             )
     if not options.patience > 0:
-        raise ConfigError(f"patience {options.patience} waits for nothing; give more than 0")
+        raise ConfigError(f"patience {options.patience} is out of range; give more than 0")
     if not options.sockeye_beta >= 0:
         raise ConfigError(f"sockeye_beta {options.sockeye_beta} is out of range; give 0 or more")
 
@@ -267,7 +267,7 @@ class PeerScore:
         return terms
 
     def bound(self, log_prob: float, length: int, *, limit: int) -> float:
-        """The better of ending at once and at the limit: further symbols only lower log P, the rest runs one way."""
+        """The better of ending at once and at the limit: further symbols only lower log P, the rest runs one each."""
         ends = (length, limit)
         best = max(self.divided(log_prob, end) for end in ends)
         return best + max(self.divided(-self.word_penalty * self.count(end), end) for end in ends)
@@ -285,30 +285,30 @@ class Ended(NamedTuple):
     """A hypothesis that is finished or was cut, with its score."""
 
     score: float
-    trail: BackPointer
+    pointer: BackPointer
 
 
-class Way(NamedTuple):
-    """A hypothesis after a step. `is_over` if it ends here or is cut; one that went on after its end is a ghost."""
+class PeerHypothesis(NamedTuple):
+    """A hypothesis after a step. `is_over` if it ends here or is cut; one that continued after its end is a ghost."""
 
-    trail: BackPointer
+    pointer: BackPointer
     is_over: bool = False
     is_ghost: bool = False
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a sentence stands after a step: what the stop rules look at.
+class PeerStep:
+    """A sentence after a step: what the stop rules look at.
 
     `picked` are the places of the beam in their order, `before` what was finished by earlier steps, `finished` all that
-    is finished by now, `live` what could go on, best first. `seen` tells of each place whether some step put an end
+    is finished by now, `live` what could continue, best first. `seen` says of each place whether some step put an end
     there, `has_topped` whether some step put a finished hypothesis first.
     """
 
-    picked: Sequence[Way]
+    picked: Sequence[PeerHypothesis]
     before: Sequence[Ended]
     finished: Sequence[Ended]
-    live: Sequence[Way]
+    live: Sequence[PeerHypothesis]
     seen: Sequence[bool]
     has_topped: bool
     beam: int
@@ -316,51 +316,51 @@ class Standing:
     limit: int
 
 
-def is_over(rules: PeerRules, score: PeerScore, standing: Standing) -> bool:
-    """Whether the sentence stops after this step. One with nothing left to go on always does."""
-    if not standing.live:
+def is_over(rules: PeerRules, score: PeerScore, step: PeerStep) -> bool:
+    """Whether the sentence stops after this step. One without live hypotheses always does."""
+    if not step.live:
         return True
-    has_enough = len(standing.finished) >= standing.nbest
+    has_enough = len(step.finished) >= step.nbest
     match rules.stop:
         case "top_finished":
-            return has_enough and standing.picked[0].is_over
+            return has_enough and step.picked[0].is_over
         case "nbest_on_top":
-            return _nbest_on_top(score, standing)
+            return _nbest_on_top(score, step)
         case "every_place":
-            return all(standing.seen)
+            return all(step.seen)
         case "count":
-            return len(standing.finished) >= standing.beam
+            return len(step.finished) >= step.beam
         case "count_or_top":
             if score.alpha == 0:
-                return has_enough and standing.has_topped
-            return len(standing.finished) >= waited_for(rules, standing.beam)
+                return has_enough and step.has_topped
+            return len(step.finished) >= patience_count(rules, step.beam)
         case "no_better":
-            return _no_better(rules, score, standing)
+            return _no_better(rules, score, step)
         case "none_live":
             return False
         case _:
             assert_never(rules.stop)
 
 
-def waited_for(rules: PeerRules, beam: int) -> int:
+def patience_count(rules: PeerRules, beam: int) -> int:
     """How many finished hypotheses `patience` waits for, halves rounded up."""
     return math.floor(beam * rules.patience + 0.5)
 
 
-def _nbest_on_top(score: PeerScore, standing: Standing) -> bool:
+def _nbest_on_top(score: PeerScore, step: PeerStep) -> bool:
     """Of equal ones, those of this step come first, in the order of their places."""
-    now = [(-score.divided(way.trail.log_prob, way.trail.length), False, way.is_over) for way in standing.picked]
-    then = [(-ended.score, True, True) for ended in standing.before]
-    ranked = sorted([*now, *then], key=lambda entry: entry[:2])[: standing.nbest]
-    return len(ranked) == standing.nbest and all(is_over for _, _, is_over in ranked)
+    now = [(-score.divided(each.pointer.log_prob, each.pointer.length), False, each.is_over) for each in step.picked]
+    then = [(-ended.score, True, True) for ended in step.before]
+    ranked = sorted([*now, *then], key=lambda entry: entry[:2])[: step.nbest]
+    return len(ranked) == step.nbest and all(is_over for _, _, is_over in ranked)
 
 
-def _no_better(rules: PeerRules, score: PeerScore, standing: Standing) -> bool:
-    if len(standing.finished) < standing.beam:
+def _no_better(rules: PeerRules, score: PeerScore, step: PeerStep) -> bool:
+    if len(step.finished) < step.beam:
         return False
     if rules.early_stopping is True:
         return True
-    best = standing.live[0].trail
+    best = step.live[0].pointer
     is_hopeful = rules.early_stopping == "never" and score.alpha > 0
-    possible = score.divided(best.log_prob, standing.limit if is_hopeful else best.length)
-    return possible <= min(ended.score for ended in standing.finished)
+    possible = score.divided(best.log_prob, step.limit if is_hopeful else best.length)
+    return possible <= min(ended.score for ended in step.finished)

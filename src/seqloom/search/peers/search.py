@@ -18,23 +18,21 @@ from torch import Tensor
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Step, Stepper
-from seqloom.search.candidates import Top, dead_end, top_symbols
+from seqloom.search.candidates import DeadEnd, Top, top_symbols
 from seqloom.search.driver import run
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
 from seqloom.search.peers.rules import (
     Ended,
+    PeerHypothesis,
     PeerMode,
     PeerOptions,
     PeerRules,
     PeerScore,
-    Standing,
-    Way,
+    PeerStep,
     is_over,
+    patience_count,
     rules_of,
-    waited_for,
 )
-
-# A sentence on its way through the search of a peer: which candidates live, which are finished, and when it stops.
 
 
 class PeerCandidate(NamedTuple):
@@ -48,7 +46,7 @@ class PeerCandidate(NamedTuple):
 
 @dataclass
 class PeerSentence:
-    """What a peer knows of a sentence between two steps. `ways` is empty when the sentence is over."""
+    """A sentence between two steps: its live and finished hypotheses. `live` is empty when it is over."""
 
     number: int
     rules: PeerRules
@@ -57,7 +55,7 @@ class PeerSentence:
     beam: int
     nbest: int
     limit: int
-    ways: list[Way | None] = field(default_factory=lambda: [None])
+    live: list[PeerHypothesis | None] = field(default_factory=lambda: [None])
     finished: list[Ended] = field(default_factory=list)
     width: int = 0
     seen: list[bool] = field(default_factory=list)
@@ -67,21 +65,21 @@ class PeerSentence:
         self.width, self.seen = self.beam, [False] * self.beam
 
     def advance(self, candidates: Sequence[PeerCandidate], *, length: int) -> None:
-        """Take the candidates of a step, best first: those that end are finished, the best of the others go on.
+        """Take the candidates of a step, best first: those that end are finished, the best of the others continue.
 
         After it, live hypotheses have `length` symbols.
         """
         before = self.finished
-        ways = self._ways(candidates, length)
-        picked = self._picked(ways)
-        self._finish([way.trail for way in picked if way.is_over])
-        live = [] if length == self.limit else self._live(ways, picked)
+        hypotheses = self._extended(candidates, length)
+        picked = self._picked(hypotheses)
+        self._finish([each.pointer for each in picked if each.is_over])
+        live = [] if length == self.limit else self._live(hypotheses, picked)
         if not live and not self.finished:
-            raise dead_end(self.number, length)
+            raise DeadEnd(self.number, length)
         for place in range(self.beam):
-            self.seen[place] |= place >= len(picked) or picked[place].trail.symbol == self.ledger.end
+            self.seen[place] |= place >= len(picked) or picked[place].pointer.symbol == self.ledger.end
         self.has_topped |= bool(picked) and picked[0].is_over
-        standing = Standing(
+        standing = PeerStep(
             picked=picked,
             before=before,
             finished=self.finished,
@@ -92,38 +90,42 @@ class PeerSentence:
             nbest=self.nbest,
             limit=self.limit,
         )
-        self.ways = [] if is_over(self.rules, self.score, standing) else [*live]
+        self.live = [] if is_over(self.rules, self.score, standing) else [*live]
         self.width = len(live) if self.rules.place == "lost" else self.beam
 
     def hypotheses(self) -> list[Hypothesis]:
         """The best of the finished hypotheses, best first; of equal ones the earlier first."""
         ranked = sorted(self.finished, key=lambda ended: -ended.score)[: self.nbest]
-        return [self._hypothesis(ended.trail) for ended in ranked]
+        return [self._hypothesis(ended.pointer) for ended in ranked]
 
-    def _ways(self, candidates: Sequence[PeerCandidate], length: int) -> list[Way]:
-        """The candidates as hypotheses, without the one that says nothing, if this peer throws it away."""
-        end, ways = self.ledger.end, []
+    def _extended(self, candidates: Sequence[PeerCandidate], length: int) -> list[PeerHypothesis]:
+        """The candidates as hypotheses, without the empty one, if this peer drops it."""
+        end, hypotheses = self.ledger.end, []
         for row, place, symbol, token_log_prob in candidates:
-            way = self.ways[place]
-            before = None if way is None else way.trail
-            trail = extend(before, symbol, token_log_prob=token_log_prob, row=row)
-            is_ghost = way is not None and (way.is_ghost or way.trail.symbol == end)
-            ways.append(Way(trail, is_over=not is_ghost and (symbol == end or length == self.limit), is_ghost=is_ghost))
+            each = self.live[place]
+            before = None if each is None else each.pointer
+            pointer = extend(before, symbol, token_log_prob=token_log_prob, row=row)
+            is_ghost = each is not None and (each.is_ghost or each.pointer.symbol == end)
+            hypotheses.append(
+                PeerHypothesis(
+                    pointer, is_over=not is_ghost and (symbol == end or length == self.limit), is_ghost=is_ghost
+                )
+            )
         if self.rules.drops_empty and length == 1:
-            return [way for way in ways if way.trail.symbol != end] or ways
-        return ways
+            return [each for each in hypotheses if each.pointer.symbol != end] or hypotheses
+        return hypotheses
 
-    def _picked(self, ways: Sequence[Way]) -> list[Way]:
+    def _picked(self, hypotheses: Sequence[PeerHypothesis]) -> list[PeerHypothesis]:
         """The places of the beam after this step. Where ended hypotheses keep theirs, their score meets log P."""
         if self.rules.place != "kept":
-            return list(ways[: self.width])
-        then = [(ended.score, Way(ended.trail, is_over=True)) for ended in self.finished]
-        ranked = [*then, *((way.trail.log_prob, way) for way in ways)]
-        return [way for _, way in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
+            return list(hypotheses[: self.width])
+        then = [(ended.score, PeerHypothesis(ended.pointer, is_over=True)) for ended in self.finished]
+        ranked = [*then, *((each.pointer.log_prob, each) for each in hypotheses)]
+        return [each for _, each in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
 
     def _finish(self, over: Sequence[BackPointer]) -> None:
         """Remember what is finished now, as far as this peer does."""
-        ended = [Ended(self.ledger.value(trail), trail) for trail in over]
+        ended = [Ended(self.ledger.value(pointer), pointer) for pointer in over]
         if self.rules.place == "kept":  # the beam itself is the memory
             self.finished = ended
             return
@@ -133,21 +135,21 @@ class PeerSentence:
         if self.rules.pool != "all":
             del self.finished[self.beam :]
 
-    def _live(self, ways: Sequence[Way], picked: Sequence[Way]) -> list[Way]:
+    def _live(self, hypotheses: Sequence[PeerHypothesis], picked: Sequence[PeerHypothesis]) -> list[PeerHypothesis]:
         match self.rules.place:
             case "kept":
-                return [way for way in picked if not way.is_over]
+                return [each for each in picked if not each.is_over]
             case "haunted":
                 return list(picked)
             case "refilled" | "lost":
-                return [way for way in ways if not way.is_over][: self.width]
+                return [each for each in hypotheses if not each.is_over][: self.width]
             case _:
                 assert_never(self.rules.place)
 
-    def _hypothesis(self, trail: BackPointer) -> Hypothesis:
-        has_ended = trail.symbol == self.ledger.end
-        hit_limit = not has_ended or (self.rules.at_limit == "end" and trail.length == self.limit)  # a forced end
-        found = self.ledger.hypothesis(trail, is_finished=has_ended, hit_limit=hit_limit)
+    def _hypothesis(self, pointer: BackPointer) -> Hypothesis:
+        has_ended = pointer.symbol == self.ledger.end
+        hit_limit = not has_ended or (self.rules.at_limit == "end" and pointer.length == self.limit)  # a forced end
+        found = self.ledger.hypothesis(pointer, is_finished=has_ended, hit_limit=hit_limit)
         if has_ended or self.rules.at_limit != "cut_shorter":
             return found
         dropped = found.token_log_probs[-1]
@@ -177,7 +179,7 @@ def peer_search(
     """At most `nbest` hypotheses for each sentence, best first, as the peer of this name would find them.
 
     `limits` has the maximum |Y| of each sentence, its end counted; `min_length` counts symbols before the end; symbols
-    in `never` are not chosen. What is None is as the peer has it where its user says nothing.
+    in `never` are not chosen. What is None has the default of the peer.
     """
     rules = rules_of(mode, options)
     if mode == "joeynmt" and length_penalty is not None:
@@ -210,12 +212,12 @@ def peer_beam(
     offers = _Offers(rules, stepper.end)
 
     def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
-        live = [sentence for sentence in sentences if sentence.ways]
+        live = [sentence for sentence in sentences if sentence.live]
         attention.append(step.attention)
-        offered = offers.after(step, [sentence for sentence in live for _ in sentence.ways], length=len(attention))
+        offered = offers.after(step, [sentence for sentence in live for _ in sentence.live], length=len(attention))
         for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
             sentence.advance(candidates, length=len(attention))
-        last = [way.trail for sentence in live for way in sentence.ways if way is not None]
+        last = [each.pointer for sentence in live for each in sentence.live if each is not None]
         return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
 
     run(stepper, source, advance)
@@ -268,7 +270,7 @@ def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> li
     values, symbols = top.log_probs.double().tolist(), top.symbols.tolist()
     found, first = [], 0
     for sentence in live:
-        rows = range(first, first + len(sentence.ways))
+        rows = range(first, first + len(sentence.live))
         ranked = sorted(
             (-total, row - first, symbols[row][column], row, column)
             for row in rows
@@ -284,9 +286,9 @@ def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> li
 
 def _totals(live: Sequence[PeerSentence], top: Top) -> list[list[float]]:
     """log P of each row with each of its best symbols."""
-    ways = [way for sentence in live for way in sentence.ways]
+    hypotheses = [each for sentence in live for each in sentence.live]
     so_far: Float[Tensor, " rows"] = top.log_probs.new_tensor(
-        [0.0 if way is None else way.trail.log_prob for way in ways], dtype=torch.float64
+        [0.0 if each is None else each.pointer.log_prob for each in hypotheses], dtype=torch.float64
     )
     totals: list[list[float]] = (so_far[:, None] + top.log_probs.double()).tolist()
     return totals
@@ -295,7 +297,7 @@ def _totals(live: Sequence[PeerSentence], top: Top) -> list[list[float]]:
 def _check(source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int) -> None:
     if beam < 1:
         raise ConfigError(f"beam {beam} is too small; give 1 or more")
-    most = beam if rules.stop != "count_or_top" else waited_for(rules, beam)
+    most = beam if rules.stop != "count_or_top" else patience_count(rules, beam)
     if not 1 <= nbest <= most:
         raise ConfigError(f"nbest {nbest} is out of range; a beam of {beam} leaves 1 to {most} hypotheses")
     if len(limits) != len(source.lengths):
