@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Public names come in when they are asked for: importing seqloom alone does not import torch."""
+    """Import public names on first use: importing seqloom alone does not import torch."""
     if name == "load":
         from seqloom.runs.loading import load_any
 

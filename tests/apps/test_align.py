@@ -46,19 +46,19 @@ def test_words_are_cut_as_everywhere_and_are_never_taken_for_reserved_symbols(co
     assert len(text.bitext) == len(spaced.bitext) == 4
 
 
-def test_every_pair_has_its_links_and_progress_is_told(corpus: ParallelCorpus) -> None:
-    told: list[Event] = []
+def test_every_pair_has_its_links_and_progress_is_reported(corpus: ParallelCorpus) -> None:
+    reported: list[Event] = []
     config = AlignConfig()
-    text = read_words(corpus, config, listener=told.append)
-    aligner = fit_words(text, config, listener=told.append)
-    links = list(link_words(text, aligner, config, listener=told.append))
+    text = read_words(corpus, config, listener=reported.append)
+    aligner = fit_words(text, config, listener=reported.append)
+    links = list(link_words(text, aligner, config, listener=reported.append))
     assert links[1] == []
     assert {(2, 2), (3, 3)} <= set(links[0])
     assert list(link_words(text, aligner, config, first=2)) == links[2:]
-    assert {event["what"] for event in told} == {"reading", "learning alignments, rounds", "linking words"}
-    assert all(event.kind == "progress" and event["done"] <= event["all"] for event in told)
+    assert {event["what"] for event in reported} == {"reading", "learning alignments, rounds", "linking words"}
+    assert all(event.kind == "progress" and event["done"] <= event["all"] for event in reported)
     for what, everything in (("reading", 4), ("learning alignments, rounds", 10), ("linking words", 4)):
-        assert [event["done"] for event in told if event["what"] == what][-1] == everything
+        assert [event["done"] for event in reported if event["what"] == what][-1] == everything
 
 
 def test_gold_links_must_fit_the_text(corpus: ParallelCorpus, tmp_path: Path) -> None:
@@ -98,18 +98,18 @@ def test_a_segmentation_that_the_gold_links_do_not_count_by_is_warned_of(
 ) -> None:
     gold = tmp_path / "gold.wa"
 
-    def told(segmentation: Segmentation) -> list[str]:
+    def reported(segmentation: Segmentation) -> list[str]:
         events: list[Event] = []
         read_reference(gold, corpus, AlignConfig(segmentation=segmentation), listener=events.append)
         return [str(event["message"]) for event in events if "gold links seem to count" in str(event["message"])]
 
     gold.write_text("1 1 1\n1 3 3\n3 1 1\n3 3 3\n4 2 2\n4 3 3\n", encoding="utf-8")  # "schläft." is the third word
-    (sentence,) = told("words")
+    (sentence,) = reported("words")
     assert "the last word of 6 with segmentation=spaces, but of 0 with segmentation=words" in sentence
     assert sentence.endswith("use segmentation=spaces")
-    assert told("spaces") == []
+    assert reported("spaces") == []
     gold.write_text("1 1 1\n1 4 4\n3 1 1\n3 3 3\n4 2 2\n4 4 4\n", encoding="utf-8")
-    assert told("words") == []
+    assert reported("words") == []
 
 
 def test_the_threads_change_nothing(corpus: ParallelCorpus) -> None:

@@ -20,11 +20,11 @@ LINES = ["the cat sleeps .", "", "we see a red house .", "a dog", "the cat sleep
 def test_two_processes_give_what_one_gives_also_by_chance(tiny: Trained) -> None:
     overrides = ["search.method=sample", "search.nbest=2", "search.beam=2"]
     alone = open_translator(tiny.run, overrides).search(LINES * 30)
-    told: list[int] = []
+    reported: list[int] = []
     with ProcessTranslator(open_translator(tiny.run, overrides), overrides, jobs=2) as several:
-        together = several.run(LINES * 30, Request(), progress=told.append)
+        together = several.run(LINES * 30, Request(), progress=reported.append)
     assert [[each.text for each in found] for found in together] == [[each.text for each in found] for found in alone]
-    assert sum(told) == 180
+    assert sum(reported) == 180
     assert len({found[0].text for found in alone}) > 3  # or their order would not be tested
     assert not multiprocessing.active_children()
 

@@ -80,12 +80,12 @@ def loaded(folder: Path) -> LanguageModel:
     return LanguageModel.load(folder)
 
 
-def test_a_recurrent_model_reads_on_unless_it_is_told_to_begin_anew(models: dict[str, Path]) -> None:
+def test_a_recurrent_model_reads_across_lines_unless_context_is_line(models: dict[str, Path]) -> None:
     model = LanguageModel.load(models["rnn_lm"])
-    on, anew = (model.score(LINES, context=context) for context in ("text", "line"))
-    assert on[0].log_prob == pytest.approx(anew[0].log_prob, rel=1e-5)
-    assert on[2].log_prob != pytest.approx(anew[2].log_prob, rel=1e-5)
-    assert model.score(LINES) == on
+    whole, separate = (model.score(LINES, context=context) for context in ("text", "line"))
+    assert whole[0].log_prob == pytest.approx(separate[0].log_prob, rel=1e-5)
+    assert whole[2].log_prob != pytest.approx(separate[2].log_prob, rel=1e-5)
+    assert model.score(LINES) == whole
     alone = LanguageModel.load(models["ngram"])
     assert alone.score(LINES) == alone.score(LINES, context="line")
     with pytest.raises(UsageError, match="reads each line by itself"):

@@ -142,7 +142,7 @@ def test_an_arpa_file_is_exported_measured_and_writes(models: Models, tmp_path: 
     again = call("export", tmp_path / "run", "--to", "arpa", "--out", out)
     assert (again.code, "is there already" in again.err) == (2, True)
     wrong = call("export", models.recurrent, "--to", "arpa", "--out", tmp_path / "no.arpa")
-    assert (wrong.code, "which holds n-grams" in wrong.err) == (2, True)
+    assert (wrong.code, "which is for n-grams" in wrong.err) == (2, True)
 
 
 def test_scores_of_lines_add_up_to_the_perplexity(models: Models) -> None:

@@ -105,5 +105,5 @@ def test_too_few_and_too_many_words_are_refused() -> None:
 
 
 def test_sentence_says_how_much_is_seen() -> None:
-    assert re.fullmatch(r"60 words by the two directions .* hold [\d.]+% and [\d.]+% of all differences",
+    assert re.fullmatch(r"60 words by the two directions .* explain [\d.]+% and [\d.]+% of the variance",
                         some_map().describe())  # fmt: skip

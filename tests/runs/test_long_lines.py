@@ -19,12 +19,12 @@ def test_sentences_are_the_first_borders() -> None:
     assert parts_of("One sentence. Two, three. Four.", longest=15) == ["One sentence.", "Two, three.", "Four."]
 
 
-def test_a_long_sentence_goes_on_at_its_clauses_as_many_as_fit() -> None:
+def test_a_long_sentence_is_split_at_its_clauses_as_many_as_fit() -> None:
     text = "He came, he saw, he won, and then he went home."
     assert parts_of(text, longest=25) == ["He came, he saw, he won,", "and then he went home."]
 
 
-def test_a_long_clause_goes_on_at_its_spaces_and_only_a_long_word_is_broken() -> None:
+def test_a_long_clause_is_split_at_its_spaces_and_only_a_long_word_is_broken() -> None:
     assert parts_of("one two three four", longest=9) == ["one two", "three", "four"]
     pieces = cut("ab abcdefgh cd", lambda piece: len(piece) <= 3)
     assert [piece.text for piece in pieces] == ["ab", "abc", "def", "gh", "cd"]

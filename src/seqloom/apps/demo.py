@@ -55,7 +55,7 @@ SETTINGS = (
 STEPS = 700
 
 RESULT = "demo.json"
-"""The file of the run directory that holds scores and samples, once the demo has finished."""
+"""The file of the run directory with scores and samples of a finished demo."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _delete(aside: Path) -> None:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove what an interrupted `_remove` has left: folders of exactly its names that hold a run, and nothing else."""
+    """Remove what an interrupted `_remove` has left: folders with exactly its names that contain a run."""
     start = partial_name(out, mark="old").name.rpartition("-")[0]
     for path in out.parent.iterdir() if out.parent.is_dir() else ():
         if not re.fullmatch(rf"{re.escape(start)}-[0-9a-f]{{8}}", path.name) or path.is_symlink():
@@ -366,7 +366,7 @@ def _wrong(texts: Mapping[Path, str]) -> list[Path]:
 def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> None:
     """Refuse to write among or over files that do not belong to the demo.
 
-    With `overwrite`, files with other text are replaced if the folder holds a whole corpus of the demo, which may be
+    With `overwrite`, files with other text are replaced if the folder contains a whole corpus of the demo, which may be
     damaged or from another version.
     """
     remedy = "Move it away, or choose another --out."

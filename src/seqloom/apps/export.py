@@ -368,8 +368,8 @@ print(text.target.decode([ids[piece] for piece in found[0].hypotheses[0]]))
 
 def _package_readme(package: Package, notes: list[str]) -> str:
     rows = "".join(f"- {note}\n" for note in notes)
-    otherwise = f"\nArgos processes text slightly differently:\n\n{rows}" if notes else ""
+    differences_text = f"\nArgos processes text slightly differently:\n\n{rows}" if notes else ""
     return f"""# {_languages(package.from_code, package.to_code)}
 
 A package for Argos Translate, exported by Seqloom {__version__}.
-{otherwise}"""
+{differences_text}"""

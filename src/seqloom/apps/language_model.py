@@ -136,7 +136,7 @@ def write_model_as_arpa(model: Path, out: Path) -> None:
         raise UsageError(f"{out} ends neither in .arpa nor in .arpa.gz; name the file with one of these endings")
     loaded = load_any(model)
     if not isinstance(loaded.model, NGram):
-        raise UsageError(f"{loaded.folder} cannot become an ARPA file, which holds n-grams: {in_words(loaded.config)}")
+        raise UsageError(f"{loaded.folder} cannot be exported to ARPA, which is for n-grams: {in_words(loaded.config)}")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_arpa(loaded.model, out)
 

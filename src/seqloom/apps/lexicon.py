@@ -93,7 +93,7 @@ def fit_lexicon(
 
     aligner = fit_aligner(bitext, config, threads=threads, progress=on_round)
     counts = np.bincount(bitext.targets, minlength=tokenizers.target.size)
-    # Ranked by t(y ∣ x) alone, lists of the same length hold more of what is used, and rare words less.
+    # Ranked by t(y ∣ x) alone, lists of the same length contain more used words and fewer rare ones.
     lexicon = Lexicon.from_aligner(aligner, counts, best=MAX_TRANSLATIONS, ranking="forward")
     add_file(folder, FILE, write=lexicon.save)
     words = int(np.count_nonzero(np.diff(lexicon.starts)))

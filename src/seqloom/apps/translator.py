@@ -74,8 +74,6 @@ class Steppers:
     """
 
     def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
-        for each in loaded:
-            require_translator(each.folder, each.config)
         self._loaded = loaded
         self._fused = fused
         self.is_several = len(loaded) > 1 or fused is not None
@@ -311,7 +309,16 @@ class Translator:
         target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
-        _refuse_longest(lengths, [first + at for at in wanted])
+        problems = [
+            Problem(
+                f"line {first + at} has {length:,} tokens on a side; at most {MAX_SCORED_TOKENS:,} can be scored, so "
+                "split it"
+            )
+            for at, length in zip(wanted, lengths, strict=True)
+            if length > MAX_SCORED_TOKENS
+        ]
+        if problems:
+            raise DataError(problems=problems)
         for batch in batches_by_length(lengths, self.config.search.tokens_per_batch):
             values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
             for at, value in zip(batch, values, strict=True):
@@ -403,32 +410,23 @@ class Translator:
 
         return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
 
-    def _pair_batch(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> PairBatch:
-        ids, lengths = padded(targets)
-        return PairBatch(
-            source_batch(sources, self.loaded.device),
-            torch.from_numpy(ids),
-            torch.from_numpy(lengths),
-            np.zeros(len(ids), np.int64),
-        ).to(self.loaded.device)
-
     @torch.inference_mode()
     def _log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """log P of each target: by one pass of a model, step by step where several decide together."""
-        if not self._steppers.is_several:
-            return self._log_probs_of_one(self._pair_batch(sources, targets))
-        settings = SearchConfig()
-        stepper = self._steppers.stepper(settings, attention=False, required=[])
-        given = [ids[:-1] for ids in targets]  # it adds the end itself
-        found = forced_search(stepper, source_batch(sources, self.loaded.device), given, settings=settings)
-        return [hypothesis.log_prob for hypothesis in found]
-
-    def _log_probs_of_one(self, batch: PairBatch) -> list[float]:
-        features = self._model(batch.source, batch.previous, batch.target_lengths)
+        source = source_batch(sources, self.loaded.device)
+        if self._steppers.is_several:
+            settings = SearchConfig()
+            stepper = self._steppers.stepper(settings, attention=False, required=[])
+            given = [ids[:-1] for ids in targets]  # it adds the end itself
+            return [found.log_prob for found in forced_search(stepper, source, given, settings=settings)]
+        ids, lengths = padded(targets)
+        pairs = PairBatch(source, torch.from_numpy(ids), torch.from_numpy(lengths), np.zeros(len(ids), np.int64))
+        batch = pairs.to(self.loaded.device)
+        features = self._model(batch.source, batch.previous, batch.target_lengths)  # [tokens, width]
         packing = packing_of(batch.target_lengths, batch.target.shape[1])
-        labels = pack(batch.target, packing)
-        chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()
-        sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)
+        labels = pack(batch.target, packing)  # [tokens]
+        chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()  # [tokens]
+        sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)  # [batch]
         return [float(value) for value in sums.tolist()]
 
 
@@ -542,15 +540,3 @@ def _reporter(
             watch.parts_done(done, len(parts))
 
     return on_batch
-
-
-def _refuse_longest(lengths: Sequence[int], numbers: Sequence[int]) -> None:
-    problems = [
-        Problem(
-            f"line {number} has {length:,} tokens on a side; at most {MAX_SCORED_TOKENS:,} can be scored, so split it"
-        )
-        for number, length in zip(numbers, lengths, strict=True)
-        if length > MAX_SCORED_TOKENS
-    ]
-    if problems:
-        raise DataError(problems=problems)

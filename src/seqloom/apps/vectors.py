@@ -83,7 +83,7 @@ def _cosine(vectors: WordVectors) -> Callable[[str, str], float | None]:
 
 
 def as_record(evaluation: Evaluation) -> Mapping[str, object]:
-    """An evaluation as JSON can hold it."""
+    """An evaluation as a JSON record."""
     record: dict[str, object] = {}
     if evaluation.similarity is not None:
         record["similarity"] = vars(evaluation.similarity)

@@ -46,14 +46,14 @@ class EmbeddingMap:
     neighbours: tuple[tuple[str, ...], ...]
     """The nearest words of each by all numbers of their vectors, not by the plane."""
     shares: tuple[float, float] | None = None
-    """What the two axes of PCA show of all differences."""
+    """The share of the variance that each axis of PCA explains."""
 
     def describe(self) -> str:
         """What is seen, in a sentence."""
         if self.shares is not None:
             return (
-                f"{len(self.words):,} words by the two directions in which they differ most, which hold "
-                f"{self.shares[0]:.1%} and {self.shares[1]:.1%} of all differences"
+                f"{len(self.words):,} words by the two directions in which they differ most, which explain "
+                f"{self.shares[0]:.1%} and {self.shares[1]:.1%} of the variance"
             )
         return f"{len(self.words):,} words by t-SNE: neighbours are near, larger distances say little"
 
@@ -207,7 +207,7 @@ def draw_words(
 
 
 def _ordinary(vectors: WordVectors, count: int) -> tuple[str, ...]:
-    """The most frequent words that hold a letter: punctuation and figures tell little on a map, unless they are all."""
+    """The most frequent words with a letter; others only if there are too few of these."""
     found = [word for word in vectors.words if any(character.isalpha() for character in word)]
     return tuple((found if len(found) >= MIN_WORDS else vectors.words)[:count])
 
@@ -266,7 +266,7 @@ def map_page(found: EmbeddingMap, *, title: str = "A map of words") -> str:
     parts = {
         "TITLE": html.escape(title),
         "SENTENCE": html.escape(found.describe()),
-        # Such JSON cannot end the element that it stands in.
+        # So the JSON cannot end its HTML element.
         "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     }
     return fill_page("embedding_map.html", parts)

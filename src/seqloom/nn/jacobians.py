@@ -135,7 +135,7 @@ class Spectrum:
         return float(self.singular_values[0])
 
     def as_data(self) -> dict[str, object]:
-        """All of it as JSON can hold it."""
+        """All of it as a JSON record."""
         return {
             "name": self.name,
             "radius": self.radius,

@@ -54,13 +54,13 @@ def measure_perplexity(
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> TextIds:
     """The ids of lines, of which there must be at least one."""
     if not lines:
-        raise DataError("there is no text to measure: it has 0 lines")
+        raise DataError("no text to measure: it has 0 lines")
     return TextIds.of(tokenizer.encode_many(lines))
 
 
 def perplexities_of(lines: Sequence[str], text: TextIds, log_probs: Float64[np.ndarray, " tokens"]) -> Perplexities:
     """Perplexities of lines from log P of each token of their ids."""
-    # Spaces are counted as they are set, not as they came, and the same for every model whatever it makes of them.
+    # Spaces are counted after collapsing, so that every model is measured on the same characters.
     size = measure_text(map(collapse_spaces, lines), len(text.ids) - len(lines))
     is_unknown = text.ids == UNKNOWN
     return perplexities(
