@@ -94,7 +94,10 @@ def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixtu
         ),
         (Event("threads", {"threads": 8, "wait_policy": {"reason": "torch", "settings": {}}}), ["8 threads"]),
         (Event("notice", {"message": "look here"}), ["look here"]),
-        (Event("save_failed", {"step": 3, "message": "no space. Training goes on"}), ["no space. Training goes on"]),
+        (
+            Event("save_failed", {"step": 3, "message": "no space. Training continues"}),
+            ["no space. Training continues"],
+        ),
         (
             Event("validation", {"step": 1500, "loss": 2.25, "perplexity": 9.4877, "bleu": 12.0, "is_best": True}),
             ["step 1,500: dev loss 2.250, perplexity 9.488, BLEU 12.000 (best so far)"],

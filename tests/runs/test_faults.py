@@ -173,15 +173,13 @@ def test_what_a_run_lacks_is_brought_back_from_its_model(run: Path, name: str) -
     lost = run / "config.yaml" if name == "config.yaml" else run / "text" / "shared" / "text.json"
     lost.unlink()
     copy = run / "model" / lost.relative_to(run)
-    with pytest.raises(
-        SeqloomError, match=rf"{run / name} is (missing|damaged); .*put a copy of {run}/model/{name} in"
-    ):
+    with pytest.raises(SeqloomError, match=rf"{run / name} is (missing|damaged).*copy {run}/model/{name} to"):
         resume(run, ["training.steps=7"])
     shutil.copy(copy, lost)
     assert resume(run, ["training.steps=7"]) is not None
     lost.unlink()
     shutil.rmtree(run / "model")
-    with pytest.raises(SeqloomError, match="bring it back from a copy, or start a new run in another folder"):
+    with pytest.raises(SeqloomError, match="restore it from a copy, or start a new run in another folder"):
         resume(run)
 
 
@@ -205,7 +203,7 @@ def test_a_run_without_a_whole_checkpoint_can_be_followed_by_one_that_starts_fro
     ):
         resume(run, ["training.steps=9"])
     shutil.rmtree(run / "model")
-    with pytest.raises(ModelError, match=r"Bring one back from a copy, or start a new run in another folder$"):
+    with pytest.raises(ModelError, match=r"Restore one from a copy, or start a new run in another folder$"):
         resume(run, ["training.steps=9"])
 
 

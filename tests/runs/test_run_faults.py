@@ -43,7 +43,7 @@ def test_a_journal_that_cannot_be_written_is_warned_of_once_and_training_goes_on
     assert trained is not None
     assert trained.outcome.step == 8
     told = [message for message in notices(events) if message.startswith("the journal")]
-    sentence = "cannot be written (Is a directory); the run goes on without it"
+    sentence = "cannot be written (Is a directory); the run continues without it"
     assert told == [f"the journal {run / 'events.jsonl'} {sentence}"]
     assert read_card(run / "model").trained_on["steps"] == 8
 
@@ -54,7 +54,7 @@ def test_a_full_disk_ends_a_journal_with_one_warning() -> None:
     for step in (1, 2, 3):
         journal(Event("step", {"step": step}))
     assert notices(told) == [
-        "the journal /dev/full cannot be written (No space left on device); the run goes on without it"
+        "the journal /dev/full cannot be written (No space left on device); the run continues without it"
     ]
 
 

@@ -297,7 +297,9 @@ def test_more_steps_keep_what_was_chosen_for_fewer_and_say_so(tmp_path: Path, co
     free = choose_config(None, [*open_to_choice, "training.steps=8"], **files, listener=events.append)
     assert free.training.warmup == 2
     # With another rate, what was learned up to here is of another run.
-    with pytest.raises(ConfigError, match=r"cannot go on to the same bits.*training\.learning_rate was .* and is 1\.0"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be resumed with bit-identical results.*training\.learning_rate was .* and is 1\.0"
+    ):
         resume(tmp_path / "parts", ["training.steps=9", "training.learning_rate=1"], exact=True)
 
 

@@ -101,7 +101,9 @@ def test_one_process_goes_on_with_the_run_of_two_in_the_same_order(tmp_path: Pat
     order = tmp_path / "order"
     run_toy(tmp_path / "run", ranks=2, **{**OPTIONS, "steps": 3})
     events = run_toy(tmp_path / "run", ranks=1, resume=True, order_file=str(order), **OPTIONS)
-    assert events[0]["message"] == "order kept, bits not: number of ranks was 2 and is 1"
+    assert events[0]["message"] == (
+        "resuming with the same data order, but results will not be bit-identical: number of ranks was 2 and is 1"
+    )
     assert json.loads(Path(f"{order}.0").read_text()) == [[1, 4], [1, 5], [2, 0], [2, 1], [2, 2], [2, 3]]
 
 
@@ -133,7 +135,7 @@ def test_a_failure_of_the_first_rank_ends_the_other_too(tmp_path: Path) -> None:
     running = start(tmp_path, ranks=2, **OPTIONS)
     assert running.codes() == [2, 1]
     assert "already holds a run" in running.messages(0)
-    assert "rank 0 could not begin a run in this folder; its message says why" in running.messages(1)
+    assert "rank 0 could not begin a run in this folder; see its error message" in running.messages(1)
 
 
 def test_a_rank_that_dies_does_not_leave_the_other_waiting(tmp_path: Path) -> None:

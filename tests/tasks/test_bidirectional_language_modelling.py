@@ -136,5 +136,5 @@ def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path: Path, text: Stream) ->
 
 
 def test_a_text_without_words_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the training text has no line with words in it"):
+    with pytest.raises(DataError, match="the training text has no line with words"):
         task_of(stream(tmp_path / "text", [[], []]))

@@ -330,11 +330,11 @@ def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path: Path, text: Stream, ob
     # The control: without what was carried, the bits are others, and the run says so.
     trainer_of(tmp_path / "lost", text, steps=stop, **settings)[0].train()
     forgetful, events = trainer_of(tmp_path / "lost", text, **settings)
-    found = forgetful.keeper.newest()
+    found = forgetful.checkpointer.newest()
     assert found is not None
     assert found.memory.keys() == {"place", "0.0", "0.1"}
     forgetful._restore_memory({})
-    assert "begins with an empty one" in events[-1]["message"]
+    assert "starts with an empty one" in events[-1]["message"]
 
 
 def test_a_state_cannot_be_shared_by_ranks(tmp_path: Path, text: Stream) -> None:

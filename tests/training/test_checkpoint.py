@@ -196,7 +196,7 @@ def test_a_damaged_checkpoint_is_skipped_loudly(tmp_path: Path, damage: str) -> 
     assert found is not None
     assert found.step == 10
     assert len(said) == 1
-    assert said[0]["message"].startswith("DAMAGED CHECKPOINT: going back to step 10, because")
+    assert said[0]["message"].startswith("DAMAGED CHECKPOINT: falling back to step 10 (")
     assert "step-20" in said[0]["message"]
 
 
@@ -315,6 +315,6 @@ def test_a_run_goes_back_over_a_damaged_checkpoint_to_the_same_bits(tmp_path: Pa
     model.write_bytes(content)
     trainer, events = make_trainer(tmp_path / "parts", steps=9)
     trainer.train(resume=True)
-    assert events[0]["message"].startswith("DAMAGED CHECKPOINT: going back to step 4")
+    assert events[0]["message"].startswith("DAMAGED CHECKPOINT: falling back to step 4")
     assert same_bits(weights(trainer), weights(whole))
     assert newest_checkpoint(tmp_path / "parts", listener=pytest.fail) is not None

@@ -138,7 +138,7 @@ def test_going_back_is_told_once_or_refused_if_asked(run: Path, trained: Path) -
     trainer.train(resume=True)
     loud = [event["message"] for event in events if event.kind == "notice"]
     assert len(loud) == 1
-    assert loud[0].startswith("DAMAGED CHECKPOINT: going back to step 2, because")
+    assert loud[0].startswith("DAMAGED CHECKPOINT: falling back to step 2 (")
     assert "step-4: rng.safetensors: 0 bytes" in loud[0]
     assert same_bits(weights(trainer), weights(whole))
 
@@ -171,8 +171,8 @@ def test_another_architecture_is_refused_with_the_first_names_of_each_sort(run: 
     assert message.startswith(f"the weights in {folder} do not fit this model: 3 missing (second.weight, third.weight")
     assert "2 unknown (first.bias, first.weight)" in message
     assert "2 of another shape (output.weight is 5 × 6 in place of 9 × 6" in message
-    assert "go on with that one: seqloom train --resume RUN" in message
-    assert f"Remove {folder} to go back to the checkpoint before it" in message
+    assert "resume that one: seqloom train --resume RUN" in message
+    assert f"Remove {folder} to resume from the checkpoint before it" in message
 
 
 @pytest.mark.parametrize("part", ["progress", "circumstances"])
@@ -187,5 +187,5 @@ def test_a_checkpoint_that_says_too_little_is_a_sentence(run: Path, part: str) -
     (folder / "manifest.json").write_text(json.dumps(manifest))
     said: list[Event] = []
     assert newest_checkpoint(run, listener=said.append) is not None
-    with pytest.raises(ModelError, match=r"(does not say all that a run needs|does not tell the circumstances)"):
+    with pytest.raises(ModelError, match=r"(lacks part of the state|lacks the circumstances)"):
         make_trainer(run)[0].train(resume=True)

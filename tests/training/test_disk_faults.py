@@ -180,7 +180,7 @@ def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_onl
         found = newest_checkpoint(folder / "run", listener=ignore, strict=True)
     assert code == 0
     assert "step-4 could not be written into" in told
-    assert told.endswith("Permission denied. Training goes on")
+    assert told.endswith("Permission denied. Training continues")
     assert "step-6 could not be written" in last
     assert last.endswith(f"Last checkpoint: step 2. Resume with: seqloom train --resume {folder}/run")
     assert found is not None

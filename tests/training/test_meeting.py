@@ -5,7 +5,7 @@ import threading
 import pytest
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
-from seqloom.training.distributed import fresh_store, is_lent_a_store
+from seqloom.training.distributed import fresh_store, has_torchrun_store
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def attempt(size: int) -> list[TCPStore]:
 
 
 def test_each_attempt_has_a_store_of_its_own_that_knows_nothing_of_the_dead(lent: Store) -> None:
-    assert is_lent_a_store()
+    assert has_torchrun_store()
     first = attempt(3)
     first[2].set("address of 2", "gone")
     assert first[0].get("address of 2") == b"gone"

@@ -147,11 +147,13 @@ def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
 def test_other_threads_are_told_of_and_refused_where_bits_must_be_the_same(tmp_path: Path) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
     try:
-        with pytest.raises(ConfigError, match=r"number of threads was 1 and is 2\. Leave out --exact to go on"):
+        with pytest.raises(ConfigError, match=r"number of threads was 1 and is 2\. Leave out --exact to resume"):
             make_trainer(tmp_path, threads=2)[0].train(resume=True, exact=True)
         trainer, events = make_trainer(tmp_path, threads=2, steps=3)
         trainer.train(resume=True)
-        assert events[0]["message"] == "order kept, bits not: number of threads was 1 and is 2"
+        assert events[0]["message"] == (
+            "resuming with the same data order, but results will not be bit-identical: number of threads was 1 and is 2"
+        )
     finally:
         torch.set_num_threads(1)
 
@@ -179,11 +181,12 @@ def test_other_circumstances_are_told_of_and_refused_where_bits_must_be_the_same
         return replace(found, state={**found.state, "circumstances": changed})
 
     monkeypatch.setattr(keeping.checkpoint, "newest_checkpoint", elsewhere)
-    with pytest.raises(ConfigError, match=rf"{re.escape(label)}.*Leave out --exact to go on"):
+    with pytest.raises(ConfigError, match=rf"{re.escape(label)}.*Leave out --exact to resume"):
         make_trainer(tmp_path, steps=3)[0].train(resume=True, exact=True)
     trainer, events = make_trainer(tmp_path, steps=3)
     assert trainer.train(resume=True).step == 3
-    assert events[0]["message"].startswith(f"order kept, bits not: {label}")
+    begin = "resuming with the same data order, but results will not be bit-identical: "
+    assert events[0]["message"].startswith(f"{begin}{label}")
 
 
 def test_clocks_that_jump_change_nothing_but_the_times_that_are_told(

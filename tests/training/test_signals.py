@@ -72,10 +72,10 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' in the environment is no number"),
-        ({"WORLD_SIZE": "2", "RANK": "abc"}, "RANK='abc' in the environment is no number"),
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR and MASTER_PORT are to be set, as torchrun does"),
-        ({"WORLD_SIZE": "2"}, "MASTER_ADDR and MASTER_PORT are to be set, as torchrun does"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' in the environment is not a number"),
+        ({"WORLD_SIZE": "2", "RANK": "abc"}, "RANK='abc' in the environment is not a number"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR and MASTER_PORT must be set, as torchrun does"),
+        ({"WORLD_SIZE": "2"}, "MASTER_ADDR and MASTER_PORT must be set, as torchrun does"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_told(

@@ -158,9 +158,9 @@ def test_three_bad_steps_in_a_row_end_the_run_with_step_batch_and_lines(tmp_path
     message = str(caught.value)
     assert message.startswith("step 6: loss nan and gradient norm nan; with this one, 3 steps in a row were not finite")
     assert f"epoch 0, batch 5 ({lines})" in message
-    assert "gradients that are not finite: first.weight" in message
-    assert "Before it came epoch 0, batch 3; epoch 0, batch 4." in message
-    assert "Norms of the gradient by layer: first nan, second nan, output nan." in message
+    assert "non-finite gradients: first.weight" in message
+    assert "The steps before it: epoch 0, batch 3; epoch 0, batch 4." in message
+    assert "Gradient norms by layer: first nan, second nan, output nan." in message
     assert f"Last checkpoint: step 4. Resume with: seqloom train --resume {tmp_path}" in message
     bad = [event for event in events if event.kind == "bad_step"]
     assert [(event["in_a_row"], event["batches"]) for event in bad] == [(1, [3]), (2, [4]), (3, [5])]
@@ -212,7 +212,7 @@ def test_weights_that_are_not_finite_are_told_and_not_written(tmp_path: Path) ->
     with pytest.raises(TrainingError, match=r"2 steps in a row were not finite.*Last checkpoint: step 2"):
         trainer.train()
     (failed,) = [event for event in events if event.kind == "save_failed"]
-    assert failed["message"].startswith("step-3 is not written, since weights are not finite: output.bias")
+    assert failed["message"].startswith("step-3 is not written: weights are not finite (output.bias")
     assert checkpoint_steps(tmp_path) == [1, 2]
 
 
@@ -241,9 +241,7 @@ def test_a_batch_that_does_not_fit_into_memory_ends_the_run_with_what_it_holds(t
         trainer.train()
     message = str(caught.value)
     lines = task.describe(task.batch(0, 3))
-    assert message.startswith(
-        f"step 4: there is not enough memory for batch 3 of epoch 0 ({lines}). Begin a run with a"
-    )
+    assert message.startswith(f"step 4: not enough memory for batch 3 of epoch 0 ({lines}). Start a run with a")
     assert "data.tokens_per_batch" in message
     assert "data.longest" in message
     assert f"Last checkpoint: step 3. Resume with: seqloom train --resume {tmp_path}" in message
@@ -320,9 +318,7 @@ def test_the_toy_is_learnt(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_a_run_is_refused_with_the_way_on(tmp_path: Path) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
-    with pytest.raises(
-        UsageError, match=r"already holds a run, which is at step 2; go on with: seqloom train --resume"
-    ):
+    with pytest.raises(UsageError, match=r"already holds a run at step 2; resume it with: seqloom train --resume"):
         make_trainer(tmp_path, steps=4)[0].train()
 
 
@@ -352,7 +348,7 @@ def test_a_validation_without_a_loss_is_refused(tmp_path: Path) -> None:
         def validate(self, model: nn.Module) -> dict[str, float]:
             return {"accuracy": 1.0}
 
-    with pytest.raises(TrainingError, match=r"Silent\.validate gave \['accuracy'\], but no \"loss\""):
+    with pytest.raises(TrainingError, match=r"Silent\.validate gave \['accuracy'\], without \"loss\""):
         make_trainer(tmp_path, task=Silent())[0].train()
 
 

@@ -1,7 +1,7 @@
-"""Whether a text is in the language that it should be in, as far as its first lines can tell.
+"""Whether a text is in the expected language, judged by its first lines.
 
-Two kinds of evidence, and silence where neither is clear: the script of its letters, and its small words (the, und,
-que) for the twenty languages whose small words are known here. A sentence or two prove nothing.
+There are two kinds of evidence, and no verdict where neither is clear: the script of its letters, and its function
+words (the, und, que) for the twenty languages whose function words are known here. One or two sentences are not judged.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from seqloom.text.languages import LANGUAGES, contradicts, language_name
 from seqloom.text.scripts import scripts_of, words_of
 
 SAMPLE = 2_000
-"""Lines that are looked at."""
+"""Lines that are examined."""
 
-FEWEST_WORDS, FEWEST_LETTERS = 60, 60
+MIN_WORDS, MIN_LETTERS = 60, 60
 """A text with less is not judged."""
 
-FEW = 0.1
+MAX_FOREIGN_SHARE = 0.1
 """The share of its letters that a text in another script may have in the right one: names, numbers, a borrowed word."""
 
 _SCRIPTS = {
@@ -42,12 +42,12 @@ class Doubt:
 
     reason: str
     language: str | None = None
-    """The code of the language, where its small words tell."""
+    """The code of the language, if its function words show it."""
     script: str | None = None
-    """The Unicode name of the script, where its letters tell."""
+    """The Unicode name of the script, if its letters show it."""
 
     def is_like(self, language: str) -> bool:
-        """Whether it would do for another language."""
+        """Whether the text fits another language."""
         return self.language == _bare(language) or (self.script is not None and self.script in _scripts_of(language))
 
 
@@ -72,14 +72,18 @@ class Sample:
             self._letters += scripts_of(line[:1_000])
 
     def doubt(self, language: str | None) -> Doubt | None:
-        """Why the text is hardly in a language; None where it may well be, or where nobody can tell."""
+        """Why the text is probably not in a language; None where it may be, or where it is unclear."""
         if language is None:
             return None
         expected, letters = _scripts_of(language), self._letters.total()
-        if expected and letters >= FEWEST_LETTERS and sum(self._letters[each] for each in expected) < FEW * letters:
+        if (
+            expected
+            and letters >= MIN_LETTERS
+            and sum(self._letters[each] for each in expected) < MAX_FOREIGN_SHARE * letters
+        ):
             script = self._letters.most_common(1)[0][0]
             return Doubt(f"its letters are {script.title()}", script=script)
-        if self._words.total() < FEWEST_WORDS:
+        if self._words.total() < MIN_WORDS:
             return None
         found = contradicts(self._words, _bare(language))
         return None if found is None else Doubt(f"its small words are {language_name(found)}", language=found)
@@ -97,7 +101,7 @@ def _scripts_of(language: str) -> tuple[str, ...]:
 
 
 def doubts_of_pair(source: Sample, target: Sample, languages: tuple[str | None, str | None]) -> list[str]:
-    """A sentence for each side that is hardly in its language, or one for two that are swapped."""
+    """A sentence for each side that is probably in another language, or one for two that are swapped."""
     found = source.doubt(languages[0]), target.doubt(languages[1])
     one, other = languages
     if found[0] and found[1] and one and other and found[0].is_like(other) and found[1].is_like(one):

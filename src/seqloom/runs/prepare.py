@@ -49,7 +49,7 @@ OWN_FILES = re.compile(
     r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
     r"|data/(references|dev)\.txt"
 )
-"""All that a run directory can hold before `run.json` is written."""
+"""Everything a run directory can hold before `run.json` is written."""
 
 POSITIONS = ("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch")
 """Settings of language modelling in which the position in the text is counted."""
@@ -280,7 +280,7 @@ def _without_patience(first: RunConfig, defaults: dict[str, Any]) -> dict[str, A
 
 
 def require_heads(config: RunConfig) -> None:
-    """Refuse a head that the model will not have, once its sizes are chosen: it is scored after the last step."""
+    """Refuse a head that the model will not have: the model is scored with it after the last step."""
     if (attention := config.model.attention_heads) is not None:
         HeadPolicy.of(config.search.heads, layers=attention[0], heads=attention[1])
 
@@ -323,7 +323,7 @@ def is_unprepared(run: Path) -> bool:
     """Whether a folder holds nothing but files of a preparation that did not come to its end."""
     files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
     first = next(files, None)
-    # One by one, because the first stranger decides: the folder may be a home with a million files.
+    # Lazily, because the first foreign file decides: the folder may be a home with a million files.
     if first is None or not all(
         OWN_FILES.fullmatch(path.relative_to(run).as_posix()) for path in chain([first], files)
     ):
@@ -331,7 +331,7 @@ def is_unprepared(run: Path) -> bool:
     config = run / "config.yaml"
     if not config.is_file():
         return True
-    # Somebody may keep a config of their own in a folder of this name; ours is known by its exact words.
+    # The user may keep a config in a folder of this name; one of ours is recognised by its exact text.
     try:
         return to_yaml(resolve(RunConfig, file=config), comments=False) == config.read_text(encoding="utf-8")
     except (SeqloomError, ValueError):
@@ -407,11 +407,11 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
             )
         raise UsageError(f"{run} cannot be resumed: run.json is missing; start a new run")
     if not (run / "config.yaml").exists():
-        raise UsageError(f"{run / 'config.yaml'} is missing; {_way_to_have(run, 'config.yaml')}")
+        raise UsageError(f"{run / 'config.yaml'} is missing; {_how_to_restore(run, 'config.yaml')}")
     config = resolve(RunConfig, file=run / "config.yaml")
     record = _read_record(run / "run.json")
     if not config.data.train:
-        raise _damaged_record(run / "config.yaml", "it names no text in data.train")
+        raise _damaged_record(run / "config.yaml", "data.train is empty")
     return config, record
 
 
@@ -421,33 +421,33 @@ def _read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _damaged_record(path, str(error)) from error
     if not isinstance(record, dict) or not isinstance(record.get("data"), dict):
-        raise _damaged_record(path, 'it has no "data", the fingerprints of the text')
+        raise _damaged_record(path, '"data", the fingerprints of the text, is missing')
     return record
 
 
-def _way_to_have(run: Path, name: str) -> str:
-    """How to get a part of a run back: its model has the same."""
+def _how_to_restore(run: Path, name: str) -> str:
+    """How to restore a part of a run: its model has the same."""
     if (run / "model" / name).exists():
-        return f"the model of this run has the same: put a copy of {run / 'model' / name} in its place"
-    return "bring it back from a copy, or start a new run in another folder"
+        return f"the model of this run has the same file: copy {run / 'model' / name} to its place"
+    return "restore it from a copy, or start a new run in another folder"
 
 
 def _damaged_record(path: Path, reason: str) -> ModelError:
-    return ModelError(f"{path} is damaged ({reason}); bring it back from a copy, or start a new run in another folder")
+    return ModelError(f"{path} is damaged ({reason}); restore it from a copy, or start a new run in another folder")
 
 
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings that give weights and ids their meaning, by their full paths; they stay while a run lasts."""
+    """The settings that give weights and ids their meaning, by their full paths; they cannot change in a run."""
     flat = flat_settings(config.model_dump(mode="json"))
     is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in FIXED) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 
 
 def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunConfig, *, run: Path) -> None:
-    """Refuse settings that would give another meaning to the weights or the ids of a run that goes on.
+    """Refuse settings that would change the meaning of the weights or the ids of a resumed run.
 
-    What it began with stands in its record: its config.yaml may have been edited. A run of an earlier version has no
-    such record, and one of a later version settings that an earlier one did not know.
+    They are compared with the record of the run: its config.yaml may have been edited. A run of an earlier version has
+    no such record, or lacks some settings in it.
     """
     begun, given = record.get("fixed") or fixed_settings(before), fixed_settings(now)
     if not isinstance(begun, dict):
@@ -456,7 +456,7 @@ def require_same_meaning(record: Mapping[str, Any], before: RunConfig, now: RunC
         if name in given and value != given[name]:
             raise UsageError(
                 f"{name} is {json.dumps(value)} in {run} and cannot become {json.dumps(given[name])} "
-                f"while it goes on; leave it, or start a new run in another folder, from this one's model if you like: "
+                f"when it is resumed; leave it, or start a new run in another folder, optionally from this model: "
                 f"training.start_from={run}"
             )
 
@@ -533,11 +533,11 @@ def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
 
 
 def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
-    """Refuse tokenisers of another run: its pieces would have other numbers than those that the model has learnt."""
+    """Refuse tokenisers of another run: their pieces have other ids than those that the model has learned."""
     try:
         found = _fingerprints(Tokenizers.load(run / "text"))
     except ModelError as error:
-        raise ModelError(f"{run / 'text'} is damaged; {_way_to_have(run, 'text')}. It was: {error}") from error
+        raise ModelError(f"{run / 'text'} is damaged ({error}); {_how_to_restore(run, 'text')}") from error
     begun = record.get("tokenizers", found)
     if begun != found:
         first = ", ".join(str(each)[:12] for each in begun) if isinstance(begun, list) else begun

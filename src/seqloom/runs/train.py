@@ -58,16 +58,16 @@ from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import load_weights
 
-# The journal of a run: `events.jsonl`, a line per event, for curves and for whoever watches.
+# The journal of a run: `events.jsonl`, a line per event, for curves and monitoring.
 
 TRANSIENT_KINDS = frozenset({"progress"})
 """Kinds of event that only move a bar on the screen."""
 
 
 class Journal:
-    """A listener that appends events to a file. A disk that refuses costs lines of the journal, never the run.
+    """A listener that appends events to a file. If the disk fails, the journal ends, but the run continues.
 
-    `warn` is told once that the journal has ended.
+    `warn` is notified of that once.
     """
 
     def __init__(self, path: Path, *, warn: Listener = ignore) -> None:
@@ -88,7 +88,7 @@ class Journal:
         except OSError as error:
             self.is_broken = True
             reason = error.strerror or str(error)
-            notice(self._warn, f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
+            notice(self._warn, f"the journal {self.path} cannot be written ({reason}); the run continues without it")
 
 
 def _is_cut(path: Path) -> bool:
@@ -131,7 +131,7 @@ def train(
 
     What `config` (a YAML file) and `overrides` ("model.width=128") leave open is chosen from the size of the data.
     `strict_save` ends the run when a checkpoint cannot be written. Under torchrun, ranks other than the first return
-    None, and a run that torchrun starts again after a failure goes on. `model` are the settings of a model: anything
+    None, and a run that torchrun restarts after a failure is resumed. `model` are the settings of a model: anything
     with `build(symbols, seed=…)`; the run records their import path and values.
     """
     run = as_path(out, "out")
@@ -176,10 +176,10 @@ def resume(
     model: BuildsModel | None = None,
     listener: Listener = ignore,
 ) -> Trained | None:
-    """Go on with a run from its newest whole checkpoint, with other settings where `overrides` say so.
+    """Resume a run from its newest undamaged checkpoint, with settings changed by `overrides`.
 
-    `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to go
-    back over a damaged checkpoint, `strict_save` ends the run when one cannot be written. `model` are the settings of a
+    `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to fall
+    back from a damaged checkpoint, `strict_save` ends the run when one cannot be written. `model` are the settings of a
     model that was given to `train`.
     """
     run = as_path(run, "run")
@@ -231,7 +231,7 @@ def _require_steps(run: Path, config: RunConfig) -> None:
     reached, steps = pointed_step(run, "latest"), config.training.steps
     if reached is not None and steps < reached:
         raise ConfigError(
-            f"training.steps={steps} is less than the {reached} steps that {run} has made already; give at least "
+            f"training.steps={steps} is less than the {reached} steps that {run} has made; give at least "
             f"{reached}, or start a new run in another folder"
         )
 
@@ -266,7 +266,7 @@ def _report_stored(run: Path, before: RunConfig, now: RunConfig, *, listener: Li
 
 
 def _require_shares(config: RunConfig, world: World) -> None:
-    """Refuse what several ranks cannot share before anything is prepared for them."""
+    """Refuse settings that several ranks cannot share, before anything is prepared."""
     batches = config.training.batches_per_step
     if batches < world.size:
         raise ConfigError(
@@ -298,11 +298,11 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     if homes:
         home = homes[0]
     else:
-        with warnings.catch_warnings():  # of a run that has not finished: its checkpoints are what was asked for
+        with warnings.catch_warnings():  # that the run has not finished: its checkpoints were requested
             warnings.simplefilter("ignore", SeqloomWarning)
             home = find_model(places[0].parent.parent)
     if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FitsText):
-        raise UsageError(f"{home} was fitted to its text as a whole; its numbers have no mean that would be a model")
+        raise UsageError(f"{home} was fitted to its text as a whole; such models cannot be averaged")
     of_home, config = read_card(home), read_settings(home)
     card = Card(
         source=of_home.source,
@@ -331,7 +331,7 @@ def _is_first() -> bool:
 
 
 def _is_restarted() -> bool:
-    """Whether torchrun starts this process again, with the same words, after one of the ranks has failed."""
+    """Whether torchrun restarts this process, with the same arguments, after one of the ranks has failed."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
 
@@ -529,7 +529,7 @@ def _start_from(model: nn.Module, folder: Path) -> None:
     require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
     way_out = (
-        "Leave out the settings of model and text, which are then taken from there: "
+        "Leave out the settings of model and text; they are then taken from that model: "
         f"seqloom train --train … --out … training.start_from={folder}"
     )
     with torch.no_grad():
@@ -563,7 +563,7 @@ def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
 def _draw(run: Path, *, listener: Listener) -> None:
     try:
         plot_learning_curve(run / "events.jsonl", run / "learning-curve.png")
-    except (OSError, ValueError, KeyError, TypeError) as error:  # nor is a journal that something else has written
+    except (OSError, ValueError, KeyError, TypeError) as error:  # or the journal was written by something else
         notice(listener, f"the learning curve could not be drawn: {error}")
 
 

@@ -45,16 +45,16 @@ from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
 
-# What is said of a training text once it is encoded: what repeats, what is lopsided, what the vocabulary lacks.
+# Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
 
 MANY_LETTERS = 0.4
-"""The share of single letters among subwords from which on a text is spelled rather than cut into pieces of words."""
+"""The share of single letters among subwords above which a text is spelled rather than split into subwords."""
 
 MANY_UNFAMILIAR = 0.2
-"""The share of a text that a vocabulary may lack before it is told."""
+"""The share of a text that a vocabulary may lack before it is reported."""
 
 UNUSABLE_UNKNOWN_SHARE = 0.99
-"""The share of a side that is unknown from which on nothing can be learned from it."""
+"""The share of unknown tokens on a side above which nothing can be learned from it."""
 
 
 def overview_of(store: Store, tokenizers: Tokenizers) -> Overview:
@@ -67,7 +67,7 @@ def overview_of(store: Store, tokenizers: Tokenizers) -> Overview:
 def letter_ids(tokenizer: Tokenizer) -> list[int]:
     """The ids of subwords that are single letters, with or without a space before them; none where that is usual.
 
-    Chinese characters and the like are no letters here, and a vocabulary that could not be larger is not blamed.
+    Chinese characters and the like do not count as letters, nor does a vocabulary that could not be larger.
     """
     if tokenizer.kind not in ("bpe", "unigram") or tokenizer.size < tokenizer.config.size:
         return []
@@ -101,9 +101,9 @@ def remarks_on(found: Overview, name: str, *, borrowed: str | None = None) -> li
 
     `borrowed` is the setting that names tokenisers which were not learned from this text.
     """
-    way_out = "try text.kind=bpe, or a larger text.size"
+    remedy = "try text.kind=bpe, or a larger text.size"
     if borrowed is not None:
-        way_out = f"leave out {borrowed}, to learn a tokeniser from this text"
+        remedy = f"leave out {borrowed}, to learn a tokeniser from this text"
     counts = (
         (found.repeated, "repeat an earlier pair", "duplicates"),
         (found.copied or 0, "have the same text on both sides", "copies"),
@@ -120,8 +120,8 @@ def remarks_on(found: Overview, name: str, *, borrowed: str | None = None) -> li
     for side, share in zip(("source", "target"), found.unfamiliar, strict=True):
         if share > MANY_UNFAMILIAR:
             said.append(
-                f"{name}: {share:.0%} of the {side} is unknown to the vocabulary, so little can be learnt from it; "
-                f"{way_out}"
+                f"{name}: {share:.0%} of the {side} is unknown to the vocabulary, so little can be learned from it; "
+                f"{remedy}"
             )
     return said
 

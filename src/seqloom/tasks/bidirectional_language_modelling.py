@@ -1,9 +1,9 @@
-"""Language modelling in both directions: feed whole sentences, sum the losses of next and previous symbols.
+"""Language modelling in both directions: the summed losses of next and previous symbols in whole sentences.
 
     loss = −Σ_t log P(w_t | w_0 … w_{t−1}) − Σ_t log P(w_t | w_{t+1} … w_{n+1})
 
-Each sentence is read by itself, between BEGIN and END: what follows is told of w_1 … END, what precedes of BEGIN … w_n.
-So a sentence of n words counts 2 (n + 1) symbols. Lines without words tell nothing and are left out.
+Each sentence is read by itself, between BEGIN and END: w_1 … END are predicted forwards, BEGIN … w_n backwards. So a
+sentence of n words counts 2 (n + 1) symbols. Lines without words are left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class BidirectionalConfig(Config):
     tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
     """Places in a batch: sentences × the longest of them, the end mark counted."""
     objective: ObjectiveConfig = FullConfig()
-    """What the last layer is trained for: the full softmax or a way round it."""
+    """What the last layer is trained for: the full softmax or an approximation of it."""
     dev_lines: int = Field(0, ge=0)
     """Held-out sentences that each validation reads, from the first on; 0 reads all."""
 
@@ -71,7 +71,7 @@ class SentenceBatch:
 
     @property
     def count(self) -> int:
-        """Symbols that are told, in both directions together."""
+        """Predicted symbols, in both directions together."""
         return 2 * int((self.lengths + 1).sum())
 
 
@@ -136,12 +136,12 @@ class BidirectionalTask:
         return self.train.fingerprint()
 
     def prepare(self, model: nn.Module) -> None:
-        """Let a fresh output begin as the objective wants it."""
+        """Initialise a new output as the objective needs it."""
         self.objective.prepare(cast("BidirectionalModel", model).output)
 
     @property
     def touches_rows(self) -> bool:
-        """Whether the objective looks at some rows of the output only."""
+        """Whether the objective uses some rows of the output only."""
         return self.objective.touches_rows
 
     @torch.no_grad()
@@ -161,7 +161,7 @@ class BidirectionalTask:
 def both_labels(
     ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
 ) -> tuple[Int[Tensor, " tokens"], Int[Tensor, " tokens"]]:
-    """What is to be told from the symbols before (w_1 … END) and from those after (BEGIN … w_n), packed."""
+    """The labels from the symbols before (w_1 … END) and from those after (BEGIN … w_n), packed."""
     framed, packing = frame(ids, lengths), packing_of(lengths + 1, ids.shape[1] + 1)
     return pack(framed[:, 1:].contiguous(), packing), pack(framed[:, :-1].contiguous(), packing)
 
@@ -179,10 +179,10 @@ def collate_sentences(
 
 
 def _sentences(text: Stream, name: str) -> Int[np.ndarray, " sentences"]:
-    """The lines that hold a word."""
+    """The lines with words."""
     found = np.flatnonzero(text.lengths > 1)
     if not len(found):
-        raise DataError(f"the {name} text has no line with words in it, so there is no sentence to read")
+        raise DataError(f"the {name} text has no line with words")
     return found
 
 

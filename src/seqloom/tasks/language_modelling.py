@@ -1,12 +1,12 @@
-"""Language modelling: feed a text window by window, sum the loss of the next symbols, report perplexity.
+"""Language modelling: a text is read window by window, the losses of the next symbols are summed.
 
     loss = −Σ_t log P(w_t | w_1 … w_{t−1})        over the tokens of a window, or an objective that stands for it
 
 Windows of a sequential partition follow each other, and the state that one leaves is the state that the next begins
-with, detached: values go on, gradients end (truncated backpropagation through time, with the length of a window).
+with, detached: values continue, gradients end (truncated backpropagation through time, by the window length).
 `task.truncation` leaves out more of the gradient inside a window.
 Random windows begin with an empty state; their first `burn_in` tokens may serve to fill it. Validation reads the text
-from its beginning with a carried state and asks for the full softmax, whatever the objective is.
+from its beginning with a carried state and uses the full softmax, whatever the objective is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,8 @@ DEV_LENGTH = 64
 LEAD = 256
 """Tokens that are read before each part, so that its state is as if the text had been read from its beginning."""
 
-ODD_NATS, FEWEST_PARTS = 3.0, 4
-"""Nats per token above the median of the parts from which on a part is told, if there are so many parts."""
+OUTLIER_NATS, MIN_PARTS = 3.0, 4
+"""Nats per token above the median from which a part is reported, if there are at least so many parts."""
 
 
 class TruncationConfig(Config):
@@ -52,12 +52,12 @@ class TruncationConfig(Config):
 
     kind: Literal["full", "sliding", "random"] = "full"
     """full: none, so that the gradient ends where the window begins. sliding: every token's loss reaches back equally
-    far. random: each step hands its gradient on with the probability keep_rate, and scales it so that the mean is that
-    of the full gradient (Tallec & Ollivier, 2017)."""
+    far. random: each step passes its gradient on with the probability keep_rate, scaled so that its mean is the full
+    gradient (Tallec & Ollivier, 2017)."""
     steps: int | None = Field(None, ge=1)
     """sliding: steps that the gradient of a token passes through in a layer, its own included; at most task.length."""
     keep_rate: float | None = Field(None, gt=0, le=1)
-    """random: the probability that a step hands its gradient on; 0.9 goes back 10 steps on average."""
+    """random: the probability that a step passes its gradient on; 0.9 reaches back 10 steps on average."""
 
     @model_validator(mode="after")
     def _is_sound(self) -> "TruncationConfig":
@@ -102,7 +102,7 @@ class LanguageModellingConfig(Config):
     truncation: TruncationConfig = TruncationConfig()
     """Which terms of the gradient are left out inside a window."""
     objective: ObjectiveConfig = FullConfig()
-    """What the last layer is trained for: the full softmax or a way round it."""
+    """What the last layer is trained for: the full softmax or an approximation of it."""
     dev_tokens: int = Field(0, ge=0)
     """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
 
@@ -162,8 +162,8 @@ class WindowBatch(Window):
 class LanguageModellingTask:
     """A training text and a held-out text on one device.
 
-    With sequential windows the task remembers the state that the last batch has left: `loss` must then be asked for
-    the batches of an epoch in their order. What it remembers is part of a checkpoint (`memory`).
+    With sequential windows the task keeps the state that the last batch has left: `loss` must then be called for the
+    batches of an epoch in their order. The state is part of a checkpoint (`memory`).
     """
 
     def __init__(
@@ -197,8 +197,8 @@ class LanguageModellingTask:
         self._place = (0, 0)
         """Epoch and index of the batch that this state belongs before."""
         self._listener = listener
-        self._told: set[int] = set()
-        """Parts of the held-out text that were told to be odd."""
+        self._reported: set[int] = set()
+        """Parts of the held-out text that were reported as outliers."""
 
     def batches(self, epoch: int) -> int:
         return self.windows.batches(epoch)
@@ -244,13 +244,13 @@ class LanguageModellingTask:
         """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
         found = text_loss(model, self.dev, device=self.device, tokens=self.config.dev_tokens or None)
         odd = found.odd_parts()
-        if not self._told.issuperset(odd):
+        if not self._reported.issuperset(odd):
             notice(self._listener, self._describe_odd(found, odd))
-            self._told.update(odd)
+            self._reported.update(odd)
         return {"loss": found.total / found.count, "perplexity": perplexity(found.total, found.count).value}
 
     def _describe_odd(self, found: "TextLoss", odd: Sequence[int]) -> str:
-        """Once for a part that spoils the figure: the text there may be foreign, or the state has gone astray."""
+        """Report a part that dominates the loss: its text may be foreign, or the state before it untrained."""
         named = ", ".join(
             f"part {at + 1} (from line {self.dev.line_of(int(found.starts[at]))}) costs {found.parts[at]:.1f}"
             for at in odd[:3]
@@ -279,19 +279,19 @@ class LanguageModellingTask:
         return self.train.fingerprint()
 
     def prepare(self, model: nn.Module) -> None:
-        """Let a fresh output begin as the objective wants it."""
+        """Initialise a new output as the objective needs it."""
         self.objective.prepare(cast("RecurrentLanguageModel", model).output)
 
     @property
     def touches_rows(self) -> bool:
-        """Whether the objective looks at some rows of the output only."""
+        """Whether the objective uses some rows of the output only."""
         return self.objective.touches_rows
 
     # --- what is carried from batch to batch -------------------------------------------------------------------------
 
     @property
     def has_memory(self) -> bool:
-        """Whether the state is carried on from batch to batch."""
+        """Whether the state is carried from batch to batch."""
         return self.config.windows == "sequential"
 
     def memory(self) -> Mapping[str, Tensor]:
@@ -302,7 +302,7 @@ class LanguageModellingTask:
         return tensors
 
     def restore_memory(self, memory: Mapping[str, Tensor]) -> None:
-        """Go on with what `memory` gave."""
+        """Restore what `memory` returned."""
         epoch, index = memory["place"].tolist()
         layers: dict[int, dict[int, Tensor]] = {}
         for name, tensor in memory.items():
@@ -318,20 +318,20 @@ class LanguageModellingTask:
             return None
         if self._place != (batch.epoch, batch.index):
             raise TrainingError(
-                f"batch {batch.index} of epoch {batch.epoch} goes on from the state before it, but the state at hand "
-                f"is that before batch {self._place[1]} of epoch {self._place[0]}; take the batches in order, or set "
+                f"batch {batch.index} of epoch {batch.epoch} needs the state before it, but the stored state is that "
+                f"before batch {self._place[1]} of epoch {self._place[0]}; use the batches in order, or set "
                 "task.windows=random"
             )
         if len(self._state[0][0]) != len(batch.labels):
             raise ConfigError(
-                f"the state of {len(self._state[0][0])} rows cannot be carried on to {len(batch.labels)}; keep "
+                f"the state of {len(self._state[0][0])} rows does not fit a batch of {len(batch.labels)}; keep "
                 "task.rows as it was when this run began"
             )
         return self._state
 
 
 def carried(state: StackState) -> StackState:
-    """A state without its gradient. A row that is no longer finite begins anew, so that one bad batch stays one."""
+    """A state without its gradient. A row that is not finite is reset to zero, so that one bad batch stays one."""
     return tuple(
         tuple(torch.where(part.isfinite().all(1, keepdim=True), part, 0) for part in layer)
         for layer in ((part.detach() for part in layer) for layer in state)
@@ -351,12 +351,12 @@ class TextLoss:
     """−Σ log P / n of each part."""
 
     def odd_parts(self) -> list[int]:
-        """Parts that cost far more than half of the others do; none where there are too few to tell."""
+        """Parts with a far higher loss than the median; none if there are too few parts."""
         finite = self.parts[np.isfinite(self.parts)]
-        if len(finite) < FEWEST_PARTS:
+        if len(finite) < MIN_PARTS:
             return []
         # What is not a number is no less odd than what is large.
-        return [int(at) for at in np.flatnonzero(~(self.parts <= np.median(finite) + ODD_NATS))]
+        return [int(at) for at in np.flatnonzero(~(self.parts <= np.median(finite) + OUTLIER_NATS))]
 
     def loss_without(self, odd: Sequence[int]) -> float:
         """The mean of the other parts."""

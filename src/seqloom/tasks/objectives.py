@@ -21,8 +21,8 @@ Samples = Annotated[int, Field(ge=1, le=100_000)]
 """Noise words: above some ten thousand they cost more than the full softmax, and soon more memory than there is."""
 Power = Annotated[float, Field(ge=0, le=1)]
 
-MOST_OWN_SAMPLES = 512
-"""Noise words that each token may have for itself: their rows are read once per token."""
+MAX_SAMPLES_PER_TOKEN = 512
+"""Noise words of each token with sharing=token: their rows are read once per token."""
 
 
 class FullConfig(Config):
@@ -117,7 +117,7 @@ ObjectiveConfig = Annotated[FullConfig | SampledConfig | NceConfig | NegativeCon
 
 
 def _require_few(samples: int, sharing: Sharing) -> None:
-    if sharing == "token" and samples > MOST_OWN_SAMPLES:
+    if sharing == "token" and samples > MAX_SAMPLES_PER_TOKEN:
         raise ValueError(
             f"samples is {samples}, which with sharing=token reads that many rows for every token of a batch; "
             "set samples=25, or sharing=batch"

@@ -1,6 +1,6 @@
-"""Translation: feed a source and the target so far, sum the cross-entropy of the next symbols, report loss and BLEU.
+"""Translation: the summed cross-entropy of the next target symbols, given a source and the target so far.
 
-Of targets too short for BLEU, exact match or chrF is reported in its place.
+Validation reports loss and BLEU; for targets too short for BLEU, exact match or chrF.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,10 +68,10 @@ class TranslationModel(Protocol):
 
 @dataclass(frozen=True)
 class MixedBatch(PairBatch):
-    """Sentence pairs of whose targets the decoder reads only a part as they are, and the rest as it guesses it."""
+    """Sentence pairs whose targets the decoder reads in part as they are, and in part as it predicts them."""
 
     is_gold: Bool[Tensor, "batch target"]
-    """Where the symbol before is read as it is. The first position reads BEGIN whatever stands here."""
+    """Where the previous symbol is read as it is. The first position always reads BEGIN."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TranslationTask:
         self.device = device
         self.seed = seed
         self.tokens_per_batch = tokens_per_batch
-        # A model that writes small letters is not blamed for the capitals of its references.
+        # A lower-casing model is not penalised for the capitals of its references.
         self.metric, _ = dev_metrics_for(
             dev.language, lowercase=dev.tokenizer.config.lowercase, references=dev.references
         )
@@ -205,8 +205,8 @@ def with_guesses(model: nn.Module, batch: MixedBatch) -> Int[Tensor, "batch targ
         read_t = y_{t−1}                                                where is_gold[t]
                  argmax_y P(y | read_1 … read_{t−1}, source)            elsewhere
 
-    A guess is a symbol, through which no gradient flows; so the guesses are made first, without dropout, and training
-    on what was read then takes its usual way. This serves any model that can be decoded.
+    No gradient flows through a predicted symbol; so the predictions are made first, without dropout, and the loss is
+    then computed as usual. This works for any model that can be decoded.
     """
     read = batch.previous
     with gathered(model), evaluating(model):

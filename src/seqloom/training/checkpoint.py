@@ -1,7 +1,7 @@
 """Checkpoints: written whole or not at all, verified when read, never pickled.
 
-A run folder holds `checkpoints/step-N/`, each with four files (a fifth, `memory.safetensors`, where the task hands
-something on from batch to batch) and the manifest that vouches for them, and beside them the one-line files `latest`
+A run folder holds `checkpoints/step-N/`, each with four files (a fifth, `memory.safetensors`, where the task
+carries a state from batch to batch) and their manifest, and beside them the one-line files `latest`
 and `best` that name one of these folders. A process may die between any two calls to the
 disk: what is then found is the old checkpoint or the new one, and leftovers that carry "partial" in their names.
 """
@@ -35,10 +35,10 @@ from seqloom.core.files import (
     write_atomically,
 )
 
-# Tensors that come one after another, and a safetensors file that is written as they come.
+# Lazy tensors, and a safetensors file that is written as they are made.
 #
-# The library that writes such files wants all tensors at once. A rank that gathers a model from shards has room for
-# one of them: this module lays out the file beforehand, from names, types and shapes alone. The bytes are the same.
+# safetensors writes all tensors at once. A rank that gathers a model from shards has memory for one of them: the file
+# is laid out beforehand, from names, types and shapes. The bytes are the same.
 
 _NAMES = {
     torch.bool: "BOOL",
@@ -60,7 +60,7 @@ _ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What is known of a tensor before it comes."""
+    """Type and shape of a tensor that is made later."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -71,13 +71,13 @@ class TensorSpec:
 
 
 class LazyTensors:
-    """Tensors by name in the order of their file, each of them made when it is asked for, and once.
+    """Tensors by name in the order of their file, each made once, when it is iterated over.
 
-    Where ranks make them together, all must ask for all: `finish` asks for those that nobody has asked for yet.
+    Where ranks make them together, all must iterate over all: `finish` makes those that are left.
     """
 
     def __init__(self, forms: Mapping[str, TensorSpec], make: Callable[[str], Tensor | None]) -> None:
-        """`make` gives None on a rank that has a part in a tensor, but does not get it."""
+        """`make` returns None on a rank that contributes to a tensor without receiving it."""
         order = sorted(forms, key=lambda name: (-_RANKS[forms[name].dtype], name))
         self.forms = {name: forms[name] for name in order}
         self._make = make
@@ -93,7 +93,7 @@ class LazyTensors:
             yield name, self._make(name)
 
     def finish(self) -> None:
-        """Have the rest made, and drop it."""
+        """Make the rest, and drop it."""
         for _ in self:
             pass
 
@@ -102,9 +102,9 @@ def write_safetensors(file: BinaryIO, tensors: LazyTensors) -> None:
     """Write a safetensors file with one tensor in memory at a time."""
     file.write(_header(tensors.forms))
     for name, tensor in tensors:
-        assert tensor is not None, "only the rank that gets the tensors writes them"
+        assert tensor is not None, "only the rank that receives the tensors writes them"
         form = tensors.forms[name]
-        assert (tensor.dtype, tuple(tensor.shape)) == (form.dtype, form.shape), f"{name} is not as it was announced"
+        assert (tensor.dtype, tuple(tensor.shape)) == (form.dtype, form.shape), f"{name} differs from its specification"
         file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
@@ -120,11 +120,11 @@ def _header(forms: Mapping[str, TensorSpec]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-# The disk as the write protocol sees it: a few calls, so that a test can let any one of them fail.
+# The disk as the write protocol sees it: a few calls, any of which a test can make fail.
 
 
 class Disk(Protocol):
-    """The calls that change the disk. A test hands in one that fails, or dies, at the n-th of them."""
+    """The calls that change the disk. A test passes one that fails, or dies, at the n-th call."""
 
     def free_bytes(self, folder: Path) -> int: ...
 
@@ -195,7 +195,7 @@ _PARTIAL = ".partial-"
 
 @dataclass(frozen=True)
 class ShardedState:
-    """Weights and optimiser state that are spread over ranks, and come as they are written: first those, then these."""
+    """Weights and optimiser state that are sharded over ranks, and gathered as they are written, in this order."""
 
     weights: LazyTensors
     optimiser: LazyTensors
@@ -205,14 +205,14 @@ class ShardedState:
         return self.weights.nbytes + self.optimiser.nbytes
 
     def finish(self) -> None:
-        """Take part in what the writing rank still asks for, or would have asked for if it had not failed."""
+        """Take part in gathering what the writing rank has not gathered yet."""
         self.weights.finish()
         self.optimiser.finish()
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on after a step as if it had never stopped."""
+    """Everything a run needs to resume after a step as if it had never stopped."""
 
     step: int
     weights: Mapping[str, Tensor]
@@ -221,11 +221,11 @@ class Checkpoint:
     state: Mapping[str, Any]
     """Plain JSON values."""
     memory: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the task hands on from batch to batch, if it does."""
+    """The state that the task carries from batch to batch, if any."""
 
 
 class NewerFormatError(ModelError):
-    """A checkpoint that a later version wrote: not damaged, and no reason to fall back to an older one."""
+    """A checkpoint of a later version: not damaged, so no reason to fall back to an older one."""
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def write_checkpoint(
 ) -> Path:
     """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part.
 
-    What is `spread` takes the place of the checkpoint's own weights and optimiser state.
+    `spread` replaces the weights and optimiser state of the checkpoint.
     """
     folder = checkpoint_folder(run, checkpoint.step)
     partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
@@ -260,7 +260,7 @@ def write_checkpoint(
         # 3. The manifest, last of all: without it a folder is no checkpoint.
         disk.write_text(partial / _MANIFEST, _manifest(checkpoint.step, directory_manifest(partial)))
         disk.sync_folder(partial)
-        # 4. Its name. One that is in the way is damaged, or of a future that a resume has left.
+        # 4. Its name. A folder of that name is damaged, or of steps that a resume went back over.
         discard(folder, disk=disk)
         disk.rename(partial, folder)
         disk.sync_folder(folder.parent)
@@ -286,8 +286,8 @@ def point(run: Path, name: str, step: int, *, disk: Disk) -> None:
 def prune(run: Path, *, up_to: int, keep: int, average: int, save_every: int, disk: Disk) -> None:
     """Remove old checkpoints, except the last `keep`, those that will be averaged, and what the pointers name.
 
-    Steps after `up_to` are of a future that a resume has left, and damaged: they count for nothing and stay as they
-    are until they are reached and written again.
+    Steps after `up_to` are damaged ones that a resume went back over: they are not counted, and stay as they are until
+    they are reached and written again.
     """
     steps = [step for step in checkpoint_steps(run) if step <= up_to]
     kept = {*steps[-keep:], pointed_step(run, "latest"), pointed_step(run, "best")}
@@ -338,10 +338,10 @@ def checkpoint_steps(run: Path) -> list[int]:
 
 
 def regular_steps(steps: list[int], *, save_every: int) -> list[int]:
-    """Those of some steps that the schedule of saving asked for, and the last.
+    """Those steps that were saved by schedule, and the last.
 
-    A checkpoint that a signal or a best dev loss called for is no such one: whether a run was interrupted must not
-    change what is averaged.
+    Checkpoints that a signal or a best dev loss caused are left out: whether a run was interrupted must not change what
+    is averaged.
     """
     return [step for step in steps if step % save_every == 0 or step == steps[-1]]
 
@@ -356,7 +356,7 @@ def pointed_step(run: Path, name: str) -> int | None:
 
 
 def repair_pointers(run: Path, *, latest: int, best: int | None, disk: Disk) -> None:
-    """Make the pointers agree with the checkpoint that a run goes on from, where a crash came between them."""
+    """Make the pointers agree with the checkpoint that is resumed, where a crash came between them."""
     if pointed_step(run, "latest") != latest:
         point(run, "latest", latest, disk=disk)
     named = pointed_step(run, "best")
@@ -377,7 +377,7 @@ def final_folders(run: Path, *, average: int, save_every: int, listener: Listene
     best = pointed_step(run, "best")
     sound = _sound_steps(run, steps, listener=listener)
     if not sound:
-        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read. {_way_out(run)}")
+        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read. {_remedy(run)}")
     if average:
         chosen = regular_steps(sound, save_every=save_every)[-average:]
     else:
@@ -407,8 +407,8 @@ def _pointer(run: Path, name: str) -> Path:
 def newest_checkpoint(run: Path, *, listener: Listener, strict: bool = False) -> Checkpoint | None:
     """The newest checkpoint that is whole; None where there is none at all.
 
-    Damaged ones are named in one notice, or `strict` refuses to go back over them. If nothing else is left, that is an
-    error, not a new beginning.
+    Damaged ones are named in one notice, or `strict` refuses to fall back from them. If all are damaged, that is an
+    error, not a new start.
     """
     damages = []
     for step in reversed(checkpoint_steps(run)):
@@ -421,21 +421,21 @@ def newest_checkpoint(run: Path, *, listener: Listener, strict: bool = False) ->
             continue
         if damages and strict:
             raise ModelError(
-                f"DAMAGED CHECKPOINT: {'; '.join(damages)}. Step {step} is whole: leave out --strict to go back to it"
+                f"DAMAGED CHECKPOINT: {'; '.join(damages)}. Step {step} is undamaged: leave out --strict to use it"
             )
         if damages:
             skipped = "; ".join(damages)
-            notice(listener, f"DAMAGED CHECKPOINT: going back to step {step}, because {skipped}", step=step)
+            notice(listener, f"DAMAGED CHECKPOINT: falling back to step {step} ({skipped})", step=step)
         return checkpoint
     if damages:
-        raise ModelError(f"no checkpoint of this run can be read: {'; '.join(damages)}. {_way_out(run)}")
+        raise ModelError(f"no checkpoint of this run can be read: {'; '.join(damages)}. {_remedy(run)}")
     return None
 
 
-def _way_out(run: Path) -> str:
+def _remedy(run: Path) -> str:
     model = run / "model"
     from_it = f", from its model: training.start_from={model}" if (model / "model.json").is_file() else ""
-    return f"Bring one back from a copy, or start a new run in another folder{from_it}"
+    return f"Restore one from a copy, or start a new run in another folder{from_it}"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -457,7 +457,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     """Copy the weights of a checkpoint to `path`; the state of the run at that step.
 
-    The run may be training: a ModelError says that the checkpoint was removed meanwhile, or is damaged. The copy is
+    The run may be training: a ModelError says that the checkpoint was removed since, or is damaged. The copy is
     compared with the manifest. A copy that cannot be written is a SeqloomError: another checkpoint would not help.
     """
     _, _, files = _read_manifest(folder)
@@ -476,9 +476,9 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ModelError(f"{folder} cannot be read: {error}") from error
     if files.get(_MODEL) != {"size": path.stat().st_size, "sha256": sha256_of(path)}:
-        raise ModelError(f"{folder}: {_MODEL} is not as it was written")
+        raise ModelError(f"{folder}: {_MODEL} differs from what was written")
     if files.get(_STATE) != {"size": len(written), "sha256": hashlib.sha256(written).hexdigest()}:
-        raise ModelError(f"{folder}: {_STATE} is not as it was written")
+        raise ModelError(f"{folder}: {_STATE} differs from what was written")
     return state
 
 
@@ -495,7 +495,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def verify_checkpoint(folder: Path) -> int:
     """The step of a checkpoint whose files are all as they were written; otherwise a ModelError that names one."""
     _, step, files = _read_manifest(folder)
-    # The fifth file is not always there, but where it is, somebody has to vouch for it.
+    # The fifth file is optional, but must be in the manifest where it exists.
     wanted = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} | ({_MEMORY} if (folder / _MEMORY).exists() else set())
     missing = wanted - files.keys()
     problems = [f"{name}: not in the manifest" for name in sorted(missing)] or check_manifest(folder, files)

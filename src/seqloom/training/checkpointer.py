@@ -1,4 +1,4 @@
-"""Taking checkpoints of a run and going on from them, on all ranks together."""
+"""Saving checkpoints of a run and resuming from them, on all ranks together."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ from seqloom.training.run_guard import remove_leftovers
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.weights import for_disk, load_weights
 
-# The global random generators, for models from outside that draw from them; the house itself never does.
+# The global random generators, for models from outside that draw from them; this package never does.
 #
-# Their states go into each checkpoint as tensors, one row per rank, because a pickled state could carry code.
+# Their states are stored in each checkpoint as tensors, one row per rank: a pickled state could carry code.
 
 _NONE = float("nan")
-"""Stands for "no second Gaussian in store", which no drawn number can be."""
+"""Stands for "no second Gaussian stored", which no drawn number can be."""
 
 
 def seed_generators(seed: int, rank: int) -> None:
@@ -69,7 +69,7 @@ def restore_generators(states: Mapping[str, Tensor], device: torch.device) -> No
 
 @contextmanager
 def generators_kept(device: torch.device) -> Iterator[None]:
-    """Leave the global generators as they were, whatever draws from them inside: looking must not change a run."""
+    """Leave the global generators unchanged, whatever draws from them inside: validation must not change a run."""
     states = generator_states(device)
     try:
         yield
@@ -79,7 +79,7 @@ def generators_kept(device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Checkpointer:
-    """What is kept of a run, where, and through which disk. Every rank calls every method; the first one writes."""
+    """Saves and restores the state of a run. Every rank calls every method; the first one writes."""
 
     strategy: ParallelStrategy[Any]
     model: nn.Module
@@ -90,22 +90,22 @@ class Checkpointer:
     listener: Listener
 
     def require_empty(self) -> None:
-        """Refuse to begin a run where there is one."""
+        """Refuse to start a run where there is one."""
 
         def check() -> None:
             steps = checkpoint.checkpoint_steps(self.run)
             if steps:
-                hint = f"go on with: seqloom train --resume {self.run}, or name another folder"
-                raise UsageError(f"{self.run} already holds a run, which is at step {steps[-1]}; {hint}")
+                hint = f"resume it with: seqloom train --resume {self.run}, or name another folder"
+                raise UsageError(f"{self.run} already holds a run at step {steps[-1]}; {hint}")
 
-        self.world.first_does(check, what="begin a run in this folder")
+        self.world.first_does(check, what="start a run in this folder")
 
     def remove_leftovers(self) -> None:
-        """Remove what a process that died has left unfinished."""
+        """Remove unfinished files of a process that died."""
         self.world.first_does(lambda: remove_leftovers(self.run, listener=self.listener), what="tidy the run folder")
 
     def newest(self, *, strict: bool = False) -> Checkpoint | None:
-        """The newest checkpoint that is whole. The first rank chooses it, the others read the same one."""
+        """The newest undamaged checkpoint. The first rank chooses it, the others read the same one."""
         found: list[Checkpoint | None] = [None]
 
         def choose() -> None:
@@ -118,11 +118,11 @@ class Checkpointer:
         return found[0]
 
     def restore(self, found: Checkpoint, config: TrainingConfig) -> Progress:
-        """Put weights, optimiser, generators and pointers back, and do what a kill after the save has left undone."""
+        """Restore weights, optimiser, generators and pointers, and finish what a kill after the save interrupted."""
         folder = checkpoint.checkpoint_folder(self.run, found.step)
         way_out = (
-            f"If it was copied here from another run, go on with that one: seqloom train --resume RUN. Remove {folder} "
-            "to go back to the checkpoint before it"
+            f"If it was copied here from another run, resume that one: seqloom train --resume RUN. Remove {folder} to "
+            "resume from the checkpoint before it"
         )
         load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
         self.strategy.share()
@@ -130,7 +130,7 @@ class Checkpointer:
             self.strategy.restore_optimiser(found.optimiser)
             progress = Progress.from_json(found.state["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder} does not say all that a run needs to go on ({error}). {way_out}") from error
+            raise ModelError(f"{folder} lacks part of the state of the run ({error}). {way_out}") from error
 
         def tidy() -> None:
             checkpoint.repair_pointers(self.run, latest=found.step, best=progress.best.step, disk=self.disk)
@@ -143,7 +143,7 @@ class Checkpointer:
                 mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
                 restore_generators(mine, self.device)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder} does not hold the states of all generators ({error}). {way_out}") from error
+            raise ModelError(f"{folder} lacks the states of some generators ({error}). {way_out}") from error
         return progress
 
     def save(
@@ -155,7 +155,7 @@ class Checkpointer:
         memory: Mapping[str, Tensor],
         is_best: bool,
     ) -> TrainingError | None:
-        """Write a checkpoint and remove old ones; what went wrong on the disk, if something did."""
+        """Write a checkpoint and remove old ones; the error if the disk failed."""
         generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
         failures: list[TrainingError] = []
         spread = self.strategy.spread()

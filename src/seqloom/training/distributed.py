@@ -1,4 +1,4 @@
-"""The ranks of a run: processes that torchrun started, each with the same model and its own share of the batches."""
+"""The ranks of a run: processes that torchrun started, each with the same model and its own batches."""
 
 import os
 import secrets
@@ -16,71 +16,70 @@ from seqloom.core.errors import TrainingError, UsageError
 
 # How the ranks of a run find each other, after a restart too.
 #
-# torchrun lends all attempts of a run one store. The addresses of ranks that have died still stand in it, and torch
-# believes them: ranks that are started again may call those that are gone. So the first rank opens a store of its own
-# at each start, and tells of it whoever asks; each question has a name that was never used before, so no answer is an
-# old one.
+# torchrun gives all attempts of a run the same store. It still has the addresses of ranks that have died, and restarted
+# ranks may try to connect to them. So the first rank opens a store of its own at each start and sends its port to every
+# rank that asks; each request has a unique key, so no answer is an old one.
 
-MEETING_PATIENCE = timedelta(minutes=30)
+CONNECT_TIMEOUT = timedelta(minutes=30)
 """How long ranks wait for each other at the start."""
 
 _PAUSE = 0.05
-"""Seconds between two looks for questions."""
+"""Seconds between two checks for requests."""
 
 
-def is_lent_a_store() -> bool:
-    """Whether torchrun has a store for this process."""
+def has_torchrun_store() -> bool:
+    """Whether torchrun provides a store for this process."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
 def fresh_store(rank: int, size: int) -> Store:
-    """A store that the ranks of this attempt have for themselves."""
+    """A store for the ranks of this attempt only."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    lent = PrefixStore("seqloom", TCPStore(host, port, size, is_master=False, timeout=MEETING_PATIENCE))
+    lent = PrefixStore("seqloom", TCPStore(host, port, size, is_master=False, timeout=CONNECT_TIMEOUT))
     if rank == 0:
-        own = TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=MEETING_PATIENCE)
+        own = TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=CONNECT_TIMEOUT)
         _answer_all(lent, own, size)
         return own
     question = secrets.token_hex(16)
-    lent.set(_question_of(rank), question)
-    found = TCPStore(host, int(lent.get(_answer_to(question))), size, is_master=False, timeout=MEETING_PATIENCE)
-    found.set(_arrival_of(rank), "")
+    lent.set(_request_key(rank), question)
+    found = TCPStore(host, int(lent.get(_answer_key(question))), size, is_master=False, timeout=CONNECT_TIMEOUT)
+    found.set(_arrival_key(rank), "")
     return found
 
 
 def _answer_all(lent: Store, own: TCPStore, size: int) -> None:
-    """Tell each rank where the new store is, until all have come. What dead ranks have asked is answered in vain."""
+    """Send each rank the port of the new store, until all have connected; requests of dead ranks are harmless."""
     answered: set[str] = set()
-    for _ in range(round(MEETING_PATIENCE.total_seconds() / _PAUSE)):
-        missing = [rank for rank in range(1, size) if not own.check([_arrival_of(rank)])]
+    for _ in range(round(CONNECT_TIMEOUT.total_seconds() / _PAUSE)):
+        missing = [rank for rank in range(1, size) if not own.check([_arrival_key(rank)])]
         if not missing:
             return
-        asking = [rank for rank in missing if lent.check([_question_of(rank)])]
-        for question in {lent.get(_question_of(rank)).decode() for rank in asking} - answered:
-            lent.set(_answer_to(question), str(own.port))
+        asking = [rank for rank in missing if lent.check([_request_key(rank)])]
+        for question in {lent.get(_request_key(rank)).decode() for rank in asking} - answered:
+            lent.set(_answer_key(question), str(own.port))
             answered.add(question)
         time.sleep(_PAUSE)
     raise TrainingError(
-        f"rank {', '.join(map(str, missing))} of {size} did not come within {MEETING_PATIENCE}; look for its message"
+        f"rank {', '.join(map(str, missing))} of {size} did not connect within {CONNECT_TIMEOUT}; see its error message"
     )
 
 
-def _question_of(rank: int) -> str:
+def _request_key(rank: int) -> str:
     return f"question of {rank}"
 
 
-def _answer_to(question: str) -> str:
+def _answer_key(question: str) -> str:
     return f"answer to {question}"
 
 
-def _arrival_of(rank: int) -> str:
+def _arrival_key(rank: int) -> str:
     return f"rank {rank} is here"
 
 
 _ALL = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
 
 PATIENCE = timedelta(days=30)
-"""How long ranks wait for what the first one does for all: text that is prepared, a validation, a file."""
+"""How long ranks wait for work of the first rank: preparing text, validating, writing files."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class World:
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     patient: distributed.ProcessGroup | None = None
-    """The same ranks, when they wait for what one of them does alone."""
+    """A group with a long timeout, for waiting while one rank works alone."""
 
     @property
     def is_first(self) -> bool:
@@ -122,7 +121,7 @@ class World:
         return [float(value) for value in tensor.tolist()]
 
     def from_first(self, *values: float) -> list[float]:
-        """What the first rank gives, on every rank."""
+        """The values of the first rank, on every rank."""
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -139,7 +138,7 @@ class World:
         return torch.stack(rows).cpu()
 
     def first_does(self, action: Callable[[], None], *, what: str) -> None:
-        """The first rank does something for all; if it fails there, every rank stops."""
+        """Run an action on the first rank; if it fails there, every rank stops."""
         error: BaseException | None = None
         if self.is_first:
             try:
@@ -150,7 +149,7 @@ class World:
         if error is not None:
             raise error
         if has_failed:
-            raise TrainingError(f"rank 0 could not {what}; its message says why")
+            raise TrainingError(f"rank 0 could not {what}; see its error message")
 
 
 def alone(device: torch.device | None = None) -> World:
@@ -176,13 +175,13 @@ def join(device: torch.device) -> Iterator[World]:
     try:
         _meet("nccl" if device.type == "cuda" else "gloo", size)
     except ValueError as error:
-        raise UsageError(f"{_ALL} are to be set, as torchrun does: {error}") from error
+        raise UsageError(f"{_ALL} must be set, as torchrun does: {error}") from error
     except RuntimeError as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        raise TrainingError(f"the {size} ranks could not meet at {where}: {error}") from error
+        raise TrainingError(f"the {size} ranks could not connect at {where}: {error}") from error
     try:
-        # Torch gives up after ten or thirty minutes, and to prepare a large corpus takes longer. A rank that dies is
-        # missed at once nevertheless: its connections close.
+        # torch's timeout is ten or thirty minutes, and preparing a large corpus takes longer. A rank that dies is still
+        # noticed immediately: its connections close.
         patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
         yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device, patient=patient)
     finally:
@@ -190,7 +189,7 @@ def join(device: torch.device) -> Iterator[World]:
 
 
 def _meet(backend: str, size: int) -> None:
-    if not is_lent_a_store():
+    if not has_torchrun_store():
         distributed.init_process_group(backend)
         return
     rank = _from_environment("RANK", 0)
@@ -202,4 +201,6 @@ def _from_environment(name: str, default: int) -> int:
     try:
         return int(text) if text else default
     except ValueError as error:
-        raise UsageError(f"{name}={text!r} in the environment is no number; torchrun sets it, or unset it") from error
+        raise UsageError(
+            f"{name}={text!r} in the environment is not a number; let torchrun set it, or unset it"
+        ) from error

@@ -1,11 +1,11 @@
-"""A model that is spread over ranks: each holds an equal share of weights, gradients and optimiser state (FSDP2).
+"""A model that is sharded over ranks: each holds an equal part of weights, gradients and optimiser state (FSDP2).
 
-Every parameter is cut along its first axis into as many parts as there are ranks. A layer is gathered when the loss
-enters it and given up when it leaves, on the way back once more; the gradients of its parts are summed where the parts
-are. What belongs to no layer (embeddings, output) is gathered for as long as a batch takes.
+Every parameter is split along its first axis into as many shards as there are ranks. A layer is gathered when the loss
+enters it and released when it leaves, once more in the backward pass; gradients are summed where the shards are. What
+belongs to no layer (embeddings, output) is gathered for the duration of a batch.
 
-torch does the gathering in hooks on the layers. All else sees plain tensors: the optimiser moves the shares as if they
-were parameters of their own, and checkpoints are gathered tensor by tensor into the files that one process would write.
+torch gathers in hooks on the layers. Everything else sees plain tensors: the optimiser updates the shards as parameters
+of their own, and checkpoints are gathered tensor by tensor into the files that one process would write.
 """
 
 import copy
@@ -29,27 +29,27 @@ from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Batch, Task
 from seqloom.training.weights import live_weights
 
-# Cutting a model up for the ranks that share it: which parts are gathered together, and what cannot be cut.
+# Sharding a model: which parts are gathered together, and what cannot be split.
 
 _DEVICES = ("cpu", "cuda")
 
 
 @runtime_checkable
 class HasLayers(Protocol):
-    """A model that can be gathered layer by layer. One that says nothing of it is gathered whole for each batch."""
+    """A model that can be gathered layer by layer. Others are gathered as a whole for each batch."""
 
     def layers_by_entry(self) -> Sequence[tuple[nn.Module, str]]:
         """Its layers, each with the method by which a loss enters it.
 
-        In training a layer must be used through this method alone, and as often for one batch as for any other: ranks
-        with different batches meet in every call.
+        In training a layer must be used through this method only, and equally often for every batch: ranks with
+        different batches synchronise in every call.
         """
         ...
 
 
 @contextmanager
 def gathered(model: nn.Module) -> Iterator[None]:
-    """Inside, the layers of a model are whole even if it is sharded, for those who enter them by another way."""
+    """Inside, the layers of a sharded model are gathered, for callers that enter them by another method."""
     layers: list[Any] = [module for module in model.modules() if callable(getattr(module, "unshard", None))]
     for layer in layers:
         layer.unshard()
@@ -61,39 +61,39 @@ def gathered(model: nn.Module) -> Iterator[None]:
 
 
 def require_shardable(model: nn.Module, world: World) -> None:
-    way_out = "set training.parallel=replicated"
+    remedy = "set training.parallel=replicated"
     if world.device.type not in _DEVICES:
         raise ConfigError(
             f"training.parallel=sharded is for devices {' and '.join(_DEVICES)}, but this is {world.device.type}; "
-            f"{way_out}"
+            f"{remedy}"
         )
     kinds = sorted({str(each.dtype) for each in model.parameters() if each.requires_grad and each.dim()})
     if len(kinds) > 1:
         raise ConfigError(
-            f"training.parallel=sharded sends weights of one type together, but these are {', '.join(kinds)}; {way_out}"
+            f"training.parallel=sharded needs weights of one type, but these are {', '.join(kinds)}; {remedy}"
         )
     scattered = [name for name, each in model.named_parameters() if not each.is_contiguous()]
     if scattered:
         raise ConfigError(
-            f"training.parallel=sharded cuts weights into rows, but the numbers of {scattered[0]} do not stand one "
-            f"after another in memory; make it contiguous, or {way_out}"
+            f"training.parallel=sharded splits weights into rows, but {scattered[0]} is not contiguous in memory; "
+            f"make it contiguous, or {remedy}"
         )
     from torch.distributed.fsdp import FSDPModule
 
     if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
         raise ConfigError(
-            f"training.parallel=sharded needs a newer torch than {torch.__version__}, such as 2.13, which knows of "
-            f"weights that some batches do not use; {way_out}"
+            f"training.parallel=sharded needs a newer torch than {torch.__version__}, such as 2.13, which "
+            f"handles weights that some batches do not use; {remedy}"
         )
 
 
 def cut(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> None:
-    """Replace the parameters of a model by the shares of this rank, layer by layer, and the rest at the root."""
-    # Imported late: this takes a second, which runs that share nothing need not wait for.
+    """Replace the parameters of a model by the shards of this rank, layer by layer, and the rest at the root."""
+    # Imported late: it takes a second, which only sharded runs need.
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-    # What a cell gives may be a view, which nobody changes in place: see `Cell.run`.
+    # The result of a cell may be a view, which is never changed in place: see `Cell.run`.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDP\w*Cell\) returned a view tensor")
     group = distributed.group.WORLD
     assert group is not None
@@ -174,23 +174,21 @@ def _watch(module: nn.Module, entry: str, act: Callable[[], None]) -> None:
 def choose_strategy(
     model: nn.Module, task: Task[Batch], config: TrainingConfig, *, world: World, listener: Listener
 ) -> ParallelStrategy[Batch]:
-    """What this rank will hold of a model, as `training.parallel` says."""
+    """The strategy that `training.parallel` names."""
     if config.parallel == "replicated":
         return Replicated(model, task, config, world=world)
     if world.size == 1:
-        notice(
-            listener, "training.parallel=sharded: one process holds the whole model, there is nobody to share it with"
-        )
+        notice(listener, "training.parallel=sharded: a single process holds the whole model")
         return Replicated(model, task, config, world=world)
     return Sharded(model, task, config, world=world)
 
 
 class Sharded(Generic[Batch]):
-    """A share of the model. The model that was handed in is an empty shell until it is asked for."""
+    """A shard of the model. The original model is an empty shell outside of `full_model` and before `gather`."""
 
     is_sharded = True
     optimiser: Optimizer
-    """Over the shares."""
+    """Over the shards."""
 
     def __init__(self, model: nn.Module, task: Task[Batch], config: TrainingConfig, *, world: World) -> None:
         require_shardable(model, world)
@@ -201,7 +199,7 @@ class Sharded(Generic[Batch]):
         self.held: Mapping[str, Tensor] = {}
 
     def share(self) -> None:
-        """Cut the model up. A copy takes part in training; its tensors are those of the model, until they are cut."""
+        """Shard the model. A copy takes part in training; its tensors are those of the model until they are split."""
         whole = live_weights(self._model)
         self._forms = {name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in whole.items()}
         try:
@@ -212,14 +210,14 @@ class Sharded(Generic[Batch]):
                 f"training.parallel=sharded works on a copy of the model, but {type(self._model).__name__} cannot be "
                 f"copied ({error}); set training.parallel=replicated"
             ) from error
-        # As with DDP, all begin with what the first rank has: a model from outside may draw other weights on each.
+        # As with DDP, all ranks start with the weights of the first: a model from outside may draw others on each.
         for each in whole.values():
             distributed.broadcast(each.detach(), src=0)
         self._objective = Objective(self.learner, self._task)
         self._uses = UsedParameters()
         cut(self._objective, self._world, uses=self._uses)
         self._cut = dict(self.learner.named_parameters())
-        # A single number cannot be cut: every rank has it.
+        # A scalar cannot be split: every rank has it.
         self._uncut = [name for name, each in self._cut.items() if each.dim() == 0]
         held = {name: each if name in self._uncut else _share_of(each) for name, each in self._cut.items()}
         self.held = held
@@ -235,8 +233,8 @@ class Sharded(Generic[Batch]):
             owner, part = name.rsplit("/", 1)
             if part == "step" and tensor.dim():
                 raise ConfigError(
-                    f"this run has moved rows of {owner} one by one so far (training.table_updates=rows), and when "
-                    "each was moved last cannot be shared by ranks; go on with training.parallel=replicated"
+                    f"this run has updated single rows of {owner} so far (training.table_updates=rows), and the step "
+                    "of the last update of each row cannot be sharded; resume with training.parallel=replicated"
                 )
             mine[name] = tensor if not tensor.dim() or owner in self._uncut else self._part(tensor)
         restore_optimiser(self.optimiser, self.parameters, mine)
@@ -252,7 +250,7 @@ class Sharded(Generic[Batch]):
         for each in (*self._cut.values(), *self.parameters.values()):
             each.grad = None
         self._uses.names.clear()
-        # As with DDP, what a model keeps besides its weights is that of the first rank.
+        # As with DDP, buffers are those of the first rank.
         for buffer in self.learner.buffers():
             distributed.broadcast(buffer, src=0)
 
@@ -261,12 +259,12 @@ class Sharded(Generic[Batch]):
         return loss
 
     def no_sync(self) -> "nullcontext[None]":
-        """Nothing waits: gradients that were added up first would be whole ones."""
+        """Nothing waits: accumulated gradients would be unsharded."""
         return nullcontext()
 
     @torch.no_grad()
     def collect(self) -> None:
-        """A parameter that no batch of the step has used, on any rank, has no gradient and is not moved."""
+        """A parameter that no batch of the step has used, on any rank, has no gradient and is not updated."""
         used_here = [float(name in self._uses.names) for name in self.parameters]
         used = [count > 0 for count in self._world.sum(*used_here)]
         for (name, parameter), is_used in zip(self.parameters.items(), used, strict=True):
@@ -294,7 +292,7 @@ class Sharded(Generic[Batch]):
         self._fill(everywhere=True)
 
     def close(self) -> None:
-        """Give up what holds the process group, cycles included, see `Replicated.close`."""
+        """Release what refers to the process group, cycles included, see `Replicated.close`."""
         self.learner = self._model
         self.parameters, self.counted, self.held = {}, {}, {}
         for name in ("_objective", "_cut", "_uses", "optimiser"):
@@ -340,11 +338,11 @@ class Sharded(Generic[Batch]):
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
     def weights(self) -> Mapping[str, Tensor]:
-        """They are spread."""
+        """They are sharded."""
         return {}
 
     def optimiser_tensors(self) -> Mapping[str, Tensor]:
-        """They are spread."""
+        """They are sharded."""
         return {}
 
     def spread(self) -> ShardedState:
@@ -373,6 +371,6 @@ class Sharded(Generic[Batch]):
 
 @torch.no_grad()
 def _share_of(parameter: nn.Parameter) -> nn.Parameter:
-    """This rank's rows of a parameter that was cut: a parameter of its own, on the same memory."""
+    """The rows of a sharded parameter on this rank: a parameter of its own, on the same memory."""
     rows: Tensor = cast("Any", parameter).to_local()
     return nn.Parameter(rows.detach(), requires_grad=parameter.requires_grad)

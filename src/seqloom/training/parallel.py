@@ -1,7 +1,6 @@
-"""What a rank holds of a model that is trained, and how ranks come by each other's gradients.
+"""Parallel strategies: what a rank holds of a model in training, and how ranks exchange gradients.
 
-There are two ways: every rank holds all of it (`Replicated`), or a share of everything (`fsdp.Sharded`). The trainer
-knows neither.
+Every rank holds all of the model (`Replicated`), or a shard of it (`fsdp.Sharded`). The trainer knows neither.
 """
 
 import gc
@@ -39,7 +38,7 @@ class Objective(nn.Module, Generic[Batch]):
             assert self.spare is not None, "only one of several ranks can be without a batch"
             return self.spare * 0
         loss = self.task.loss(self.model, batch)
-        assert loss.count == self.task.count(batch), "the loss counts other things than the task had announced"
+        assert loss.count == self.task.count(batch), "the loss counts differently than task.count"
         return loss.total
 
 
@@ -48,25 +47,25 @@ def share_gradients(objective: Objective[Batch], world: World) -> nn.Module:
     if world.size == 1:
         return objective
     # A batch need not use every parameter, and ranks need not use the same ones: torch has to look which are used. If
-    # it finds that all of them are, it says at length on the console that it need not have looked; the spare one, which
-    # is neither trained nor kept, spares us that. It is also what an empty batch goes back to: had that one touched the
-    # model, a parameter that no other batch of the step uses would be taken for used, and decay.
+    # it finds that all of them are, it prints a long warning; the spare one, which is neither trained nor stored,
+    # avoids that. An empty batch uses it too: if it used the model, a parameter that no other batch of the step uses
+    # would count as used, and decay.
     like = next(objective.model.parameters())
     objective.spare = nn.Parameter(torch.zeros((), dtype=like.dtype, device=like.device))
     return DistributedDataParallel(objective, find_unused_parameters=True, gradient_as_bucket_view=True)
 
 
 Fed = TypeVar("Fed", contravariant=True)
-"""A batch, as what takes batches knows it."""
+"""A batch, as an argument."""
 
 
 class ParallelStrategy(Protocol[Fed]):
     """The part of one rank. Every rank calls every method, in the same order."""
 
     is_sharded: bool
-    """Whether each rank holds a share only; then no rank may be without a batch while others have one."""
+    """Whether each rank holds a shard; then every rank needs a batch while any rank has one."""
     optimiser: Optimizer
-    """Moves `parameters`; there is one after `share`."""
+    """Updates `parameters`; available after `share`."""
 
     @property
     def learner(self) -> nn.Module:
@@ -75,12 +74,12 @@ class ParallelStrategy(Protocol[Fed]):
 
     @property
     def parameters(self) -> Mapping[str, nn.Parameter]:
-        """What this rank's optimiser moves, by the names of the parameters that it is, or is a part of."""
+        """What the optimiser of this rank updates, by the names of the parameters that it is, or is a part of."""
         ...
 
     @property
     def counted(self) -> Mapping[str, nn.Parameter]:
-        """Those of them that this rank counts where numbers of all ranks are summed up: no number is counted twice."""
+        """Those that this rank counts in sums over ranks: no element is counted twice."""
         ...
 
     @property
@@ -89,15 +88,15 @@ class ParallelStrategy(Protocol[Fed]):
         ...
 
     def share(self) -> None:
-        """Begin to work together. The weights that the model has are those that training begins with."""
+        """Distribute the model with its current weights."""
         ...
 
     def restore_optimiser(self, tensors: Mapping[str, Tensor]) -> None:
-        """Give the optimiser the memory of another one, whole tensors as "parameter/part". After `share`."""
+        """Restore the state of the optimiser from unsharded tensors, named "parameter/part". After `share`."""
         ...
 
     def clear(self) -> None:
-        """Forget the gradients of the last step."""
+        """Clear the gradients of the last step."""
         ...
 
     def loss(self, batch: Fed | None) -> Tensor:
@@ -105,40 +104,40 @@ class ParallelStrategy(Protocol[Fed]):
         ...
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """For a batch that is not the last of its step: what can wait for that one waits."""
+        """For a batch that is not the last of its step: communication that can wait is left to the last one."""
         ...
 
     def collect(self) -> None:
-        """Put the gradients of the whole step, of all ranks, where the optimiser looks for them."""
+        """Give the parameters the gradients of the whole step, over all ranks."""
         ...
 
     def full_model(self) -> AbstractContextManager[None]:
-        """Inside, the model that was handed in has all its weights on the first rank."""
+        """Inside, the original model has all its weights on the first rank."""
         ...
 
     def weights(self) -> Mapping[str, Tensor]:
-        """The weights of the model for a checkpoint, as far as this rank has them whole."""
+        """The weights of the model for a checkpoint, as far as this rank has them unsharded."""
         ...
 
     def optimiser_tensors(self) -> Mapping[str, Tensor]:
-        """The memory of the optimiser, likewise."""
+        """The state of the optimiser, likewise."""
         ...
 
     def spread(self) -> ShardedState | None:
-        """What no rank has whole, to be gathered for a checkpoint; None where there is no such thing."""
+        """Sharded state, to be gathered for a checkpoint; None without shards."""
         ...
 
     def gather(self) -> None:
-        """Give the model that was handed in what was learnt, on every rank."""
+        """Give the original model its trained weights, on every rank."""
         ...
 
     def close(self) -> None:
-        """Give up all that ties this rank to the others."""
+        """Release everything that refers to the process group."""
         ...
 
 
 class Replicated(Generic[Batch]):
-    """All of the model, on a rank that is alone or one of several alike, whose gradients are averaged by DDP."""
+    """All of the model, on a single rank or on each of several, whose gradients DDP averages."""
 
     is_sharded = False
 
@@ -172,7 +171,7 @@ class Replicated(Generic[Batch]):
         return objective.no_sync() if isinstance(objective, DistributedDataParallel) else nullcontext()
 
     def collect(self) -> None:
-        """They are there already."""
+        """Nothing to do."""
 
     @contextmanager
     def full_model(self) -> Iterator[None]:
@@ -189,13 +188,13 @@ class Replicated(Generic[Batch]):
         return {name: for_disk(tensor) for name, tensor in tensors.items()}
 
     def gather(self) -> None:
-        """It has it."""
+        """Nothing to do."""
 
     def close(self) -> None:
-        """Give up what shares the gradients.
+        """Release DDP, which refers to the process group.
 
-        It holds the process group. If it were the last to do so, torch would close the group while holding Python's
-        lock, for which a thread of that group may be waiting: it has to go first, cycles included.
+        If it held the last reference, torch would close the group while holding Python's lock, for which a thread of
+        that group may be waiting: it is released first, cycles included.
         """
         self._objective = Objective(self.learner, self._task)
         if self._world.size > 1:

@@ -1,4 +1,4 @@
-"""Where a run stands and how it ended, as values; and which batches a step takes."""
+"""The progress and the outcome of a run, as values; and the batches of a step."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from seqloom.training.schedules import Plateau
 
-# Early stopping: the best dev loss so far, and how long it has stood.
+# Early stopping: the best dev loss so far, and the validations since.
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,19 @@ class Best:
     stale: int = 0
 
     def after(self, loss: float, step: int) -> "Best":
-        """The record after one more validation. A loss that is no finite number never becomes the best."""
+        """The record after one more validation. A non-finite loss never becomes the best."""
         if math.isfinite(loss) and (self.loss is None or loss < self.loss):
             return Best(loss=loss, step=step)
         return replace(self, stale=self.stale + 1)
 
     def is_over(self, patience: int) -> bool:
-        """Whether patience is at its end; a patience of 0 has none."""
+        """Whether training ends early; a patience of 0 never ends it."""
         return 0 < patience <= self.stale
 
 
 @dataclass(frozen=True)
 class Progress:
-    """All that the loop knows after a step. With the tensors of a checkpoint this is the whole state of a run."""
+    """The state of the loop after a step. With the tensors of a checkpoint this is the whole state of a run."""
 
     step: int = 0
     """Steps made, skipped ones included."""
@@ -41,7 +41,7 @@ class Progress:
     tokens: int = 0
     """What the losses have counted so far."""
     seconds: float = 0.0
-    """Time spent in the loop, in earlier processes too. Nothing is decided by it."""
+    """Time spent in the loop, in earlier processes too; for reports only."""
     bad_steps: int = 0
     """Non-finite steps in a row up to now."""
     skipped: int = 0
@@ -91,12 +91,12 @@ class Share:
     """Indices in the order in which they are used; None is an empty batch that keeps this rank in step."""
 
     def stand_in(self, position: int, *, ranks: int) -> int:
-        """A batch that some rank has at this position, for one that has none and must not stand idle."""
+        """A batch that some rank has at this position, for one that has none but must take part."""
         return self.first + position * ranks
 
 
 def deal(epoch: int, first: int, last: int, *, rank: int, ranks: int) -> Share:
-    """Deal out batches as cards are dealt: one to each rank in turn, and an empty one where the last round is short."""
+    """Distribute batches round-robin, with an empty one for ranks that the last round does not reach."""
     rounds = range(first, last, ranks)
     mine = tuple(start + rank if start + rank < last else None for start in rounds)
     return Share(epoch=epoch, first=first, last=last, mine=mine)

@@ -1,4 +1,4 @@
-"""Resuming: what a checkpoint remembers of its circumstances, and what may differ from them when a run goes on."""
+"""Resuming: the circumstances that a checkpoint records, and which of them may differ when a run is resumed."""
 
 import platform
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from seqloom.version import __version__
 
 _LABELS = {
     "ranks": "number of ranks",
-    "parallel": "kind of ranks",
+    "parallel": "kind of parallelism",
     "threads": "number of threads",
     "device": "device",
     "is_deterministic": "deterministic algorithms",
@@ -30,16 +30,16 @@ _FREE = frozenset(
     {"steps", "validate_every", "save_every", "keep", "patience", "average", "bad_steps", "log_every", "start_from"}
     | {"threads", "parallel"}
 )
-"""Settings that change no weight of the steps made so far; the last two are compared as they are in effect."""
+"""Settings that change no weight of the steps made so far; the effective values of the last two are compared."""
 
 _ALONE = "replicated"
-"""The kind of a rank that has the whole model, as a single one has; and of all ranks before there was another."""
+"""The parallelism of a single rank, and of runs of versions that knew no other."""
 
 
 def circumstances(
     config: TrainingConfig, *, seed: int, data: str, world: World, device: torch.device
 ) -> dict[str, Any]:
-    """What besides the state of the loop decides how a run goes on; kept in `state.json`."""
+    """What determines the next steps besides the state of the loop; stored in `state.json`."""
     return {
         "training": config.model_dump(mode="json"),
         "seed": seed,
@@ -59,9 +59,9 @@ def circumstances(
 
 
 def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Settings that differ from those of the checkpoint, as [then, now]. The ones of now are used.
+    """Settings that differ from those of the checkpoint, as [then, now]; the current ones are used.
 
-    One that there was not yet is taken to have been as it is by default.
+    A setting that is newer than the checkpoint is taken to have had its default.
     """
     then, given = {**TrainingConfig().model_dump(mode="json"), **saved["training"]}, now["training"]
     return {name: [then[name], given[name]] for name in given if then[name] != given[name]}
@@ -70,13 +70,12 @@ def changed_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[s
 def check_circumstances(
     saved: Mapping[str, Any], now: Mapping[str, Any], *, exact: bool, allow_data_change: bool, listener: Listener
 ) -> None:
-    """Refuse what cannot go on as one run, and tell of what goes on with other bits."""
+    """Refuse what cannot continue as the same run, and report what continues with other bits."""
     try:
         _check(saved, now, exact=exact, allow_data_change=allow_data_change, listener=listener)
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(
-            f"the checkpoint does not tell the circumstances of its run ({error}); remove it to go back to the one "
-            "before it"
+            f"the checkpoint lacks the circumstances of its run ({error}); remove it to resume from the one before it"
         ) from error
 
 
@@ -87,7 +86,7 @@ def _check(
     if then != given:
         raise ConfigError(
             f"training.optimiser is {given}, but this run was trained with {then}, whose state does not fit; "
-            "keep it, or begin a new run with training.start_from"
+            "keep it, or start a new run with training.start_from"
         )
     if saved["seed"] != now["seed"]:
         raise ConfigError(
@@ -97,9 +96,12 @@ def _check(
         if not allow_data_change:
             raise DataError(
                 f"the training data has changed since the checkpoint was written (hash {now['data'][:12]}…, then "
-                f"{saved['data'][:12]}…); bring the old data back, or go on with --allow-data-change"
+                f"{saved['data'][:12]}…); restore the old data, or use --allow-data-change"
             )
-        notice(listener, "the training data has changed since the checkpoint was written; going on as you asked")
+        notice(
+            listener,
+            "the training data has changed since the checkpoint was written; continuing because of --allow-data-change",
+        )
     machine = {"parallel": _ALONE, **saved["machine"]}
     differences = [
         f"{label} was {machine.get(name)} and is {now['machine'][name]}"
@@ -116,7 +118,11 @@ def _check(
         ]
     if differences and exact:
         raise ConfigError(
-            f"this run cannot go on to the same bits: {'; '.join(differences)}. Leave out --exact to go on"
+            f"this run cannot be resumed with bit-identical results: {'; '.join(differences)}. Leave out --exact to "
+            "resume"
         )
     if differences:
-        notice(listener, f"order kept, bits not: {'; '.join(differences)}")
+        notice(
+            listener,
+            f"resuming with the same data order, but results will not be bit-identical: {'; '.join(differences)}",
+        )

@@ -69,7 +69,7 @@ _BEFORE = re.compile(r"(.+)\.before-[0-9a-f]{8}")
 
 
 def remove_leftovers(run: Path, *, listener: Listener) -> None:
-    """Remove what is unfinished, and tell of it in one notice. Call it only while holding the lock of the run."""
+    """Remove what is unfinished, and report it in one notice. Call it only while holding the lock of the run."""
     _put_back(run, listener=listener)
     found = sorted(path for path in run.rglob("*") if _NAME.fullmatch(path.name))
     leftovers = [path for path in found if not any(above in found for above in path.parents)]

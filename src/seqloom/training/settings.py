@@ -16,15 +16,15 @@ class TrainingConfig(Config):
     """How a model is trained. Every length of time is counted in optimiser steps."""
 
     steps: Positive = 10_000
-    """Optimiser steps of the whole run, counted from its beginning; a resumed run goes on up to the same number."""
+    """Optimiser steps of the whole run, counted from its beginning; a resumed run continues up to the same number."""
 
     batches_per_step: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch has fewer
-    where they do not come out even: a step never crosses an epoch."""
+    """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch may have
+    fewer: a step never crosses an epoch."""
 
     parallel: Literal["replicated", "sharded"] = "replicated"
-    """What each of several ranks holds: the whole model with its gradients and the optimiser's memory ("replicated"),
-    or an equal share of all three ("sharded", for models that are too large for that). The result is the same."""
+    """What each of several ranks holds: the whole model with its gradients and optimiser state ("replicated"), or an
+    equal part of all three ("sharded", for models that are too large for that). The result is the same."""
 
     optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
     """Rule of the update: AdamW (decay apart from the gradient), Adam (decay as a part of it) or gradient descent."""
@@ -36,7 +36,7 @@ class TrainingConfig(Config):
     """Adam and AdamW: added to the root of the squared gradient's mean, so that nothing is divided by zero."""
 
     weight_decay: Amount = 0.0
-    """Pull of weight matrices towards zero, per unit of learning rate; biases, norms and embeddings are left out."""
+    """Pull of weight matrices towards zero, per unit of learning rate; biases, norms and embeddings are exempt."""
 
     momentum: Fraction = 0.0
     """Gradient descent: share of the last update that the next one keeps, from 0 up to but not 1."""
@@ -45,21 +45,21 @@ class TrainingConfig(Config):
     """Highest learning rate, which the schedule multiplies by a factor between 0 and 1."""
 
     table_updates: Literal["auto", "dense", "rows"] = "auto"
-    """Rows of embeddings and outputs that a step moves: all of them ("dense"), or those only that it looked at ("rows",
+    """Rows of embeddings and outputs that a step updates: all ("dense"), or only those that it used ("rows",
     faster with a large vocabulary, on one rank). "auto" takes the rows where the objective draws samples."""
 
     schedule: Literal["inverse_sqrt", "cosine", "plateau", "constant"] = "inverse_sqrt"
     """Course of the learning rate after the warm-up: falling as 1/√step, falling as a cosine to zero at the last step,
-    falling when the dev loss stands still, or constant."""
+    falling when the dev loss stops improving, or constant."""
 
     warmup: Natural = 1_000
     """Steps over which the learning rate rises linearly to its highest value; 0 starts there."""
 
     plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Schedule "plateau": what the learning rate is multiplied by when the dev loss stands still."""
+    """Schedule "plateau": factor of the learning rate when the dev loss stops improving."""
 
     plateau_patience: Natural = 1
-    """Schedule "plateau": validations without a better dev loss that are borne before the rate falls."""
+    """Schedule "plateau": validations without a better dev loss before the rate falls."""
 
     clip_norm: Amount = 0.0
     """Longest gradient (2-norm over all parameters); a longer one is shortened to it. 0 leaves gradients alone."""
@@ -84,13 +84,13 @@ class TrainingConfig(Config):
     checkpoint; 0 always takes the best one."""
 
     bad_steps: Positive = 3
-    """Steps in a row with a loss or gradient that is no finite number after which the run stops with an error."""
+    """Steps in a row with a non-finite loss or gradient after which the run stops with an error."""
 
     log_every: Positive = 50
     """Steps between "step" events, each of which gives the mean loss since the last one."""
 
     threads: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Threads of the arithmetic on the CPU; 0 leaves the number as it is."""
+    """Threads of the arithmetic on the CPU; 0 keeps torch's default."""
 
     start_from: str | None = None
     """Model folder whose weights the run starts from, in place of random ones."""

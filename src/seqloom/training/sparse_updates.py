@@ -12,10 +12,10 @@ touched before:
 
     D(r) = 1 + r + … + rⁿ⁻¹ = (1 − rⁿ) / (1 − r)        what follows from momentum, given at once
 
-m, v and u are those of the dense optimiser. There a gradient goes on moving its row in the steps after it, by r, r², …
-of the first move; for a rare row that is most of its way, ten times the first move at β = (0.9, 0.999). Here a row
-stands still between two touches, so it gets at once what n such steps would give: the next touch is taken to be as far
-off as the last. A row that is touched at every step has n = 1, and moves exactly as the dense optimiser moves it.
+m, v and u are those of the dense optimiser. There a gradient keeps moving its row in later steps, by r, r², … of the
+first move; for a rare row that is most of its movement, ten times the first move at β = (0.9, 0.999). Here a row does
+not change between two uses, so it moves at once by what n such steps would give: the next use is assumed to be as far
+off as the last. A row that is used at every step has n = 1, and moves exactly as in the dense optimiser.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ RowRule = Callable[[Tensor, Tensor, Tensor, dict[str, Any], dict[str, Any]], Non
 """Moves the rows of a table by their gradients: (table, rows, gradients of these rows, state, settings)."""
 
 
-TINY, LONGEST_DRIFT = 1e-12, 0.99
+MIN_BETA2, MAX_DRIFT_RATIO = 1e-12, 0.99
 """What keeps D finite: β₂ is at least the first, r at most the second."""
 
 
@@ -52,9 +52,9 @@ class TouchesRows(Protocol):
 def choose_row_gradients(
     model: nn.Module, task: object, *, updates: TableUpdates, world: World, listener: Listener
 ) -> bool:
-    """Give the tables of a model row gradients if they are asked for, or if the loss is made for them; whether so.
+    """Give the tables of a model row gradients if they are requested or suit the loss; whether so.
 
-    Several ranks average gradients that are written out, so there they stay dense.
+    Several ranks average dense gradients, so there they stay dense.
     """
     if updates == "rows" and world.size > 1:
         raise ConfigError(
@@ -109,7 +109,7 @@ def _update_rows(optimiser: Optimizer, parameter: nn.Parameter, rule: RowRule, g
     assert parameter.grad is not None
     assert values is not None
     if parameter.grad.is_sparse and isinstance(clock, Tensor) and clock.dim() == 0:
-        # Trained densely so far, as by a run that goes on with other settings: its one clock cannot be taken apart.
+        # Trained densely so far, by a run that was resumed with other settings: its counter cannot be split by row.
         parameter.grad = parameter.grad.to_dense()
     elif parameter.grad.is_sparse:
         rows = parameter.grad._indices()[0]
@@ -141,7 +141,7 @@ def adam_rows(
     state["exp_avg_sq"].index_copy_(0, rows, square)
     first, second = ((1 - torch.pow(beta, time)).to(table.dtype) for beta in (beta1, beta2))
     spread = square.div_(second).sqrt_().add_(group["eps"])
-    drift = _drift(beta1 / max(beta2, TINY) ** 0.5, gaps, table)
+    drift = _drift(beta1 / max(beta2, MIN_BETA2) ** 0.5, gaps, table)
     table.index_add_(0, rows, mean.div_(first).div_(spread).mul_(drift), alpha=-rate)
 
 
@@ -182,7 +182,7 @@ def _power(base: float, gaps: Tensor, table: Tensor) -> Tensor:
 def _drift(ratio: float, gaps: Tensor, table: Tensor) -> Tensor:
     """1 + r + … + rⁿ⁻¹ for each row, as a column of the table."""
     # Averages that fade no faster than their squares would drift without end.
-    ratio = min(ratio, LONGEST_DRIFT)
+    ratio = min(ratio, MAX_DRIFT_RATIO)
     return _column((1 - torch.pow(ratio, gaps)) / (1 - ratio), table)
 
 

@@ -1,4 +1,4 @@
-"""The Task protocol: what to feed, what to sum, what to report. The trainer knows nothing else of a job."""
+"""The Task protocol: batches, losses and validation. The trainer knows nothing else of a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,10 +52,9 @@ class Task(Protocol[Batch]):
 
 @runtime_checkable
 class StatefulTask(Protocol):
-    """A task that may hand something on from batch to batch, such as the state of a language model.
+    """A task that may carry a state from batch to batch, such as that of a language model.
 
-    Batches are then no longer a function of their place alone: they are used in order, by one rank, and what is handed
-    on is part of each checkpoint.
+    Batches are then used in order, by one rank, and the carried state is part of each checkpoint.
     """
 
     @property
@@ -64,17 +63,17 @@ class StatefulTask(Protocol):
         ...
 
     def memory(self) -> Mapping[str, Tensor]:
-        """What the next batch would be handed."""
+        """The state for the next batch."""
         ...
 
     def restore_memory(self, memory: Mapping[str, Tensor]) -> None:
-        """Go on with what `memory` gave."""
+        """Restore what `memory` returned."""
         ...
 
 
 @runtime_checkable
 class Prepares(Protocol):
-    """A task whose loss wants a model to begin in a certain way, such as with biases that fit the data."""
+    """A task whose loss needs a model to start in a certain way, such as with biases that fit the data."""
 
     def prepare(self, model: nn.Module) -> None:
         """Change a model before its first step. What was trained already must stay as it is."""
@@ -82,5 +81,5 @@ class Prepares(Protocol):
 
 
 def as_stateful(task: object) -> StatefulTask | None:
-    """The task, if it hands something on."""
+    """The task, if it carries a state."""
     return task if isinstance(task, StatefulTask) and task.has_memory else None

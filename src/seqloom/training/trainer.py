@@ -2,9 +2,9 @@
 
     collect batches → counts over ranks → backward → clip → step → schedule → event → validate → save
 
-The gradient of a step is that of Σ loss / Σ count over all its batches on all ranks: how they are dealt out changes
-nothing. A loss or gradient that is no finite number changes no weight; the step counts all the same, so that the
-position in the data, the schedule and the step number always move together.
+The gradient of a step is that of Σ loss / Σ count over all its batches on all ranks, however they are distributed.
+A loss or gradient that is not finite changes no weight; the step still counts, so that the position in the data, the
+schedule and the step number always move together.
 """
 
 import ctypes
@@ -42,21 +42,21 @@ from seqloom.training.weights import unusable_weights
 
 # Keep freed memory in the process.
 #
-# The C library of Linux gives large blocks back to the kernel as soon as they are freed. A training step frees and
-# asks for the same activations again and again, so that each of them is zeroed and mapped anew, page by page, at every
-# step. Told otherwise, the library keeps them on its own heap.
+# By default glibc returns large blocks to the kernel as soon as they are freed. A training step frees and allocates the
+# same activations again and again, so that each is zeroed and mapped again, page by page, at every step. With these
+# settings glibc keeps them on its heap.
 
 # From <malloc.h> of glibc.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 _PAD_BYTES = 64 << 20
-"""By how much more than was asked the heap grows each time: few, large growths."""
+"""Extra bytes by which the heap grows each time: few, large growths."""
 
 _LARGEST_INT = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc to keep what is freed; whether it agreed. Elsewhere nothing happens.
+    """Make glibc keep freed memory; whether it accepted that. On other systems nothing happens.
 
     No block is mapped for itself, the heap is not trimmed, and it grows in large pieces. The price is that the process
     stays as large as it once was.
@@ -68,15 +68,15 @@ def keep_freed_memory() -> bool:
     return all(library.mallopt(ctypes.c_int(name), ctypes.c_int(value)) == 1 for name, value in settings)
 
 
-# What a run says of its steps.
+# What a run reports of its steps.
 
 _SHOWN = 3
-_LAYERS_SHOWN = 12
+_MAX_LAYERS_SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a step has found out, the same on all ranks."""
+    """The measurements of a step, the same on all ranks."""
 
     loss: float
     """Sum over all batches of the step."""
@@ -96,7 +96,7 @@ class Measured:
 
 
 class Pace:
-    """The clock of a process, for what is reported; nothing is decided by it."""
+    """The clock of a process, for reports only."""
 
     def __init__(self, progress: Progress) -> None:
         self._first = self._last = progress
@@ -108,7 +108,7 @@ class Pace:
         return self._first.seconds + time.perf_counter() - self._started
 
     def leave_out(self, seconds: float) -> None:
-        """Seconds in which nothing was learned, such as those of a validation: they belong to no speed."""
+        """Exclude seconds without training, such as those of a validation, from the speed."""
         self._aside += seconds
 
     def figures(self, progress: Progress, *, steps: int) -> dict[str, Value]:
@@ -134,29 +134,29 @@ def step_values(progress: Progress, measured: Measured) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class BadStep:
-    """A step whose loss or gradient was no finite number."""
+    """A step whose loss or gradient was not finite."""
 
     epoch: int
     batches: tuple[int, ...]
     """The first batch with such a loss, or else all of the step."""
     where: str
-    """The same in words, with what these batches hold and the gradients that were not finite."""
+    """A description of these batches and of the gradients that were not finite."""
     norms: Mapping[str, float]
     """Length of the gradient of each layer."""
 
     @property
     def place(self) -> str:
-        """Its batches in a few words."""
+        """Its batches, briefly."""
         return f"epoch {self.epoch}, batch {', '.join(map(str, self.batches[:_SHOWN]))}"
 
 
 def find_bad_step(
     strategy: ParallelStrategy[Batch], task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
 ) -> BadStep:
-    """Look at a step that went wrong.
+    """Find the batches and gradients that made a step fail.
 
-    All ranks must call it: the batch may be another one's, and so may what was computed from it. Each can look at every
-    batch, since a batch is a function of its position.
+    All ranks must call it: the batch may belong to another rank. Each rank can load every batch, since a batch is a
+    function of its position.
     """
     pairs = zip(share.mine, losses, strict=True)
     mine = [index for index, loss in pairs if index is not None and not math.isfinite(loss.item())]
@@ -169,7 +169,7 @@ def find_bad_step(
     ]
     found_bad = zip(strategy.parameters, world.sum(*map(float, bad_here)), strict=True)
     names = [name for name, ranks in found_bad if ranks]
-    bad = f"; gradients that are not finite: {_some(names)}" if names else ""
+    bad = f"; non-finite gradients: {_some(names)}" if names else ""
     where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{bad}"
     norms = layer_norms(strategy.parameters)
     if strategy.is_sharded:
@@ -181,7 +181,7 @@ def find_bad_step(
 
 
 def layer_norms(parameters: Mapping[str, nn.Parameter]) -> dict[str, float]:
-    """The length of the gradient of each layer, which is what names have in common up to their first number."""
+    """The norm of the gradient of each layer: parameters whose names agree up to their first number."""
     squares: dict[str, float] = {}
     for name, parameter in parameters.items():
         values = gradient_values(parameter)
@@ -200,7 +200,7 @@ def _layer(name: str) -> str:
 
 def in_words(norms: Mapping[str, float]) -> str:
     """Norms of layers in a sentence: "encoder.0 nan, encoder.1 0.31 …"."""
-    shown = [f"{layer} {norm:.3g}" for layer, norm in list(norms.items())[:_LAYERS_SHOWN]]
+    shown = [f"{layer} {norm:.3g}" for layer, norm in list(norms.items())[:_MAX_LAYERS_SHOWN]]
     more = len(norms) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
@@ -209,12 +209,12 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
 
 
-FAILED_SAVES = 3
-"""Saves that fail in a row after which a run ends: it would go on for nothing."""
+MAX_FAILED_SAVES = 3
+"""Failed saves in a row after which a run ends: its progress would be lost."""
 
 
 class Trainer(Generic[Batch]):
-    """Trains a model on a task in a run folder, and goes on where an earlier process stopped."""
+    """Trains a model on a task in a run folder, and resumes where an earlier process stopped."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class Trainer(Generic[Batch]):
             )
         if as_stateful(task) and self.world.size > 1:
             raise ConfigError(
-                f"a state that is carried from batch to batch cannot be shared by {self.world.size} ranks; set "
+                f"a state carried from batch to batch cannot be shared by {self.world.size} ranks; set "
                 "task.windows=random, or start one rank"
             )
         self.model = model.to(device)
@@ -371,10 +371,10 @@ class Trainer(Generic[Batch]):
         for position, (index, batch) in enumerate(zip(share.mine, batches, strict=True)):
             is_idle = index is None
             if index is None and self.strategy.is_sharded:
-                # The others wait for this rank in every layer: it goes through the batch of another one, for nothing.
+                # The other ranks wait for this one in every layer: it computes the batch of another rank with weight 0.
                 index = share.stand_in(position, ranks=self.world.size)
                 batch = self.task.batch(share.epoch, index)
-            # Noise belongs to the batch, not to the rank that it was dealt to nor to what came before.
+            # Noise belongs to the batch, not to the rank that computes it nor to what came before.
             reseed(self.strategy.learner, seed_for(self.seed, "dropout", share.epoch, -1 if index is None else index))
             is_last = position == len(batches) - 1
             with nullcontext() if is_last else self.strategy.no_sync():
@@ -390,15 +390,15 @@ class Trainer(Generic[Batch]):
         return losses
 
     def _out_of_memory(self, place: str, batch: Batch) -> TrainingError:
-        """A batch that is too large is an error: to drop it would change what is learnt."""
+        """A batch that is too large is an error: dropping it would change what is learned."""
         return TrainingError(
-            f"step {self.progress.step + 1}: there is not enough memory for {place} ({self.task.describe(batch)}). "
-            "Begin a run with a smaller data.tokens_per_batch, or with a smaller data.longest, which leaves out the "
-            f"longest sentences; or go on with this one where there is more memory. {self._how_to_resume()}"
+            f"step {self.progress.step + 1}: not enough memory for {place} ({self.task.describe(batch)}). Start a run "
+            "with a smaller data.tokens_per_batch, or with a smaller data.longest, which leaves out the longest "
+            f"sentences; or resume this one on a machine with more memory. {self._how_to_resume()}"
         )
 
     def _measure(self, losses: list[Tensor], *, count: int) -> Measured:
-        """Loss, norm and signals, over all ranks. This is where the step waits for the device, once."""
+        """Loss, norm and signals, over all ranks. The step waits for the device here, and only here."""
         norm = global_norm(gradients(self.strategy.counted.values()))
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
@@ -461,7 +461,7 @@ class Trainer(Generic[Batch]):
             self.progress = replace(progress, logged_loss=0.0, logged_count=0)
 
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
-        """Tell of a step that changed no weight, and end the run after too many in a row."""
+        """Report a step that changed no weight, and end the run after too many in a row."""
         step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
         found = find_bad_step(self.strategy, self.task, share=share, losses=losses, world=self.world)
         earlier = [bad.place for bad in self._bad_steps][-(in_a_row - 1) :] if in_a_row > 1 else []
@@ -471,21 +471,21 @@ class Trainer(Generic[Batch]):
         place: dict[str, Value] = {"step": step, "epoch": share.epoch, "batches": list(found.batches)}
         self._emit("bad_step", {**place, **figures, "norms": found.norms, "where": found.where})
         if in_a_row >= limit:
-            before = f" Before it came {'; '.join(earlier)}." if earlier else ""
+            before = f" The steps before it: {'; '.join(earlier)}." if earlier else ""
             raise TrainingError(
                 f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
-                f"row were not finite (training.bad_steps={limit}). It was {found.where}.{before} Norms of the "
-                f"gradient by layer: {in_words(found.norms)}. Training has diverged, or these data are at fault: "
-                f"start a new run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with "
+                f"row were not finite (training.bad_steps={limit}). Batches: {found.where}.{before} Gradient norms "
+                f"by layer: {in_words(found.norms)}. Training has diverged, or these data are invalid: start a new "
+                f"run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with "
                 f"another training.clip_norm, now {self.config.clip_norm:g}. {self._how_to_resume()}"
             )
 
     # --- validation and the end --------------------------------------------------------------------------------------
 
     def _validate(self) -> bool:
-        """Look at the dev data if it is time; whether this is the best loss so far.
+        """Validate if it is due; whether this is the best loss so far.
 
-        The first rank does it and tells the others the loss, so that all of them decide alike.
+        The first rank validates and sends the loss to the others, so that all ranks decide the same.
         """
         config, progress = self.config, self.progress
         if not config.validate_every or (progress.step % config.validate_every and progress.step != config.steps):
@@ -509,7 +509,7 @@ class Trainer(Generic[Batch]):
             self.model.eval()
             try:
                 figures = self.task.validate(self.model)
-            except ModelError as error:  # the weights are finite, but what is computed from them is not
+            except ModelError as error:  # the weights are finite, but not what is computed from them
                 rate = self.config.learning_rate
                 raise TrainingError(
                     f"training has diverged: after step {self.progress.step} the model cannot be validated ({error}). "
@@ -517,7 +517,7 @@ class Trainer(Generic[Batch]):
                 ) from error
             self.model.train()
         if "loss" not in figures:
-            raise TrainingError(f'{type(self.task).__name__}.validate gave {sorted(figures)}, but no "loss"')
+            raise TrainingError(f'{type(self.task).__name__}.validate gave {sorted(figures)}, without "loss"')
         return figures
 
     def _end(self) -> Literal["steps", "patience"] | None:
@@ -588,7 +588,7 @@ class Trainer(Generic[Batch]):
         self.progress = self.checkpointer.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
-        if self._end() is not None:  # nothing is left to train, which `_finish` says
+        if self._end() is not None:  # nothing is left to train; `_finish` reports it
             return
         values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
@@ -599,7 +599,7 @@ class Trainer(Generic[Batch]):
         if task and memory:
             task.restore_memory(memory)
         elif task:
-            notice(self.listener, "the checkpoint holds no state to carry on; the next batch begins with an empty one")
+            notice(self.listener, "the checkpoint has no carried state; the next batch starts with an empty one")
 
     def _circumstances(self) -> dict[str, Any]:
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
@@ -612,13 +612,13 @@ class Trainer(Generic[Batch]):
             self.saved_step = self.progress.step
         elif is_last_act or self._must_save:
             raise TrainingError(f"{failure}. {self._how_to_resume()}")
-        elif self._failed_saves >= FAILED_SAVES:
+        elif self._failed_saves >= MAX_FAILED_SAVES:
             raise TrainingError(
                 f"{failure}. {self._failed_saves} saves in a row have failed, so the run stops at step "
                 f"{self.progress.step}. {self._how_to_resume()}"
             )
         else:
-            self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training goes on"})
+            self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training continues"})
 
     def _write(self, *, is_best: bool) -> TrainingError | None:
         task = as_stateful(self.task)
@@ -631,8 +631,8 @@ class Trainer(Generic[Batch]):
         )
 
     def _unusable(self) -> TrainingError | None:
-        """Weights that are not finite are never written: they would push out those from which a run can go on."""
+        """Non-finite weights are never written: they would replace checkpoints from which a run can be resumed."""
         names = unusable_weights(self.strategy.held, world=self.world)
         if not names:
             return None
-        return TrainingError(f"step-{self.progress.step} is not written, since weights are not finite: {names}")
+        return TrainingError(f"step-{self.progress.step} is not written: weights are not finite ({names})")

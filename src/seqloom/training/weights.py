@@ -1,4 +1,4 @@
-"""The weights of a model as named tensors: taken out, put back, compared. What two modules share is kept once."""
+"""The weights of a model as named tensors: read, loaded, compared, averaged. Shared weights are stored once."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def for_disk(tensor: Tensor) -> Tensor:
-    """A tensor that fills its own memory on the CPU. It is copied only where it does not do so already."""
+    """A tensor that fills its own memory on the CPU; copied only where necessary."""
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
 
@@ -51,7 +51,7 @@ def load_weights(
 
 
 def unusable_weights(held: Mapping[str, Tensor], *, world: World) -> str:
-    """The first parameters that hold a number which is not finite, from which nothing can be learnt; "" for none.
+    """The first parameters that hold a number which is not finite, from which nothing can be learned; "" for none.
 
     Every rank looks at what it holds of them, and all get the same answer.
     """
