@@ -105,15 +105,11 @@ def _summary(loaded: Loaded) -> str:
     card = loaded.card
     kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
     languages = f" {card.source or '?'} → {card.target or '?'}" if loaded.config.purpose == "translator" else ""
-    return f"{kind}{languages}, {card.parameters:,} parameters, {_place(loaded)}"
-
-
-def _place(loaded: Loaded) -> str:
-    """Where a model comes from: its folder, or the archive or the run and step that a temporary folder was made of."""
-    place, unfinished = by_origin(str(loaded.folder)), loaded.card.trained_on.get("unfinished")
+    # A temporary folder is named by the archive, or by the run and step, that it was made of.
+    place, unfinished = by_origin(str(loaded.folder)), card.trained_on.get("unfinished")
     if unfinished and place != str(loaded.folder):
         place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
-    return place
+    return f"{kind}{languages}, {card.parameters:,} parameters, {place}"
 
 
 def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
@@ -350,7 +346,7 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
     numbers, tensors = sum(map(math.prod, shapes.values())), len(shapes)
     complaint = (
         f"{weights.parent} is inconsistent: its settings describe a model far larger than the {numbers:,} numbers "
-        f"in {weights.name}; copy the model directory again from where it was made"
+        f"in {weights.name}; {AGAIN}"
     )
     most = NUMBERS[0] * numbers + NUMBERS[1], TENSORS[0] * tensors + TENSORS[1]
     try:

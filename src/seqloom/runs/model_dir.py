@@ -13,7 +13,8 @@ It is written under a temporary name and renamed, and every file is checked on l
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,32 +114,24 @@ class Card:
 
 def shapes_of(path: Path) -> dict[str, Sequence[int]]:
     """The shapes of the tensors in a safetensors file, from its header alone."""
-    with _Meets(path), safe_open(str(path), framework="pt") as reader:
+    with _reading(path), safe_open(str(path), framework="pt") as reader:
         return {name: reader.get_slice(name).get_shape() for name in reader.keys()}  # noqa: SIM118
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. Its sizes are compared with its header before memory is given for them."""
-    with _Meets(path):
+    with _reading(path):
         return load_file(path)
 
 
-class _Meets:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     """Turns the error of a library that cannot read a file into a ModelError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Its own class, and for types that torch does not have a bare KeyError or TypeError.
-        if isinstance(error, (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError)):
-            raise ModelError(
-                f"{self._path} cannot be read as safetensors: {error}; copy the model directory again from where it "
-                "was made"
-            ) from error
+    try:
+        yield
+    # For types that torch does not have, it is a bare KeyError or TypeError.
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise ModelError(f"{path} cannot be read as safetensors: {error}; {AGAIN}") from error
 
 
 def fault_of_card(values: Mapping[str, Any]) -> str | None:
