@@ -333,7 +333,7 @@ def test_what_can_be_met_is_not_called_a_contradiction(constraint: Constraint) -
     [
         (lambda: Phrases(((),), END), "a forced phrase has no symbols"),
         (lambda: Phrases(((A, END),), END), "a forced phrase holds the end symbol 2"),
-        (lambda: OneOf(()), "names no way to write"),
+        (lambda: OneOf(()), "OneOf has no alternatives"),
         (lambda: Forbidden(((A,), ())), "a forbidden phrase has no symbols"),
         (lambda: StopAt(((),)), "a run to stop at has no symbols"),
         (lambda: StopText(spelled, ("x", "")), "a stop string is empty"),
