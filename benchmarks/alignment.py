@@ -1,8 +1,8 @@
-"""Word alignment by IBM model 1 beside nltk, and from files to links beside eflomal.
+"""Speed of word alignment: IBM model 1 compared with nltk, and from files to links with eflomal.
 
     python benchmarks/alignment.py [--quick] [--threads 2] [--pairs 15] [--lines 29000] [--nltk-lines 1000]
 
-Multi30k German to English (SEQLOOM_DATA names the folder of the data), words in small letters with spaces between.
+Multi30k German to English (SEQLOOM_DATA names the folder of the data), lower-cased words separated by spaces.
 nltk: one direction, fitted on the first lines only, since it takes minutes for all. eflomal: both directions, from text
 files to files of links; its model 1, with the number of rounds that it chooses by itself. Where it cannot be installed
 (it needs a C compiler) it is left out, and that is said. The last lines claim ratios of sentence pairs per second; the
@@ -51,7 +51,7 @@ class Timed:
 
 
 def write_text(folder: Path, *, lines: int, name: str) -> tuple[list[Path], int]:
-    """The first lines of Multi30k as words between spaces; their files and how many there are."""
+    """The first lines of Multi30k as space-separated words; their files and their number."""
     data = os.environ.get("SEQLOOM_DATA")
     if not data or not (Path(data) / "multi30k").is_dir():
         raise UsageError(f"SEQLOOM_DATA={data or ''} has no folder multi30k; set it to the folder with the data sets")
@@ -68,7 +68,7 @@ def write_text(folder: Path, *, lines: int, name: str) -> tuple[list[Path], int]
 
 
 def race(peer: str, command: str, *, text: Sequence[Path], lines: int, given: argparse.Namespace) -> list[Timed]:
-    """Ours and a peer in turns, each doing the whole work once a round."""
+    """Seqloom and a peer alternately; each does the whole work once per round."""
     options = ["--text", *text, "--iterations", str(ITERATIONS), "--threads", str(given.threads)]
     peer_script = SCRIPTS / f"alignment_{peer}.py"
     contestants = [

@@ -30,7 +30,7 @@ NORMALISATIONS = ("none", "gnmt", "mean")
 
 @dataclass(frozen=True)
 class Width:
-    """What a search found with one width and one normalisation."""
+    """The result of a search with one width and one normalisation."""
 
     beam: int
     normalisation: str
@@ -41,7 +41,7 @@ class Width:
     """Words of all translations per word of all references."""
     log_prob: float
     signature: str
-    """How BLEU was computed, in sacrebleu's words."""
+    """sacrebleu's signature."""
 
 
 def measure(

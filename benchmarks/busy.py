@@ -1,4 +1,4 @@
-"""Speed while other programs run: ours beside ours with torch's own way to wait for threads.
+"""Speed on a busy machine: Seqloom's thread waiting policy compared with torch's default.
 
     python benchmarks/busy.py [--quick] [--pairs 15] [--threads 2] [--only train] [--setting GOMP_SPINCOUNT=5000]
 
@@ -39,14 +39,14 @@ GOALS: dict[Machine, float] = {"quiet": 0.97, "busy": 5.0}
 LOOPS_PER_CORE = 2
 TRAIN_PAIRS, DEV_PAIRS, LINES = 4000, 50, 64
 STEPS = 30
-"""Before anything is measured, so that translations have the lengths of sentences."""
+"""Steps before measuring, so that translations have realistic lengths."""
 
 SCRIPT = Path(__file__).resolve().parent / "contestants" / "busy_ours.py"
 
 
 @contextlib.contextmanager
 def loops(count: int) -> Iterator[None]:
-    """So many processes that use all they can get of a core."""
+    """A number of processes that each keep a core busy."""
     burning = "print(flush=True)\nwhile True: pass"
     with contextlib.ExitStack() as stack:
         for _ in range(count):
@@ -72,7 +72,7 @@ def prepare(folder: Path) -> None:
 
 
 def measure(what: What, machine: Machine, given: argparse.Namespace, folder: Path) -> tuple[Claim, bool]:
-    """Both in turns; the claim, and whether the machine was as it should be."""
+    """Both alternately; the claim, and whether the machine was in the intended state."""
     seconds = {"quiet": 1 if given.quick else 3, "busy": 2 if given.quick else 5}[machine]
     with contextlib.ExitStack() as stack:
         if machine == "busy":

@@ -1,4 +1,4 @@
-"""Translation speed: ours beside CTranslate2 on the same trained Transformer, and beside OpenNMT-py.
+"""Translation speed compared with CTranslate2 on the same trained Transformer, and with OpenNMT-py.
 
     python benchmarks/decode.py --model run/model [--quick] [--rounds 9] [--lines 1000] [--threads 2]
 
@@ -54,7 +54,7 @@ BLEU_GOAL = 0.2
 
 @dataclass(frozen=True)
 class Task:
-    """What is translated, by what."""
+    """The model and the text to translate."""
 
     loaded: LoadedModel
     model: Path
@@ -62,7 +62,7 @@ class Task:
     lines: list[str]
     references: list[str]
     folder: Path
-    """For files that only this run needs."""
+    """For temporary files."""
 
     @property
     def ids(self) -> list[list[int]]:
@@ -80,7 +80,7 @@ def prepare(given: argparse.Namespace, folder: Path) -> Task:
         raise UsageError("name a Transformer trained on Multi30k: --model run/model, or SEQLOOM_MODEL=run/model")
     data = Path(os.environ.get("SEQLOOM_DATA", "")) / "multi30k"
     if not data.is_dir():
-        raise UsageError(f"{data} is no folder; set SEQLOOM_DATA to the folder with the data sets")
+        raise UsageError(f"{data} is not a folder; set SEQLOOM_DATA to the folder with the data sets")
     model = Path(shutil.copytree(find_model(Path(given.model)), folder / "model"))
     loaded = load(model)
     sides = loaded.card.source, loaded.card.target
@@ -134,7 +134,7 @@ def write_map(task: Task, path: Path) -> None:
 
 
 def compare_ctranslate2(task: Task, given: argparse.Namespace) -> tuple[list[Claim], bool]:
-    """Both on the same weights; the claims, and whether our fastest mode is as good as float32."""
+    """Both with the same weights; the claims, and whether our fastest mode is as good as float32."""
     ours, theirs = our_teams(task, given), ctranslate2_teams(task, given)
     lines = len(task.lines)
     with all_running([member for team in (*ours, *theirs) for member in team.members]):
@@ -181,7 +181,7 @@ def bleu(task: Task, entry: Entry) -> float:
 
 
 def latency(entry: Entry) -> str:
-    """Milliseconds for a line that comes alone, where that was asked for."""
+    """Milliseconds for a single line, if requested."""
     modes = {"float32": 0, "fastest": 1, "int8": 1}
     mode = entry.command.split()[0]
     if mode not in modes or (entry.team.name == "seqloom" and mode == "int8"):
@@ -202,7 +202,7 @@ def compare_onmt(task: Task, given: argparse.Namespace, size: Size | RecurrentSi
         print(f"OpenNMT-py, {size.name}: not measured, it could not be prepared ({error})\n")
         return []
     if peer is None:
-        print(f"OpenNMT-py, {size.name}: not measured, there is no $PEERS_HOME/onmt\n")
+        print(f"OpenNMT-py, {size.name}: not measured: $PEERS_HOME/onmt not found\n")
         return []
     common = ["--beam", str(given.beam)]
     if isinstance(size, RecurrentSize):
@@ -237,7 +237,7 @@ def compare_onmt(task: Task, given: argparse.Namespace, size: Size | RecurrentSi
 
 
 def size_of(loaded: LoadedModel) -> Size:
-    """The size of the model, as the peers are told."""
+    """The size of the model, passed to the peers."""
     model = loaded.config.model
     if not isinstance(model, TransformerConfig) or model.encoder_layers != model.decoder_layers:
         raise UsageError("the model must be a Transformer with as many layers in the encoder as in the decoder")

@@ -1,4 +1,4 @@
-"""Kill a training with SIGKILL at random moments, go on with it, and compare the end with that of a run left in peace.
+"""Kill training with SIGKILL at random moments, resume it, and compare the result with an undisturbed run.
 
     python benchmarks/kill_loop.py --kills 200
 
@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# In a child these would be imported anew each time: the second is what a first optimiser step asks for.
+# Imported here once, not in every child; the second is imported by the first optimiser step.
 import torch
 import torch._dynamo
 
@@ -48,12 +48,12 @@ KINDS = {
 
 
 class BrokenPromise(Exception):
-    """What a kill must not do, and did."""
+    """A guarantee that a kill has broken."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training that is killed again and again."""
+    """A training run that is killed repeatedly."""
 
     kind: str
     folder: Path
@@ -61,7 +61,7 @@ class Job:
     save_every: int
 
     def words(self, run: Path) -> list[str]:
-        """The command line that begins a run, or goes on with it."""
+        """The command line that starts or resumes a run."""
         if (run / "run.json").is_file():
             return ["train", "--resume", str(run)]
         sides = ("en", "de") if self.kind == "transformer" else ("en",)
@@ -82,23 +82,23 @@ class Job:
 
 @dataclass
 class Tally:
-    """What was seen so far."""
+    """Counts so far."""
 
     kills: int = 0
     runs: int = 0
     most_lost: int = 0
-    """Steps that had to be made again after a kill, at most."""
+    """Maximum number of steps repeated after a kill."""
     places: Counter[str] = field(default_factory=Counter)
-    """Where the kills struck."""
+    """What was in progress when a kill occurred."""
     leftovers: int = 0
-    """Kills that left something half-written or half-removed."""
+    """Kills that left partial files."""
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
 def fork(words: list[str], log: Path) -> int:
-    """Carry out a command line in a child of this process; its process number."""
+    """Run a command line in a child process; its process id."""
     child = os.fork()
     if child:
         return child
@@ -128,7 +128,7 @@ def wait(child: int, seconds: float | None) -> int | None:
 
 
 def carry_out(job: Job, run: Path, *, seconds: float | None) -> bool:
-    """Begin a run or go on with it; whether it came to its end before it was killed."""
+    """Start or resume a run; whether it finished before it was killed."""
     log = job.folder / "log"
     child = fork(job.words(run), log)
     try:
@@ -146,7 +146,7 @@ def carry_out(job: Job, run: Path, *, seconds: float | None) -> bool:
 
 
 def look_after_kill(job: Job, run: Path, tally: Tally) -> None:
-    """What must hold after a kill; where it struck is counted."""
+    """Check the guarantees after a kill, and count what was in progress."""
     tally.kills += 1
     tally.leftovers += any(run.rglob("*.partial-*"))
     journal = run / "events.jsonl"
@@ -185,7 +185,7 @@ def contents(run: Path) -> dict[str, str]:
 
 
 def compare(found: dict[str, str], whole: dict[str, str]) -> None:
-    """A run that was killed has ended as the one that was not, or a promise is broken."""
+    """Require that a killed run ends like the undisturbed one."""
     stray, lost = sorted(found.keys() - whole.keys()), sorted(whole.keys() - found.keys())
     if stray or lost:
         raise BrokenPromise(f"files that should not be there: {stray}; files that are missing: {lost}")
@@ -197,7 +197,7 @@ def compare(found: dict[str, str], whole: dict[str, str]) -> None:
 
 
 def kill_loop(job: Job, *, kills: int, seed: int) -> Tally:
-    """Kill runs so many times in all; the last one is then left to finish."""
+    """Kill runs this many times in total; the last run then finishes."""
     delays, tally = random.Random(seed), Tally()
     job.write_text()
     began = time.monotonic()

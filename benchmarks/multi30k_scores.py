@@ -1,11 +1,11 @@
-"""BLEU of a Multi30k translation, the one way in which this project computes it.
+"""BLEU of a Multi30k translation, lower-cased and Moses-tokenised.
 
     python benchmarks/multi30k_scores.py HYPOTHESIS REFERENCE --language de
     python benchmarks/multi30k_scores.py HYPOTHESIS REFERENCE --language de --model run/model --source test.en.gz
 
-The second form translates SOURCE first and writes HYPOTHESIS. Both texts pass the same code: small letters, then the
+The second form translates SOURCE first and writes HYPOTHESIS. Both texts pass the same code: lower case, then the
 words of the Moses tokeniser (sacremoses, nothing escaped). Small letters come first, because that tokeniser knows
-abbreviations by their capitals: a model that writes small letters must not be cut differently from its reference.
+abbreviations by their capitals: a lowercase model must not be tokenised differently from its reference.
 sacrebleu then takes the words as they are. Files may be plain or .gz.
 """
 
@@ -25,7 +25,7 @@ from seqloom.metrics.translation import Bleu
 
 
 def as_words(lines: Sequence[str], language: str) -> list[str]:
-    """Lines in small letters, words and signs parted by spaces."""
+    """Lower-cased lines, words and punctuation separated by spaces."""
     tokenizer = MosesTokenizer(lang=language)
     return [tokenizer.tokenize(line.strip().lower(), return_str=True, escape=False) for line in lines]
 
@@ -35,7 +35,7 @@ def multi30k_bleu(
 ) -> Score:
     """BLEU, with its interval if there is a bootstrap.
 
-    Every line of the reference must hold something: a shifted file often ends in blanks.
+    No reference line may be blank: a shifted file often ends in blank lines.
     """
     blank = [number for number, line in enumerate(references, start=1) if not line.strip()]
     if blank:

@@ -148,7 +148,7 @@ def _named(two: Run, one: Run, first: Run, second: Run, small: Run) -> list[tupl
         ("prepare, two workers", two),
         ("prepare, one worker", one),
         ("train", first),
-        ("go on", second),
+        ("resume", second),
         ("train on a thousandth", small),
     ]
 

@@ -180,10 +180,10 @@ def _extent(text: str) -> Extent:
 
 
 def compare(given: argparse.Namespace) -> list[Claim]:
-    """Measure what was asked for and print the tables; the claims that follow from them."""
+    """Measure what was requested and print the tables; the resulting claims."""
     begin = time.monotonic()
     corpus = None
-    if not given.layers_only:  # before the slow part: whoever has no data learns it at once
+    if not given.layers_only:  # before the slow part, so that missing data is reported at once
         try:
             corpus = open_multi30k()
         except UsageError as error:

@@ -152,7 +152,7 @@ def report(results: Sequence[Result], given: argparse.Namespace) -> None:
 
 def compare(given: argparse.Namespace, folder: Path) -> list[Claim]:
     """Train and measure all, print the table; the claims that follow."""
-    texts()  # before the slow part: whoever has no data learns it at once
+    texts()  # before the slow part, so that missing data is reported at once
     place = given.out or folder
     names = [FULL, *GOALS] if given.quick else list(objectives(given.samples))
     results = [train_one(name, given, place / name.replace(", ", "-").replace(" ", "-").lower()) for name in names]

@@ -113,7 +113,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def compare(given: argparse.Namespace) -> list[Claim]:
-    """Measure what was asked for and print the tables; the claims that follow from them."""
+    """Measure what was requested and print the tables; the resulting claims."""
     corpus = open_multi30k()
     claims: list[Claim] = []
     for name in given.sizes:
