@@ -59,7 +59,7 @@ def train_words(train: Sequence[Path], dev: Sequence[Path], out: Path) -> list[o
     return ["train", *files, "--out", out, *SETTINGS]
 
 
-def in_small_letters(model: Path, place: Path, *, setting: str) -> Path:
+def as_lowercase_model(model: Path, place: Path, *, setting: str) -> Path:
     """A model that says in its settings of `text` or of `evaluation` that capital letters mean nothing."""
     loaded = load(model)
     config = resolve(RunConfig, file=loaded.folder / "config.yaml", overrides=[f"{setting}.lowercase=true"])

@@ -86,7 +86,7 @@ def test_rules_keep_more_or_fewer_links(files: Path) -> None:
         (["--train", "a.en,a.de", "--out", "a.en"], 2, "a.en is also an input"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(
+def test_unsupported_requests_are_refused(
     files: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, part: str
 ) -> None:
     monkeypatch.chdir(files)

@@ -66,7 +66,7 @@ def _evaluate(tiny: Tiny) -> list[object]:
 
 
 @pytest.mark.parametrize("command", ["translate", "align", "catalogue", "in place", "evaluate", "selfcheck"])
-def test_an_output_that_cannot_be_written_is_told_by_its_name_before_the_work(
+def test_an_unwritable_output_is_reported_by_name_before_the_work(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -90,7 +90,7 @@ def test_an_output_that_cannot_be_written_is_told_by_its_name_before_the_work(
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_nobody_reads_stderr(tiny: Tiny, tmp_path: Path) -> None:
+def test_training_continues_when_stderr_is_closed(tiny: Tiny, tmp_path: Path) -> None:
     process = start(*train_words(tiny.train, tiny.dev, tmp_path / "run"))
     assert process.stderr is not None
     process.stderr.close()
@@ -142,7 +142,7 @@ def test_damaged_gzip_data_is_a_data_error(tiny: Tiny, tmp_path: Path, keep: flo
         assert f"{path}: the compressed data is cut short or damaged" in called.err
 
 
-def test_a_long_line_is_told_before_the_search_and_progress_counts_its_parts(tiny: Tiny) -> None:
+def test_a_long_line_is_reported_before_the_search_and_progress_counts_its_parts(tiny: Tiny) -> None:
     translator = Translator.load(tiny.run)
     told: list[tuple[object, ...]] = []
 
@@ -220,7 +220,7 @@ def test_other_devices_than_cpu_and_cuda_are_refused(device: str) -> None:
     assert call("config", "device=cuda:1").code == 0
 
 
-def test_a_file_name_that_is_not_utf8_is_a_sentence(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.en")
     Path(odd).write_bytes(tiny.train[0].read_bytes())
     called = call("train", "--train", odd, "--train", tiny.train[1], "--out", tmp_path / "run")
@@ -240,7 +240,7 @@ def test_a_file_name_that_is_not_utf8_is_a_sentence(tiny: Tiny, tmp_path: Path) 
         ["translate", "MODEL", "TEXT"],
     ],
 )
-def test_a_place_below_a_file_is_refused_in_words(tiny: Tiny, tmp_path: Path, words: list[str]) -> None:
+def test_a_path_below_a_file_is_refused(tiny: Tiny, tmp_path: Path, words: list[str]) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
     given = {"MODEL": tiny.run, "TEXT": tiny.dev[0]}
@@ -252,7 +252,7 @@ def test_a_place_below_a_file_is_refused_in_words(tiny: Tiny, tmp_path: Path, wo
 
 
 @pytest.mark.parametrize("command", ["translate", "score", "evaluate", "info"])
-def test_a_reader_who_has_enough_is_met_with_silence(tiny: Tiny, command: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(tiny: Tiny, command: str) -> None:
     given = {
         "translate": [tiny.run, tiny.dev[0]],
         "score": [tiny.run, *tiny.dev],
@@ -271,7 +271,7 @@ class Terminal(io.TextIOWrapper):
         return True
 
 
-def test_who_sits_at_a_terminal_is_told_what_to_do_on_stderr(tiny: Tiny) -> None:
+def test_a_terminal_gets_a_prompt_on_stderr(tiny: Tiny) -> None:
     said = into_closed_pipe("translate", tiny.run, stdin=Terminal(io.BytesIO(b""), encoding="utf-8"))
     assert (said.code, said.err) == (0, "Type a sentence and press Enter; Ctrl-D ends.\n")
     assert call("translate", tiny.run).err == ""

@@ -62,7 +62,7 @@ def test_quick_progress_that_asks_for_it_has_a_line_per_tenth(capsys: pytest.Cap
     assert lines == [f"tokens: {done:,} of 1,000" for done in range(100, 1001, 100)]
 
 
-def test_tenths_are_counted_anew_for_each_thing_and_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tenths_are_counted_for_each_activity_separately(capsys: pytest.CaptureFixture[str]) -> None:
     listener = PlainLines(clock=Clock())
     for what in ("one", "two", "two"):
         for done in (5, 10):
@@ -71,7 +71,7 @@ def test_tenths_are_counted_anew_for_each_thing_and_each_time(capsys: pytest.Cap
     assert lines == ["one: 5 of 10", "one: 10 of 10"] + 2 * ["two: 5 of 10", "two: 10 of 10"]
 
 
-def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_partial_progress_the_end_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     listener = PlainLines(clock=clock)
     clock.now = 11.0
@@ -114,7 +114,7 @@ def test_who_was_told_of_a_part_is_told_of_the_whole(capsys: pytest.CaptureFixtu
         (Event("unheard_of", {}), []),
     ],
 )
-def test_events_in_words(event: Event, said: list[str]) -> None:
+def test_messages_of_events(event: Event, said: list[str]) -> None:
     assert sentences(event) == said
 
 
@@ -149,7 +149,7 @@ def test_text_from_data_cannot_steer_the_terminal() -> None:
     assert one_line("a\r\nb\u2028c") == "a  b\u2028c"
 
 
-def test_amounts_in_words() -> None:
+def test_durations_and_sizes() -> None:
     assert [duration(value) for value in (0.4, 59.6, 187.0, 7500.0)] == [
         "0 s",
         "1 min 00 s",

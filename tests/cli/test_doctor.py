@@ -45,7 +45,7 @@ def test_the_pairs_of_a_folder_are_examined(files: tuple[Path, Path]) -> None:
     assert f"{files[0].parent}: 1 pair of files, en → de" in called.err
 
 
-def test_what_safe_repairs_leave_is_told(tmp_path: Path) -> None:
+def test_faults_left_by_safe_repairs_are_listed(tmp_path: Path) -> None:
     pairs = [(pair.source, pair.target) for pair in sample_pairs("en", "de", count=400, seed=4)]
     pairs[100:120] = [(target, source) for source, target in pairs[100:120]]
     paths = tmp_path / "corpus.en", tmp_path / "corpus.de"
@@ -84,7 +84,7 @@ def test_swapped_files_exit_with_three(files: tuple[Path, Path], tmp_path: Path)
     assert called.err.count("error") == 0
 
 
-def test_a_line_too_few_is_told_before_anything_else(files: tuple[Path, Path]) -> None:
+def test_a_missing_line_is_reported_first(files: tuple[Path, Path]) -> None:
     lines = files[1].read_text(encoding="utf-8").split("\n")
     files[1].write_text("\n".join(lines[:50] + lines[51:]), encoding="utf-8")
     called = call("doctor", *files)
@@ -101,7 +101,7 @@ def test_a_line_too_few_is_told_before_anything_else(files: tuple[Path, Path]) -
         (["data.encodin=latin-1"], "data.encodin"),
     ],
 )
-def test_what_cannot_be_done_is_said(files: tuple[Path, Path], words: list[str], message: str) -> None:
+def test_invalid_requests_are_refused(files: tuple[Path, Path], words: list[str], message: str) -> None:
     called = call("doctor", *(files if words else ()), *words)
     assert called.code == 2
     assert message in called.err
@@ -181,7 +181,7 @@ def test_names_that_would_be_written_twice(
     assert not Path("new").exists()
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_examination(
+def test_an_unwritable_output_is_refused_before_the_examination(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def create(_path: Path, *, place: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_examination(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_page_is_no_file_of_the_mended_text(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_page_cannot_replace_the_repaired_text(files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "new"
     called = call("doctor", *files, "--out", out, "--fix", "safe", "--html", out / "corpus.de")
     assert called.code == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from cli.conftest import Tiny, in_small_letters
+from cli.conftest import Tiny, as_lowercase_model
 
 
 @pytest.fixture
@@ -91,10 +91,10 @@ def test_lowercase_is_seen_in_score_and_signature(tmp_path: Path, reference: Pat
 @pytest.mark.parametrize(
     ("setting", "reason"), [("evaluation", "evaluation.lowercase: true"), ("text", "text.lowercase")]
 )
-def test_a_model_in_small_letters_is_scored_so_and_it_is_told(
+def test_a_lowercase_model_is_scored_lowercase_with_a_notice(
     tiny: Tiny, tmp_path: Path, setting: str, reason: str
 ) -> None:
-    model = in_small_letters(tiny.run / "model", tmp_path / "small", setting=setting)
+    model = as_lowercase_model(tiny.run / "model", tmp_path / "small", setting=setting)
     words = ["evaluate", model, "--source", tiny.dev[0], "--reference", tiny.dev[1], "search.beam=1", "--json"]
 
     def case(*more: str) -> tuple[str, str]:
@@ -142,7 +142,7 @@ def test_empty_files_are_a_data_error(tmp_path: Path) -> None:
         (["--hypothesis", "h", "--reference", "nowhere.de"], "nowhere.de: no such file"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:
+def test_invalid_arguments_are_refused_with_a_message(words: list[str], part: str) -> None:
     called = call("evaluate", *words)
     assert (called.code, called.out) == (2, "")
     assert part in called.err

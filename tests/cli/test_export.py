@@ -20,7 +20,7 @@ from cli.conftest import Tiny
         (["--to", "ctranslate2"], "model: model directory not found"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:
+def test_invalid_arguments_are_refused_with_a_message(words: list[str], part: str) -> None:
     called = call("export", "model", *words)
     assert (called.code, called.out) == (2, "")
     assert part in called.err
@@ -34,7 +34,7 @@ def test_an_argos_package_of_a_bpe_model_is_a_model_error(tiny: Tiny, tmp_path: 
 
 
 @pytest.mark.parametrize(("kind", "library"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx")])
-def test_a_missing_library_is_told_before_the_weights_are_read(
+def test_a_missing_library_is_reported_before_the_weights_are_read(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, library: str
 ) -> None:
     copy = shutil.copytree(tiny.run / "model", tmp_path / "copy")

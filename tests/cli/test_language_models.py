@@ -68,7 +68,7 @@ def test_a_run_ends_with_perplexities_and_the_next_commands(models: Models) -> N
     assert "step 4: dev loss" in models.said["recurrent"].err
 
 
-def test_perplexity_is_told_in_three_units_with_signatures(models: Models) -> None:
+def test_perplexity_is_reported_in_three_units_with_signatures(models: Models) -> None:
     called = call("perplexity", models.counted, models.dev)
     assert called.code == 0, called.err
     assert [line.split()[0] for line in called.lines[:3]] == [f"perplexity/{u}" for u in ("token", "word", "character")]
@@ -79,7 +79,7 @@ def test_perplexity_is_told_in_three_units_with_signatures(models: Models) -> No
     assert record["lines"] == 12
 
 
-def test_unknown_tokens_are_left_out_of_one_figure_and_their_cost_is_told(models: Models, tmp_path: Path) -> None:
+def test_perplexity_of_known_tokens_and_the_cost_of_unknown_ones(models: Models, tmp_path: Path) -> None:
     text = tmp_path / "odd.txt"
     text.write_text("The dog qxqx.\n\nqxqx\n")
     (record,) = call("perplexity", models.counted, text, "--json").records
@@ -195,7 +195,7 @@ def test_texts_are_written_and_the_seed_decides(models: Models) -> None:
     assert (long["tokens"], long["is_finished"]) == (60, False)
 
 
-def test_unknown_words_of_a_prompt_are_told(models: Models) -> None:
+def test_unknown_words_of_a_prompt_are_reported(models: Models) -> None:
     called = call("generate", models.counted, "--prompt", "The qxqx", "search.length_constant=3")
     assert called.code == 0
     assert called.out.startswith("The qxqx")
@@ -210,7 +210,7 @@ def test_a_beam_is_wide_enough_for_all_texts_and_for_its_groups(models: Models) 
     assert 4 <= len(called.lines) <= 5  # groups may find the same text
 
 
-def test_a_token_without_probability_is_told_beside_the_infinite_perplexity(models: Models, tmp_path: Path) -> None:
+def test_a_token_of_probability_zero_is_reported_with_the_infinite_perplexity(models: Models, tmp_path: Path) -> None:
     words = ["model.kind=ngram", "model.order=2", "model.smoothing=mle", *WORDS, "--out", tmp_path / "run"]
     assert call("train", *words, "--train", models.text, "--dev", models.dev).code == 0
     (tmp_path / "unheard.txt").write_text("qxqx\n")
@@ -240,7 +240,7 @@ def test_weights_that_are_no_numbers_are_a_damaged_model_and_no_perplexity(model
     assert "NaN" in written.err
 
 
-def test_a_run_that_was_not_fitted_to_its_end_says_how_to_go_on(models: Models, tmp_path: Path) -> None:
+def test_an_unfinished_fit_reports_how_to_resume(models: Models, tmp_path: Path) -> None:
     shutil.copytree(models.counted, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     called = call("generate", tmp_path / "run")
@@ -401,7 +401,7 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     words: list[str], code: int, parts: list[str], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -416,6 +416,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
     assert not Path("run").exists()
 
 
-def test_texts_that_nobody_reads_end_quietly(models: Models) -> None:
+def test_generating_into_a_closed_pipe_ends_quietly(models: Models) -> None:
     called = into_closed_pipe("generate", models.counted, "--count", 3)
     assert (called.code, called.err) == (0, "")

@@ -54,7 +54,7 @@ def test_a_line_is_passed_on_before_the_next_one_arrives() -> None:
     assert next(blocks) == ["three"]
 
 
-def test_settings_are_told_from_files() -> None:
+def test_settings_are_distinguished_from_files() -> None:
     words = parse_words(["run.yaml", "model.width=8", "./odd=name.txt", "seed=3", "a b=c"])
     assert words.overrides == ("model.width=8", "seed=3")
     assert words.others == ("run.yaml", "./odd=name.txt", "a b=c")

@@ -10,7 +10,7 @@ from cli.conftest import Tiny
 SENTENCE = "The dog sleeps."
 
 
-def test_the_page_is_written_and_what_is_seen_is_told(tiny: Tiny, tmp_path: Path) -> None:
+def test_the_page_is_written_and_summarised(tiny: Tiny, tmp_path: Path) -> None:
     page = tmp_path / "new" / "beam.html"
     called = call("look", "beam", tiny.run, SENTENCE, "search.beam=3", "--out", page)
     assert called.code == 0, called.err
@@ -29,7 +29,7 @@ def test_the_record_has_the_translation_first_and_terms_that_add_up(tiny: Tiny, 
     assert {node["fate"] for node in record["nodes"]} <= {"kept", "pruned", "finished", "cut", "left"}
 
 
-def test_what_makes_no_sense_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(tiny: Tiny, tmp_path: Path) -> None:
     for words, part in (
         ([SENTENCE, "--out", tmp_path / "beam.doc"], "neither .html nor .svg nor .png"),
         ([SENTENCE, "another"], "quote the sentence"),

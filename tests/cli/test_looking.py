@@ -99,7 +99,7 @@ def test_config_lists_every_setting_with_type_default_and_meaning() -> None:
     assert {"path", "type", "default", "description"} <= fields[0].keys()
 
 
-def test_config_refuses_what_makes_no_sense(tiny: Tiny) -> None:
+def test_config_refuses_invalid_arguments(tiny: Tiny) -> None:
     for words, part in (
         (["--fields", "seed=1"], "--fields cannot be combined with config files"),
         (["a.yaml", "--from", "run"], "--from run cannot be combined with a.yaml"),
@@ -113,7 +113,7 @@ def test_config_refuses_what_makes_no_sense(tiny: Tiny) -> None:
         assert part in called.err
 
 
-def test_the_average_of_a_model_with_itself_translates_alike(tiny: Tiny, tmp_path: Path) -> None:
+def test_the_average_of_a_model_with_itself_translates_the_same(tiny: Tiny, tmp_path: Path) -> None:
     out = tmp_path / "averaged"
     called = call("average", tiny.run, tiny.run / "model", "--out", out)
     assert (called.code, called.out) == (0, f"Model  {out}\n")

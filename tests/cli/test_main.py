@@ -93,7 +93,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
         yield from _commands(each, (*path, name)) if hasattr(each, "commands") else [((*path, name), each)]
 
 
-def test_standard_output_is_no_place_for_folders_pages_and_pictures(
+def test_folders_pages_and_pictures_cannot_go_to_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -191,7 +191,7 @@ def test_an_unexpected_exception_is_called_an_internal_error_without_a_traceback
 
 
 @pytest.mark.parametrize("words", [("--debug", "info", "nowhere"), ("info", "nowhere", "--debug")])
-def test_debug_shows_the_traceback_wherever_it_stands(words: tuple[str, ...]) -> None:
+def test_debug_shows_the_traceback_in_any_position(words: tuple[str, ...]) -> None:
     called = call(*words)
     assert called.code == 2
     assert "Traceback" in called.err

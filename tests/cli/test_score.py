@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from cli.conftest import Tiny, in_small_letters
+from cli.conftest import Tiny, as_lowercase_model
 from seqloom.runs.loading import load
 from seqloom.runs.model_dir import save_model
 from seqloom.training.weights import weights_of
@@ -87,7 +87,7 @@ def test_a_model_beside_itself_scores_as_it_does_alone(tiny: Tiny) -> None:
 
 
 def test_a_companion_with_another_vocabulary_is_refused(tiny: Tiny, tmp_path: Path) -> None:
-    stranger = in_small_letters(tiny.run / "model", tmp_path / "small", setting="text")
+    stranger = as_lowercase_model(tiny.run / "model", tmp_path / "small", setting="text")
     called = call("score", tiny.run, *tiny.dev, "--with", stranger)
     assert (called.code, called.out) == (2, "")
     assert f"{stranger} has another vocabulary than" in called.err
@@ -109,7 +109,7 @@ def test_files_of_different_length_are_a_data_error(tiny: Tiny) -> None:
         (["a.tsv", "search.beam=8"], "search.beam=8 has no effect here: pairs are scored without a search"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(words: list[str], part: str) -> None:
+def test_invalid_arguments_are_refused_with_a_message(words: list[str], part: str) -> None:
     called = call("score", "model", *words)
     assert (called.code, called.out) == (2, "")
     assert part in called.err

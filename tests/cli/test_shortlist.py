@@ -19,7 +19,7 @@ def test_a_run_gets_a_lexicon_and_translates_with_it(tiny: Tiny, tmp_path: Path)
     assert len(done.lines) == 6
 
 
-def test_text_is_named_for_a_model_that_stands_alone(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_model_without_its_run_needs_text(tiny: Tiny, tmp_path: Path) -> None:
     model = shutil.copytree(tiny.run / "model", tmp_path / "alone")
     refused = call("shortlist", model)
     assert refused.code == 2

@@ -25,7 +25,7 @@ def test_a_run_ends_with_a_model_its_scores_and_the_next_commands(tiny: Tiny) ->
     assert f"seqloom translate {tiny.run / 'model'} FILE" in out
 
 
-def test_what_happens_is_told_on_stderr_in_plain_lines(tiny: Tiny) -> None:
+def test_events_are_plain_lines_on_stderr(tiny: Tiny) -> None:
     err = tiny.called.err
     assert err.startswith("60 pairs, about")
     assert "train: 60 of 60 pairs" in err
@@ -41,7 +41,7 @@ def test_files_and_settings_reach_the_run(tiny: Tiny) -> None:
     assert str(tiny.dev[1]) in text
 
 
-def test_an_existing_folder_is_refused_with_the_way_to_go_on(tiny: Tiny) -> None:
+def test_an_existing_folder_is_refused_with_the_command_to_resume(tiny: Tiny) -> None:
     called = call(*train_words(tiny.train, tiny.dev, tiny.run))
     assert called.code == 2
     assert f"{tiny.run} exists already" in called.err
@@ -56,7 +56,7 @@ def test_a_run_at_its_end_has_nothing_to_do(tiny: Tiny, tmp_path: Path) -> None:
     assert called.out.replace(str(tmp_path / "run"), str(tiny.run)) == tiny.called.out
 
 
-def test_a_run_goes_on_with_other_settings_and_gives_json(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_run_resumes_with_other_settings_and_prints_json(tiny: Tiny, tmp_path: Path) -> None:
     run = shutil.copytree(tiny.run, tmp_path / "run")
     called = call("train", "--resume", run, "--exact", "--json", "training.steps=6")
     assert called.code == 0, called.err
@@ -88,7 +88,7 @@ def test_changed_text_is_refused_unless_it_is_allowed(tiny: Tiny, tmp_path: Path
     assert "train: 61 of 61 pairs" in allowed.err
 
 
-def test_a_folder_stands_for_its_pairs_and_the_run_keeps_their_names(
+def test_a_folder_means_its_pairs_and_the_run_records_their_names(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -157,7 +157,7 @@ def test_a_folder_of_texts_trains_a_language_model(tiny: Tiny, tmp_path: Path) -
     ],
     ids=lambda value: " ".join(value),
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     words: list[str], parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -200,7 +200,7 @@ def test_a_run_reports_and_records_how_its_threads_wait(tiny: Tiny, tmp_path: Pa
         assert (values["threads"], values["wait_policy"]) == (1, policy)
 
 
-def test_files_that_are_not_there_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+def test_missing_files_are_reported_before_heavy_imports(tmp_path: Path) -> None:
     text, run = tmp_path / "u.de", tmp_path / "run"
     text.write_text("Ja.\n")
     lines = [
@@ -235,7 +235,7 @@ def test_a_file_that_is_not_there_is_a_problem_in_json(tmp_path: Path) -> None:
     assert record["problems"] == [{"message": "no such file", "file": str(file), "line": None, "column": None}]
 
 
-def test_a_pattern_that_the_shell_has_expanded_is_known_for_one(tmp_path: Path) -> None:
+def test_a_pattern_expanded_by_the_shell_is_recognised(tmp_path: Path) -> None:
     files = [tmp_path / f"part.{name}.txt" for name in ("aa", "ab")]
     for file in files:
         file.write_text("Ja.\n")
@@ -247,7 +247,7 @@ def test_a_pattern_that_the_shell_has_expanded_is_known_for_one(tmp_path: Path) 
     assert "is neither a config file (.yaml) nor a setting" in other.err
 
 
-def test_without_validations_a_patience_that_nobody_set_gives_way(tiny: Tiny, tmp_path: Path) -> None:
+def test_without_validation_the_default_patience_is_ignored(tiny: Tiny, tmp_path: Path) -> None:
     words = [word for word in train_words(tiny.train, tiny.dev, tmp_path / "run") if "validate_every" not in str(word)]
     words += ["training.validate_every=0", "training.steps=2"]
     refused = call(*words, "training.patience=3", "training.log_every=1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call, start
-from cli.conftest import Tiny, in_small_letters
+from cli.conftest import Tiny, as_lowercase_model
 from seqloom.cli import inputs
 
 ODD = "Good morning.\n\n \u200b \nThe dog\u2028sees\u0085a\x0btree.\r\nlone\rreturn\n日本語 🙂\nlast without end"
@@ -25,7 +25,7 @@ def test_n_lines_in_n_lines_out_in_a_locale_without_utf8(tiny: Tiny) -> None:
     assert (lines[1], lines[2], lines[-1]) == ("", "", "")
 
 
-def test_lines_are_answered_before_the_input_ends_and_a_closed_pipe_is_met_with_silence(tiny: Tiny) -> None:
+def test_lines_are_translated_before_the_input_ends_and_a_closed_pipe_is_not_an_error(tiny: Tiny) -> None:
     process = start("translate", tiny.run)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -77,7 +77,7 @@ def test_nbest_beyond_the_beam_is_refused_with_both_numbers(tiny: Tiny) -> None:
     assert "add search.beam=10" in grouped.err
 
 
-def test_nbest_of_samples_is_as_long_as_asked_for_whatever_the_beam(tiny: Tiny) -> None:
+def test_nbest_of_samples_does_not_depend_on_the_beam(tiny: Tiny) -> None:
     words = ["--nbest", 9, "search.method=sample", "search.top_k=1"]
     called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
     assert called.code == 0
@@ -86,7 +86,7 @@ def test_nbest_of_samples_is_as_long_as_asked_for_whatever_the_beam(tiny: Tiny) 
     assert len(texts) == 1  # one symbol to choose from at each step
 
 
-def test_scores_stand_before_the_text(tiny: Tiny) -> None:
+def test_scores_precede_the_text(tiny: Tiny) -> None:
     called = call("translate", tiny.run, "--scores", stdin=b"Good morning.\n\n")
     first, second = (line.split("\t") for line in called.lines)
     assert float(first[0]) < 0
@@ -141,7 +141,7 @@ def test_settings_of_the_search_are_used(tiny: Tiny) -> None:
         (["search.groups=3"], ["beam 4 is not divisible", "search.beam=3 or 6", "search.groups=2 or 4"]),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(tiny: Tiny, words: list[str], parts: list[str]) -> None:
+def test_invalid_arguments_are_refused_with_a_message(tiny: Tiny, words: list[str], parts: list[str]) -> None:
     called = call("translate", tiny.run, *words)
     assert (called.code, called.out) == (2, "")
     assert [part for part in parts if part not in called.err] == []
@@ -175,7 +175,7 @@ def test_no_output_takes_the_place_of_a_model(tiny: Tiny, tmp_path: Path) -> Non
     assert (packed.read_bytes(), weights.read_bytes()) == before
 
 
-def test_invalid_utf8_is_told_with_line_and_column(tiny: Tiny, tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported_with_line_and_column(tiny: Tiny, tmp_path: Path) -> None:
     text = "fine\nschön\xe9\n".encode("latin-1")
     called = call("translate", tiny.run, stdin=text)
     assert (called.code, called.out) == (3, "")
@@ -228,19 +228,19 @@ def test_translations_that_were_cut_are_counted_once_at_the_end(tiny: Tiny) -> N
     assert whole.err == ""
 
 
-def test_terms_are_found_whatever_their_case_by_a_model_in_small_letters(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_lowercase_model_finds_terms_in_any_case(tiny: Tiny, tmp_path: Path) -> None:
     terms = tmp_path / "terms.tsv"
     terms.write_text("DOG\tKatze\n", encoding="utf-8")
     words = ["--glossary", terms, "search.beam=4", "search.length_constant=20"]
     line = b"The dog sees a tree.\n"
-    small = in_small_letters(tiny.run / "model", tmp_path / "small", setting="text")
+    small = as_lowercase_model(tiny.run / "model", tmp_path / "small", setting="text")
     called = call("translate", small, *words, stdin=line)
     assert called.code == 0, called.err
     assert "katze" in called.out.split("\n")[0]
     assert "Katze" not in call("translate", tiny.run, *words, stdin=line).out  # there case counts
 
 
-def test_wrong_settings_are_told_before_the_weights_are_read(tiny: Tiny, tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_before_the_weights_are_read(tiny: Tiny, tmp_path: Path) -> None:
     copy = shutil.copytree(tiny.run / "model", tmp_path / "copy")
     (copy / "model.safetensors").write_bytes(b"")
     called = call("translate", copy, "search.alpha=-1", stdin=b"Hm.\n")
@@ -270,10 +270,10 @@ def test_a_damaged_model_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     assert "damaged: model.safetensors" in called.err
 
 
-# --- wishes, companions, alignments, tags, engines --------------------------------------------------------------------
+# --- constraints, ensembles, alignments, tags, engines ----------------------------------------------------------------
 
 
-def test_wishes_come_from_files_and_flags(tiny: Tiny, tmp_path: Path) -> None:
+def test_constraints_come_from_files_and_flags(tiny: Tiny, tmp_path: Path) -> None:
     glossary, prefixes = tmp_path / "terms.tsv", tmp_path / "prefixes"
     glossary.write_text("dog\tKatze\n", encoding="utf-8")
     prefixes.write_text("der\n\n", encoding="utf-8")
@@ -303,7 +303,7 @@ def test_a_model_beside_itself_decides_as_it_does_alone(tiny: Tiny) -> None:
     assert call("translate", tiny.run, "--with", tiny.run / "model", stdin=b"The dog sleeps.\n").out == alone.out
 
 
-def test_alignments_have_a_line_for_each_line_and_stand_in_the_records(tiny: Tiny, tmp_path: Path) -> None:
+def test_alignments_have_a_line_for_each_line_and_are_in_the_records(tiny: Tiny, tmp_path: Path) -> None:
     links = tmp_path / "links"
     called = call("translate", tiny.run, "--align", links, "--json", stdin=b"The dog sleeps.\n\nYes.\n")
     assert called.code == 0, called.err
@@ -335,7 +335,7 @@ def test_tags_come_back_and_the_words_are_those_without_them(tiny: Tiny) -> None
     assert alone == "<br/>"
 
 
-def test_a_line_that_is_cut_because_it_was_asked_for_is_not_told_of(tiny: Tiny) -> None:
+def test_requested_splitting_is_not_reported(tiny: Tiny) -> None:
     text = b"The dog sleeps. Where is my book?\n"
     called = call("translate", tiny.run, "search.split=sentences", stdin=text)
     assert called.code == 0
@@ -374,7 +374,7 @@ def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> Non
         (["--forbid", "das", "search.mode=fairseq"], ["search.mode=fairseq supports neither constraints"]),
     ],
 )
-def test_flags_that_do_not_go_together_are_refused(tiny: Tiny, words: list[str], parts: list[str]) -> None:
+def test_conflicting_flags_are_refused(tiny: Tiny, words: list[str], parts: list[str]) -> None:
     called = call("translate", tiny.run, *words, stdin=b"Good morning.\n")
     assert (called.code, called.out) == (2, "")
     assert [part for part in parts if part not in called.err] == []
@@ -399,7 +399,7 @@ def test_the_size_of_blocks_changes_no_draw_and_no_number(
 
 
 @pytest.mark.parametrize("chunk", [7, 1 << 18])
-def test_wrong_wishes_are_told_with_the_line_of_the_file(
+def test_invalid_constraints_are_reported_with_the_line_of_the_file(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(inputs, "CHUNK", chunk)

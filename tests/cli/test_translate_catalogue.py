@@ -85,7 +85,7 @@ def test_what_was_filled_is_marked_for_review_on_request(tiny: Tiny, tmp_path: P
     assert mark is None or out.read_text(encoding="utf-8").count(mark) == called.records[0]["filled"]
 
 
-def test_why_segments_are_left_untranslated_is_told(
+def test_the_reason_for_untranslated_segments_is_reported(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Carrier, "filling", lambda *_given, **_named: None)
