@@ -143,9 +143,9 @@ def test_blank_sides_teach_nothing() -> None:
 def test_text_that_cannot_be_aligned_is_refused() -> None:
     with pytest.raises(DataError, match="none of 2 pairs has words on both sides"):
         fit_model1(Bitext.from_sentences([[1], []], [[], [1]]))
-    with pytest.raises(DataError, match="2 source sentences and 1 target sentences are no pairs"):
+    with pytest.raises(DataError, match="2 source sentences but 1 target sentences"):
         Bitext.from_sentences([[1], [2]], [[1]])
-    with pytest.raises(DataError, match="-3 among the target ids is no id"):
+    with pytest.raises(DataError, match="-3 among the target ids is invalid"):
         Bitext.from_sentences([[1]], [[4, -3]])
 
 

@@ -116,11 +116,11 @@ def test_what_is_saved_is_loaded_again_from_the_same_bytes(lexicon: Lexicon, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: arrays.pop("scores"), "is no complete lexicon"),
+        (lambda arrays: arrays.pop("scores"), "is not a complete lexicon"),
         (lambda arrays: arrays.update(scores=arrays["scores"][:-1].copy()), "is damaged: its entries do not fit"),
         (lambda arrays: arrays.update(starts=arrays["starts"][::-1].copy()), "is damaged"),
         (lambda arrays: arrays.update(targets=-arrays["targets"]), "is damaged"),
-        (lambda arrays: arrays.update(targets=arrays["targets"].astype(np.float32)), "is no complete lexicon"),
+        (lambda arrays: arrays.update(targets=arrays["targets"].astype(np.float32)), "is not a complete lexicon"),
     ],
 )
 def test_damage_is_told(lexicon: Lexicon, tmp_path: Path, change: object, message: str) -> None:
@@ -140,8 +140,8 @@ def test_foreign_newer_cut_and_missing_files_are_refused(lexicon: Lexicon, tmp_p
     arrays, content = load_file(path), path.read_bytes()
     for metadata, message in (
         ({"lexicon": "2"}, "has format 2, and this version reads 1"),
-        ({"model": "1"}, "is no lexicon: it says of itself"),
-        (None, "is no lexicon: it says of itself nothing"),
+        ({"model": "1"}, "is not a lexicon: its header is"),
+        (None, "is not a lexicon: its header is empty"),
     ):
         save_file(arrays, path, metadata)
         with pytest.raises(ModelError, match=message):

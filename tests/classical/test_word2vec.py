@@ -261,7 +261,7 @@ def test_restores_what_it_kept(form: str) -> None:
 
 
 def test_restoring_something_else_is_refused() -> None:
-    with pytest.raises(ModelError, match="no word vectors: counts, symbols missing"):
+    with pytest.raises(ModelError, match="not the arrays of word vectors: counts, symbols missing"):
         small().restore({"vectors": np.zeros((2, 3), np.float32)}, ("a", "b"))
     arrays = {"vectors": np.zeros((1, 3), np.float32), "counts": np.ones(1, np.int64), "symbols": np.array([-1])}
     with pytest.raises(ModelError, match="symbols run from -1 to -1, but the vocabulary has 2"):
@@ -334,4 +334,4 @@ def test_learning_without_negatives_is_told() -> None:
     told: list[Event] = []
     config = Word2VecConfig(width=8, epochs=1, minimum_count=1, subsampling=0.0, negatives=0, threads=1)
     config.fit(encoded([["a", "b"], ["b", "a"]]), seed=1, listener=told.append)
-    assert any("all vectors become alike" in str(event.values) for event in told)
+    assert any("all vectors become equal" in str(event.values) for event in told)

@@ -31,7 +31,7 @@ def test_each_formula_that_it_has_is_followed(kind: str, alpha: float, power: fl
 
 
 def test_a_formula_that_it_does_not_have_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"gnmt with search\.alpha=0\.6 is no formula that CTranslate2 has.*mean"):
+    with pytest.raises(UsageError, match=r"gnmt with search\.alpha=0\.6 is not supported by CTranslate2.*mean"):
         asked_of(SearchConfig())
 
 
@@ -64,7 +64,7 @@ def test_a_description_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_directory_that_was_not_exported_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"has no seqloom\.json; make one that was with: seqloom export MODEL"):
         read_description(tmp_path)
-    with pytest.raises(UsageError, match=r"none: there is no such directory"):
+    with pytest.raises(UsageError, match=r"none: directory not found"):
         read_description(tmp_path / "none")
 
 

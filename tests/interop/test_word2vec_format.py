@@ -94,7 +94,7 @@ def test_a_place_that_is_no_file_is_refused(tmp_path: Path, vectors: WordVectors
     [
         ("v.txt", b"", "v.txt:1: '' is not the number of words and the width"),
         ("v.txt", b"the 0.1 0.2\n", "GloVe files lack this line"),
-        ("v.txt", b"0 2\n", "0 words of width 2 are no word vectors"),
+        ("v.txt", b"0 2\n", "0 words of width 2 are not word vectors"),
         ("v.txt", b"2 2\na 1 2\n", "is cut short: 1 words, but its first line says 2"),
         ("v.txt", b"1 2\na 1 2\nb 1 2\n", "is longer than it says: 2 words"),
         ("v.txt", b"1 2\na 1\n", "v.txt:2: 'a 1' … is not a word and 2 numbers"),
@@ -109,7 +109,7 @@ def test_a_place_that_is_no_file_is_refused(tmp_path: Path, vectors: WordVectors
         ("v.bin", b"1 1\n\xff\xfe \0\0\0\0", "which is not UTF-8"),
         ("v.bin", b"1 1\na \0\0\xc0\x7f", "v.bin: the vector of 'a', word 1, has numbers that are not finite"),
         ("v.bin", b"1 1\n \0\0\0\0", "v.bin: word 1 is empty"),
-        ("v.bin", b"1 1\na \0\0\0\0more", "goes on for 4 bytes"),
+        ("v.bin", b"1 1\na \0\0\0\0more", "has 4 more bytes"),
         ("v.bin.gz", gzip.compress(b"1 1\na \0\0\0\0", mtime=0)[:-9], "cut short or damaged"),
     ],
 )

@@ -54,7 +54,7 @@ class Pairs(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where each source word stands, in the order of the text; the null word comes last, at position −1."""
+    """The positions of each source word, in the order of the text; the null word comes last, at position −1."""
 
     starts: Array
     sentences: Array
@@ -116,7 +116,7 @@ def share_diagonal(source_starts: Array, target_starts: Array, tension: float, s
 
 @compiled()
 def count_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: int, lengths: Array) -> None:
-    """How many different target words stand in the sentences of each of these source words."""
+    """How many different target words occur in the sentences of each of these source words."""
     seen = np.full(symbols, -1, np.int64)
     for word in range(first, last):
         count = 0
@@ -298,7 +298,7 @@ def fill_joint(pairs: Pairs, k: int, table: Table, prior: Prior, floor: float, o
 def choose(first: int, last: int, pairs: Pairs, table: Table, prior: Prior, chosen: Array) -> None:
     """For each target token of these sentences the position of its likeliest source word, −1 for the null word.
 
-    Words that stand twice in a sentence are equally likely in model 1: the one nearest to the diagonal is taken, then
+    Words that occur twice in a sentence are equally likely in model 1: the one nearest to the diagonal is taken, then
     the first. A token that met no word of the sentence has none.
     """
     null = len(table.starts) - 2
@@ -388,7 +388,7 @@ class Model1Config(Config):
     """How IBM model 1 is fitted."""
 
     iterations: int = Field(default=5, ge=1)
-    """How often all probabilities are estimated anew."""
+    """How often all probabilities are re-estimated."""
     null_rate: float | None = Field(default=None, ge=0, lt=1)
     """The share of target words that come from no source word, before they are looked at; 0 leaves the null word out.
     Without it, the null word counts as one more word of the source sentence."""
@@ -420,7 +420,7 @@ class Bitext:
     def __post_init__(self) -> None:
         if len(self.source_starts) != len(self.target_starts):
             one, other = len(self.source_starts) - 1, len(self.target_starts) - 1
-            raise DataError(f"{one:,} source sentences and {other:,} target sentences are no pairs; drop what is alone")
+            raise DataError(f"{one:,} source sentences but {other:,} target sentences; each needs a partner")
 
     def __len__(self) -> int:
         return len(self.source_starts) - 1
@@ -588,7 +588,7 @@ class WordAligner:
 
 
 def _tell_nobody(done: int) -> None:
-    """The progress of those whom nobody watches."""
+    """Progress that is not reported."""
 
 
 def fit_aligner(
@@ -598,7 +598,7 @@ def fit_aligner(
     threads: int = 1,
     progress: Callable[[int], None] = _tell_nobody,
 ) -> WordAligner:
-    """Fit both directions. `progress` is told how many of all 2 · iterations are done."""
+    """Fit both directions. `progress` receives how many of all 2 · iterations are done."""
     config = config or Model1Config()
     forward = fit_model1(bitext, config, threads=threads, progress=progress)
     backward = fit_model1(
@@ -616,7 +616,7 @@ def fit_model1(
 ) -> Model1:
     """Fit t(target ∣ source) by EM, from t = 1 / (number of target words). The threads change no bit of the result.
 
-    Pairs with a blank side teach nothing and are left out. `progress` is told how many iterations are done.
+    Pairs with a blank side teach nothing and are left out. `progress` receives how many iterations are done.
     """
     config = config or Model1Config()
     taught = bitext.without_blanks()
@@ -638,7 +638,7 @@ def fit_model1(
 
 
 def _find_places(bitext: Bitext, config: Model1Config) -> Places:
-    """Where each source word stands; the null word stands in every sentence, if there is one."""
+    """The positions of each source word; the null word is in every sentence, if there is one."""
     pairs = len(bitext) if config.null_rate != 0 else 0
     sentence_of = np.repeat(np.arange(len(bitext), dtype=np.int32), np.diff(bitext.source_starts))
     order = np.argsort(bitext.sources, kind="stable")
@@ -707,7 +707,7 @@ def _borders(starts: Int64[np.ndarray, " borders"], ranges: int) -> list[int]:
 
 
 def _starts(lengths: Integer[np.ndarray, " parts"]) -> Int64[np.ndarray, " borders"]:
-    """Where each part begins when they stand one after another, and where the last one ends."""
+    """Where each part begins when they are concatenated, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -718,5 +718,5 @@ def _flatten(
     ids = np.fromiter(chain.from_iterable(kept), np.int64, count=sum(map(len, kept)))
     if len(ids) and not 0 <= ids.min() <= ids.max() < np.iinfo(np.int32).max:
         wrong = ids[(ids < 0) | (ids >= np.iinfo(np.int32).max)][0]
-        raise DataError(f"{wrong} among the {side} ids is no id; ids are whole numbers from 0")
+        raise DataError(f"{wrong} among the {side} ids is invalid; ids are whole numbers from 0")
     return ids.astype(np.int32), _starts(np.array([len(ids) for ids in kept], np.int64))

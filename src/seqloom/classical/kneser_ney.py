@@ -3,7 +3,7 @@
     log P(w ∣ h) = log_prob(h w)                      where the n-gram h w is kept
                  = backoff(h) + log P(w ∣ h')         elsewhere; h' is h without its first word
 
-The three differ in what they write into this form; whoever reads it need not know which it was. A context that never
+The three differ in what they write into this form, and a reader of it need not know which it was. A context that never
 occurred has no back-off weight: P(w ∣ h) = P(w ∣ h'). All logarithms here have base 10, as in ARPA files.
 """
 

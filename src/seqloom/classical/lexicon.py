@@ -111,7 +111,7 @@ class Lexicon:
                     frequent.astype(np.int32, casting="equiv"),
                 )
         except (KeyError, TypeError) as error:
-            raise ModelError(f"{path} is no complete lexicon ({error}); make it again") from error
+            raise ModelError(f"{path} is not a complete lexicon ({error}); make it again") from error
         raise ModelError(f"{path} is damaged: its entries do not fit its {len(starts):,} borders; make it again")
 
 
@@ -123,7 +123,7 @@ class Shortlist:
     translations: int
     """The most translations of each source id."""
     always: Int64[np.ndarray, " always"]
-    """Ids that stand in every list, sorted: the reserved and the most frequent ones."""
+    """Ids that are in every list, sorted: the reserved and the most frequent ones."""
 
     @staticmethod
     def of(lexicon: Lexicon, *, translations: int = 50, frequent: int = 100) -> "Shortlist":
@@ -166,7 +166,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         with safe_open(path, framework="numpy") as file:
             known = file.metadata() or {}  # one entry, since several are written in any order
             if "lexicon" not in known:
-                raise ModelError(f"{path} is no lexicon: it says of itself {known or 'nothing'}")
+                raise ModelError(f"{path} is not a lexicon: its header is {known or 'empty'}")
             if known["lexicon"] != str(FORMAT):
                 raise ModelError(
                     f"{path} has format {known['lexicon']}, and this version reads {FORMAT}; "
@@ -174,7 +174,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
                 )
             names = list(file.keys())
             if odd := [name for name in names if file.get_slice(name).get_dtype() not in ("I64", "I32", "F64")]:
-                raise ModelError(f"{path} is no complete lexicon ({odd[0]!r} has other numbers); make it again")
+                raise ModelError(f"{path} is not a complete lexicon ({odd[0]!r} has other numbers); make it again")
             return {name: file.get_tensor(name) for name in names}
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -68,7 +68,7 @@ class Layer:
 
 
 def layers_of(levels: Sequence[Grams], smoothed: Sequence[Level]) -> Iterator[Layer]:
-    """What is kept of counted n-grams, numbered anew. Whatever ends or begins a kept n-gram is kept too."""
+    """The n-grams that are kept of those counted, renumbered. Whatever ends or begins a kept n-gram is kept too."""
     numbers: np.ndarray | None = None  # of each counted n-gram among the kept ones; None where all are kept
     for grams, level in zip(levels, smoothed, strict=True):
         rows = slice(None) if level.is_kept.all() else np.flatnonzero(level.is_kept)
@@ -97,7 +97,7 @@ def build_trie(layers: Sequence[Layer]) -> tuple[Trie, Int64[np.ndarray, " borde
 
 
 def require_sound(trie: Trie, *, symbols: int) -> None:
-    """Refuse a trie from a file that would lead the compiled loops astray: they trust every number in it.
+    """Refuse a trie from a file if the compiled loops could leave its arrays: they trust every number in it.
 
     Words and nodes must be there, children must lie in order, and a table without an empty slot has no end.
     """
@@ -112,9 +112,7 @@ def require_sound(trie: Trie, *, symbols: int) -> None:
     }
     found = [name for name, is_wrong in wrong.items() if is_wrong]
     if found:
-        raise ModelError(
-            f"these are not the arrays of an n-gram model: {' and '.join(found)} out of range; fit it again"
-        )
+        raise ModelError(f"not the arrays of an n-gram model: {' and '.join(found)} out of range; fit it again")
 
 
 def _set_first_children(nodes: np.ndarray, layers: Sequence[Layer], borders: np.ndarray) -> None:
@@ -233,12 +231,12 @@ class NGram:
         """The model whose `arrays` these are."""
         missing = {"nodes", "slots", "borders"} - arrays.keys()
         if missing:
-            raise ModelError(f"these are not the arrays of an n-gram model: {', '.join(sorted(missing))} missing")
+            raise ModelError(f"not the arrays of an n-gram model: {', '.join(sorted(missing))} missing")
         nodes, slots, borders = (np.asarray(arrays[name]) for name in ("nodes", "slots", "borders"))
         kinds = [str(array.dtype) for array in (nodes, slots, borders)]
         is_plain = kinds == ["int32", "int64", "int64"] and slots.ndim == 1 and borders.ndim == 1 and len(slots) > 0
         if not is_plain or not 2 <= len(borders) <= LONGEST + 1 or borders[0] != 0 or (np.diff(borders) < 0).any():
-            raise ModelError(f"these are not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
+            raise ModelError(f"not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
         fits = nodes.ndim == 2 and nodes.shape[1] * 4 == NODE.itemsize and len(nodes) == borders[-1] + 1
         if not fits or borders[1] != len(vocabulary):
             raise ModelError(
@@ -278,7 +276,7 @@ class NGram:
         return [int(size) for size in np.diff(self.borders)]
 
     def log_probs(self, ids: Integer[np.ndarray, " tokens"], *, threads: int = 1) -> Float64[np.ndarray, " tokens"]:
-        """log P of each id given its sentence so far, for sentences that each end with END; the first begins afresh."""
+        """log P of each id given its sentence so far, for sentences that each end with END; the first is a new one."""
         result = np.empty(len(ids))
         cuts = _cuts(ids, threads)
         parts = [(ids[begin:end], result[begin:end]) for begin, end in pairwise(cuts)]
@@ -297,7 +295,7 @@ class NGram:
         return matches
 
     def score_lines(self, lines: Sequence[str]) -> Float64[np.ndarray, " lines"]:
-        """log P of each line, its end included. Words stand between spaces or tabs and are looked up as they are."""
+        """log P of each line, its end included. Words are separated by spaces or tabs and looked up unchanged."""
         ids, starts = self.words.encode(lines)
         scores: np.ndarray = np.add.reduceat(self.log_probs(ids), starts) if len(lines) else np.empty(0)
         return scores

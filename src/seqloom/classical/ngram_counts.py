@@ -74,7 +74,7 @@ def measure(tokens: Array, end: int, order: int, lengths: Array) -> None:
 
 @compiled()
 def deal(tokens: Array, lengths: Array, places: Array, column: int, starts: Array, dealt: Array) -> None:
-    """Sort places by the word so many columns on, leaving those of the same word as they stand; none comes first."""
+    """Sort places by the word so many columns on, keeping the order of those with the same word; none comes first."""
     for place in places:
         word = tokens[place + column] + 1 if column < lengths[place] else 0
         if word < len(starts) - 1:
@@ -245,7 +245,7 @@ class _Run:
 
 @dataclass(frozen=True, eq=False)
 class _SortedRun(_Run):
-    """A run that remembers where its keys stood: token `places[i]` begins the n-gram `keys[numbers[i]]`."""
+    """A run that remembers where its keys were: token `places[i]` begins the n-gram `keys[numbers[i]]`."""
 
     begin: int
     places: Int64[np.ndarray, " grams"]
@@ -302,6 +302,6 @@ class _Counter:
         """Where the n-grams begin that start in this run, and their keys."""
         numbers = self._numbers[begin : begin + self._run]
         places = np.flatnonzero(numbers >= 0) + begin
-        # An n-gram goes on where the shorter one is whole and does not end its sentence.
+        # An n-gram continues where the shorter one is whole and does not end its sentence.
         places = places[self._tokens[places + length - 2] != END]
         return places, self._numbers[places] * self._symbols + self._tokens[places + length - 1]

@@ -1,7 +1,7 @@
 """The loops of the n-gram model, compiled. Arguments are given by place: that is how compiled code is called.
 
 A trie holds all n-grams as nodes: single words first, node w for word w, then the pairs, and so on. The children of a
-node are the n-grams that go on with one more word, side by side, by rising word. With an n-gram all that begins or
+node are the n-grams with one more word, side by side, by rising word. With an n-gram all that begins or
 ends it is there too. A reader of a sentence keeps the nodes of all n-grams that end at the last word:
 
     known[k]    the node of the last k + 1 words, as long as there is one
@@ -126,7 +126,7 @@ def find_child(trie: Trie, hashed: Bits, word: int, first: Any, end: Any) -> Any
     place = first_slot(hashed, len(slots))
     while True:
         slot = slots[place]
-        if slot == 0:  # node 0 is a single word and stands in no slot
+        if slot == 0:  # node 0 is a single word and is in no slot
             return -1
         if (slot >> 32) & HALF == tag:
             child = slot & HALF

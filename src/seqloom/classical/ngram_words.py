@@ -1,7 +1,7 @@
 """Ids of words straight from the bytes of a text: no Python object is made for a word.
 
 The text is split at spaces and tabs. Each word is hashed byte by byte while it is read (FNV-1a), and compared with the
-word that stands at that place of an open table, byte by byte too, so that two words never count as one.
+word at that place of an open table, byte by byte too, so that two words never count as one.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def slot_of(value: Bits, slots: Array) -> Bits:
 
 @compiled()
 def enter_words(table: WordTable) -> None:
-    """Fill the slots; 0 is an empty one, since the padding stands in no text."""
+    """Fill the slots; 0 is an empty one, since padding is in no text."""
     mask = len(table.slots) - 1
     for word in range(1, len(table.starts) - 1):
         value = BASIS

@@ -63,7 +63,7 @@ class NGramStepper:
         return Step(self.log_probs(seen), LastWords(seen))
 
     def log_probs(self, seen: Int64[Tensor, "rows lengths"]) -> Float64[Tensor, "rows symbols"]:
-        """log P of the next symbol after these, where −1 stands for nothing."""
+        """log P of the next symbol after these, where −1 means none."""
         contexts = (row[row >= 0] for row in seen.cpu().numpy())
         rows = torch.from_numpy(self.model.log_distributions(self.model.states(contexts)))
         return rows.log_softmax(1).to(seen.device)

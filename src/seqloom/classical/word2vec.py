@@ -174,9 +174,9 @@ class Word2VecConfig(ModelSettings):
     window: int = Field(default=5, ge=1, le=1000)
     """Words to each side that count as company, at most."""
     output: Literal["negative", "hierarchical"] = "negative"
-    """What stands in for a softmax over all words: `negative` sampling, or the `hierarchical` softmax over a tree."""
+    """What replaces a softmax over all words: `negative` sampling, or the `hierarchical` softmax over a tree."""
     negatives: int = Field(default=5, ge=0, le=1000)
-    """Random words that each word is told apart from. Without any, all vectors become alike."""
+    """Random words that each word is contrasted with. Without any, all vectors become equal."""
     shared_negatives: bool = True
     """Draw the negatives of skip-gram once per window: several times as fast, and as good. Off: once per pair."""
     noise_power: float = Field(default=0.75, ge=0, le=1)
@@ -231,7 +231,7 @@ class Word2VecConfig(ModelSettings):
                 "different each time; model.threads=1 gives the same vectors for the same seed",
             )
         if self.output == "negative" and self.negatives == 0:
-            notice(listener, "without negatives nothing keeps words apart: all vectors become alike")
+            notice(listener, "without negatives nothing keeps words apart: all vectors become equal")
         listener(Event("phase", {"what": "compiling the loops of word2vec, if this is their first use"}))
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
         learner.require_learned()
@@ -245,12 +245,12 @@ class Word2VecConfig(ModelSettings):
         """The vectors that a model directory keeps."""
         missing = {"vectors", "counts", "symbols"} - set(arrays)
         if missing:
-            raise ModelError(f"these are no word vectors: {', '.join(sorted(missing))} missing")
+            raise ModelError(f"not the arrays of word vectors: {', '.join(sorted(missing))} missing")
         for name, (kind, axes) in _KEPT.items():
             if name in arrays and (str(arrays[name].dtype), arrays[name].ndim) != (kind, axes):
                 shape = list(arrays[name].shape)
                 raise ModelError(
-                    f"these are no word vectors: {name} has numbers of kind {arrays[name].dtype} in {shape}"
+                    f"not the arrays of word vectors: {name} has type {arrays[name].dtype} and shape {shape}"
                 )
         symbols = arrays["symbols"]
         if len(symbols) and not 0 <= int(symbols.min()) <= int(symbols.max()) < len(vocabulary):
@@ -365,7 +365,7 @@ class Learner:
         return loss
 
     def require_learned(self) -> None:
-        """Refuse vectors that are as random as they were: no word has ever stood beside another."""
+        """Refuse vectors that are as random as at the start: no word was ever near another."""
         if not self.tables.outputs.any():  # they begin as zeros, and every prediction moves them
             raise DataError(
                 f"nothing was learned from {self.borders[-1]:,} tokens in {self.config.epochs} epochs: no two words "
@@ -376,7 +376,7 @@ class Learner:
     def vectors(self, losses: Sequence[float] = ()) -> WordVectors:
         """The vectors as they are now."""
         width, words = self.config.width, len(self.words)
-        inputs = self.tables.inputs[:, :width].copy()  # learning may go on
+        inputs = self.tables.inputs[:, :width].copy()  # learning may continue
         subwords = None
         vectors = inputs
         if self.config.subwords is not None:

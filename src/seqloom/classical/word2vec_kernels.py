@@ -11,7 +11,7 @@ A word2vec that takes pair after pair reads an output vector for each dot produc
 per window and shared by its words (Ji et al., 2016), so that a block of about 6 × 6 scores reads 12 vectors instead of
 42, and its three products stay in registers and the nearest cache.
 
-The width is told by the length of a tuple, `blocks`: lengths of tuples are part of a type, so the compiler knows how
+The width is given by the length of a tuple, `blocks`: lengths of tuples are part of a type, so the compiler knows how
 often each inner loop runs and leaves no remainder. Rows are padded to blocks of eight numbers, the padding stays 0.
 Arguments are given by place: that is how compiled code is called.
 """
@@ -33,7 +33,7 @@ Array = Any
 LANES = 8
 """Numbers in a block of a row: what one instruction of most processors works on."""
 SENTENCE_END, LEFT_OUT = -1, -2
-"""What stands in place of the row of a word: a sentence ends here, or the word is too rare."""
+"""In place of the row of a word: a sentence ends here, or the word is too rare."""
 SKIPGRAM, SAMPLED, CBOW = 0, 1, 2
 MEAN, SUM, PRODUCT = 0, 1, 2
 NEGATIVE, HIERARCHICAL = 0, 1
@@ -277,7 +277,7 @@ def gather(table: Array, rows: Array, count: int, out: Array, blocks: Any) -> No
 
 @compiled(fast=_FAST, is_inlined=True)
 def scatter(table: Array, rows: Array, count: int, steps: Array, blocks: Any) -> None:
-    """Add a step to each of these rows; a row that stands there twice gets both."""
+    """Add a step to each of these rows; a row that is listed twice gets both."""
     for place in range(count):
         row = rows[place]
         for d in range(LANES * len(blocks)):
@@ -337,7 +337,7 @@ def steps_of_row(table: Array, space: Space, outputs: int, blocks: Any) -> None:
 def step_on_block(
     table: Array, space: Space, inputs: int, outputs: int, pooling: int, rate: float, is_told: bool, blocks: Any
 ) -> None:
-    """One step on input vectors that stand in their places already and on the output rows that are listed.
+    """One step on input vectors that are already in place and on the output rows that are listed.
 
     The outputs are changed, the steps of the inputs are left to be added.
     """

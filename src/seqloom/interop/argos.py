@@ -144,7 +144,7 @@ def rules_of(normaliser: Normaliser) -> dict[str, str]:
 
 
 def _is_plain(character: str) -> bool:
-    """Whether no normalisation does anything to a character. Most are plain, and this is soon said."""
+    """Whether no normalisation does anything to a character. Most are plain, which is quickly decided."""
     return (
         character.isprintable()
         and character.lower() == character

@@ -153,7 +153,7 @@ def same_words(one: Array, row: int, other: Array, other_row: int) -> Any:
 
 @compiled()
 def slot_of_row(ids: Array, row: int, known: Array, slots: Array) -> Any:
-    """Where the row stands in a table of known rows, or the empty slot where it would. Slots hold rows plus one."""
+    """The place of the row in a table of known rows, or the empty slot for it. Slots hold rows plus one."""
     hashed = np.int64(0)
     for column in range(ids.shape[1]):
         hashed = extend_hash(hashed, ids[row, column])
@@ -165,7 +165,7 @@ def slot_of_row(ids: Array, row: int, known: Array, slots: Array) -> Any:
 
 @compiled()
 def enter_rows(ids: Array, slots: Array) -> int:
-    """Fill a table with the rows of a section; the first row that stands there twice, or −1."""
+    """Fill a table with the rows of a section; the first row that occurs twice, or −1."""
     for row in range(len(ids)):
         place = slot_of_row(ids, row, ids, slots)
         if slots[place] != 0:
@@ -194,7 +194,7 @@ _WRITTEN_AT_ONCE = 1 << 16
 _DATA = re.compile(rb"^(\xef\xbb\xbf)?\\data\\[ \t\r]*$", re.MULTILINE)  # perhaps after a byte-order mark
 _ENTRY = re.compile(rb"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
 _PROBLEMS = {
-    BAD_NUMBER: "a number is needed at the beginning and may stand at the end",
+    BAD_NUMBER: "a number is required at the beginning and allowed at the end",
     UNKNOWN_WORD: "it holds a word that is not among the 1-grams",
     TOO_FEW_WORDS: "it has too few words",
     TOO_MUCH: "something follows the back-off weight",
@@ -240,7 +240,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 class _Reader:
-    """Goes through a file from front to back and knows where it stands."""
+    """Reads a file from front to back and knows its position."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self._path, self._content, self._place = path, content, 0
@@ -249,10 +249,10 @@ class _Reader:
         """How the file writes the unknown word."""
 
     def read_header(self) -> list[int]:
-        r"""The number of n-grams of each length; anything may stand before \data\."""
+        r"""The number of n-grams of each length; anything may come before \data\."""
         found = _DATA.search(self._content)
         if found is None:
-            raise DataError(f"{self._path}: no line \\data\\ was found; this is no ARPA file")
+            raise DataError(f"{self._path}: no line \\data\\ found; this is not an ARPA file")
         self._place = found.end() + 1
         sizes: list[int] = []
         while line := self._next_line().strip():
@@ -338,7 +338,7 @@ class _Reader:
     def _number(self, field: bytes) -> float:
         number = read_number(np.frombuffer(field, np.uint8), 0, len(field))
         if np.isnan(number):
-            self._fail(f"{_shown(field)} is no number")
+            self._fail(f"{_shown(field)} is not a number")
         return float(number)
 
     def _word(self, field: bytes) -> str:
@@ -408,7 +408,7 @@ def _find(
 
 
 def _refuse_twice(last: Layer, section: Section, vocabulary: Sequence[str], path: Path) -> None:
-    """The longest n-grams are nobody's context, so nobody has looked whether one comes twice; in order, they meet."""
+    """Refuse duplicates among the longest n-grams, which are no contexts; sorted, they are neighbours."""
     is_twice = (np.diff(last.contexts) == 0) & (np.diff(last.words) == 0)
     if is_twice.any():
         slots = np.zeros(2 * len(section.ids) + 1, np.int64)
@@ -467,7 +467,7 @@ def _require_writable(vocabulary: Sequence[str]) -> None:
 def _write(model: NGram, file: TextIOWrapper) -> None:
     sizes = model.sizes()
     file.write("\\data\\\n")
-    for length, size in enumerate([sizes[0] - 1, *sizes[1:]], 1):  # the padding is no word
+    for length, size in enumerate([sizes[0] - 1, *sizes[1:]], 1):  # padding is not a word
         file.write(f"ngram {length}={size}\n")
     for length, (ids, begin) in enumerate(zip(_ids_of_nodes(model), model.borders, strict=False), 1):
         file.write(f"\n\\{length}-grams:\n")
@@ -492,7 +492,7 @@ def _ids_of_nodes(model: NGram) -> Iterator[Int32[np.ndarray, "grams length"]]:
 def _lines(
     ids: Int32[np.ndarray, "grams length"], nodes: np.ndarray, vocabulary: Sequence[str], *, has_backoff: bool
 ) -> Iterator[str]:
-    # Nine digits tell each single-precision number from its neighbours.
+    # Nine digits distinguish each single-precision number from its neighbours.
     log_probs = np.maximum(nodes["log_prob"], IMPOSSIBLE).tolist()
     backoffs = np.maximum(nodes["backoff"], IMPOSSIBLE).tolist()
     for row, log_prob, backoff in zip(ids.tolist(), log_probs, backoffs, strict=True):

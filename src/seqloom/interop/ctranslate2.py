@@ -91,7 +91,7 @@ def write_ctranslate2(
 def unique_tokens(pieces: Sequence[str]) -> list[str]:
     """The pieces as strings that name one id each, as the engine needs them.
 
-    A word that is written like a reserved symbol has an id of its own here; it is told apart by that id.
+    A word that is written like a reserved symbol has an id of its own here; it is recognised by that id.
     """
     seen: set[str] = set()
     tokens: list[str] = []
@@ -138,7 +138,7 @@ def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
     return {
         "num_layers": len(stack.layers),
         "num_heads": first.self.heads,
-        # Only so does a stack get a place for its last norm; where norms stand is set afterwards.
+        # Only so does a stack get a place for its last norm; the place of norms is set afterwards.
         "pre_norm": True,
         "no_final_norm": isinstance(stack.norm, nn.Identity),
         "activation": kinds[first.feed_forward.activation],

@@ -206,7 +206,7 @@ class CTranslate2Engine:
             beam_size=settings.beam,
             num_hypotheses=settings.nbest,
             length_penalty=asked.power,
-            # So the end is counted, as it is here, and a cut hypothesis can be told from a finished one.
+            # So the end is counted, as it is here, and a cut hypothesis can be distinguished from a finished one.
             return_end_token=True,
             max_input_length=0,
             max_decoding_length=limit,
@@ -281,7 +281,7 @@ def asked_of(settings: SearchConfig) -> Asked:
     kind = settings.length_normalisation
     if kind == "gnmt" and settings.alpha > 0:
         raise UsageError(
-            f"search.length_normalisation=gnmt with search.alpha={settings.alpha} is no formula that CTranslate2 has: "
+            f"search.length_normalisation=gnmt with search.alpha={settings.alpha} is not supported by CTranslate2: "
             "it divides by |Y|^p; set search.mode=ctranslate2 for its own rules, or "
             "search.length_normalisation=mean, power or none"
         )
@@ -293,7 +293,7 @@ def read_description(folder: Path) -> Description:
     """What an exported directory says of itself, after its files were found to be whole."""
     path = folder / DESCRIPTION
     if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such directory; make one with: seqloom export MODEL --to ctranslate2")
+        raise UsageError(f"{folder}: directory not found; make one with: seqloom export MODEL --to ctranslate2")
     if not path.is_file():
         raise ModelError(
             f"{folder} was not exported by Seqloom: it has no {DESCRIPTION}; make one that was with: "
@@ -333,7 +333,7 @@ def read_tokens(folder: Path, side: str) -> list[str]:
     try:
         tokens: list[str] = read_json(path)
         if not isinstance(tokens, list):
-            raise TypeError("it is no list of tokens")
+            raise TypeError("it is not a list of tokens")
         "".join(tokens).encode("utf-8")  # which halves of characters have not
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; export the model again") from error

@@ -396,7 +396,7 @@ def write_onnx(folder: Path, model: nn.Module, *, positions: int) -> Graphs:
     with torch.no_grad(), evaluating(model):
         found = wrapped.encoder(ids, lengths)
         memory, state = found[: len(graphs.memory)], found[len(graphs.memory) :]
-        if isinstance(model, Transformer):  # a cache in which something stands shows the tracer what joins it
+        if isinstance(model, Transformer):  # a cache that is not empty shows the tracer what is appended
             state = (
                 torch.zeros(2, memory[0].shape[1], memory[0].shape[2], 3, memory[0].shape[4], dtype=memory[0].dtype),
             )

@@ -118,7 +118,7 @@ def read_graphs(folder: Path) -> Graphs:
 
 def _names(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{str(values)[:40]} are no names")
+        raise TypeError(f"{str(values)[:40]} are not names")
     return tuple(values)
 
 
@@ -131,7 +131,7 @@ def require_onnxruntime() -> Any:
 
 
 def _run(session: Any, names: list[str], inputs: dict[str, Tensor]) -> list[Tensor]:
-    # What a graph does not use is no input of it: without attention nobody reads the lengths twice.
+    # What a graph does not use is not among its inputs: without attention the lengths are not read twice.
     wanted = {each.name for each in session.get_inputs()}
     given = {name: value.contiguous().cpu().numpy() for name, value in inputs.items() if name in wanted}
     return [torch.from_numpy(found) for found in session.run(names, given)]

@@ -30,7 +30,7 @@ def is_binary_name(path: Path) -> bool:
 
 
 def write_vectors(vectors: WordVectors, path: Path, *, binary: bool | None = None) -> None:
-    """Write all words with their vectors; as text or binary by the name of the file, unless it is said."""
+    """Write all words with their vectors; as text or binary by the name of the file, unless it is given."""
     require_folders_above(path)
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name the file to write the vectors to")
@@ -56,9 +56,9 @@ def write_vectors(vectors: WordVectors, path: Path, *, binary: bool | None = Non
 
 
 def read_vectors(path: Path, *, binary: bool | None = None) -> WordVectors:
-    """Read all words with their vectors; as text or binary by the name of the file, unless it is said.
+    """Read all words with their vectors; as text or binary by the name of the file, unless it is given.
 
-    The formats hold no counts, so they are zeros; words are taken to stand by falling frequency.
+    The formats hold no counts, so they are zeros; words are assumed to be in order of falling frequency.
     """
     is_binary = is_binary_name(path) if binary is None else binary
     found = _read_binary(path) if is_binary else _read_text(path)
@@ -73,7 +73,7 @@ def read_vectors(path: Path, *, binary: bool | None = None) -> WordVectors:
         if (what := _wrong_with(word, row, is_finite=bool(is_finite[row])))
     ]
     if problems:
-        raise DataError("these are no word vectors; drop such words, or get the file again", problems=problems)
+        raise DataError("invalid word vectors; drop such words, or get the file again", problems=problems)
     return WordVectors(tuple(found.words), found.vectors, np.zeros(len(found.words), np.int64))
 
 
@@ -126,7 +126,7 @@ def _read_binary(path: Path) -> _Read:
     end = data.find(b"\n", 0, 100)
     count, width = _sizes(data[: max(end, 0)].decode("ascii", errors="replace"), path)
     size = 4 * width
-    # The first line may lie: memory is asked for only if so many numbers can be there.
+    # The first line may be wrong: memory is allocated only if the file can hold so many numbers.
     if count * size > len(data):
         raise DataError(
             f"{path} is cut short: {count:,} words of width {width} need {count * size:,} bytes, it has {len(data):,}"
@@ -148,7 +148,7 @@ def _read_binary(path: Path) -> _Read:
         vectors[row] = np.frombuffer(data, "<f4", width, space + 1)
         at = space + 1 + size
     if data[at:].strip():
-        raise DataError(f"{path} goes on for {len(data) - at:,} bytes after its {count:,} words; get the file again")
+        raise DataError(f"{path} has {len(data) - at:,} more bytes after its {count:,} words; get the file again")
     return _Read(words, vectors, [])
 
 
@@ -172,7 +172,7 @@ def _sizes(header: str, path: Path) -> tuple[int, int]:
         )
     count, width = int(match[1]), int(match[2])
     if not count or not 0 < width <= _WIDEST:
-        raise DataError(f"{path}:1: {count} words of width {width} are no word vectors")
+        raise DataError(f"{path}:1: {count} words of width {width} are not word vectors")
     return count, width
 
 

@@ -17,7 +17,7 @@ from seqloom.core.errors import DataError, Problems
 from seqloom.core.files import read_lines
 
 VOCABULARY = 300_000
-"""Words that may be asked for or answered with, unless another number is given; the same as gensim's."""
+"""Words that questions and answers may use, unless another number is given; the same as gensim's."""
 
 Solve = Callable[[Int64[np.ndarray, "questions three"]], Int64[np.ndarray, " questions"]]
 """The best row for each a, b, c, given as rows."""

@@ -100,7 +100,7 @@ def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> 
 class Perplexities:
     """The perplexity of one text in three units, of which the last two compare models that cut text differently.
 
-    They compare only where about as much is unknown to both. A word is what stands between spaces; the end of a line
+    They compare only where about as much is unknown to both. A word is what is between spaces; the end of a line
     counts as a word and as a character.
     """
 

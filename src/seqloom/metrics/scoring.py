@@ -67,7 +67,7 @@ class Metric(Protocol):
 def score(
     metric: Metric, hypotheses: Sequence[str], *, references: Sequence[str], bootstrap: Bootstrap | None = None
 ) -> Score:
-    """The value of a metric, with the interval that holds 95% of bootstrap resamples if one is asked for."""
+    """The value of a metric, with the interval that holds 95% of bootstrap resamples if one is requested."""
     check_counts(hypotheses, references)
     found = metric.statistics(hypotheses, references)
     if bootstrap is None:
@@ -165,7 +165,7 @@ def approximate_randomisation(
     seed: int,
     trials: int = 10_000,
 ) -> Comparison:
-    """Swap the outputs of each line with probability ½; if the systems are alike, that changes little.
+    """Swap the outputs of each line with probability ½; if the systems are equal, that changes little.
 
     p = P(|difference after swapping| ≥ |observed difference|)
     """

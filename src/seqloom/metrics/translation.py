@@ -34,7 +34,7 @@ class Bleu:
     lowercase: bool = False
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-        # Text that comes cut into words is no oversight where no tokeniser was asked for: no warning then.
+        # Without a tokeniser, tokenised text is intended: no warning then.
         is_cut = self.tokenize == "none"
         return _extract(BLEU(tokenize=self.tokenize, lowercase=self.lowercase, force=is_cut), hypotheses, references)
 
@@ -81,7 +81,7 @@ class Ter:
 
         TER = 100 · edits / reference words          edits: insert, delete, replace a word, or move a phrase
 
-    `unspaced` splits Chinese and Japanese text into characters first. Letters are not told apart by case unless
+    `unspaced` splits Chinese and Japanese text into characters first. Case is ignored unless
     `lowercase` is false: that is the metric's own habit. Parts: edits, reference words.
     """
 
