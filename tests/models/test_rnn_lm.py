@@ -130,7 +130,7 @@ def test_dropout_acts_in_training_only() -> None:
 def test_layers_that_read_ahead_are_refused() -> None:
     model = model_of(embedding_width=6)
     layers = Bidirectional(*([LSTMCell(6, 3)] for _ in range(2)), dropout_rate=0.0)
-    with pytest.raises(ConfigError, match="a language model tells each symbol from the ones before it"):
+    with pytest.raises(ConfigError, match="a language model predicts each symbol from the ones before it"):
         RnnLm(model.embedding, layers, projection=None, output=model.output, dropout_rate=0.0, dropout_kind="between")
 
 

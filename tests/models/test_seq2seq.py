@@ -277,7 +277,7 @@ def test_one_direction_needs_no_two_halves() -> None:
 def test_a_decoder_that_reads_in_both_directions_is_refused() -> None:
     encoder = config().build(SYMBOLS, seed=1).encoder.layers
     assert isinstance(encoder, Bidirectional)
-    with pytest.raises(ConfigError, match="a decoder tells each symbol from the ones before it"):
+    with pytest.raises(ConfigError, match="a decoder predicts each symbol from the ones before it"):
         Decoder(
             Embedding(11, 5),
             encoder,
@@ -286,7 +286,7 @@ def test_a_decoder_that_reads_in_both_directions_is_refused() -> None:
             first=None,
             query="current",
             reads_context=False,
-            reads_looks=False,
+            feeds_attention=False,
             dropout_rate=0.0,
             dropout_kind="between",
         )

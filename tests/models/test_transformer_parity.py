@@ -115,12 +115,12 @@ def their_features(theirs: nn.Transformer, tables: tuple[Tensor, Tensor], source
     return features[~target_padding]
 
 
-@pytest.mark.parametrize("short", [0, multihead.SHORT], ids=["fused", "explicit"])
+@pytest.mark.parametrize("short", [0, multihead.MAX_EXPLICIT_KEYS], ids=["fused", "explicit"])
 @pytest.mark.parametrize(("norm", "activation"), [("before", "relu"), ("after", "relu"), ("before", "gelu")])
 def test_features_and_gradients_equal_torch(
     norm: str, activation: str, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multihead, "SHORT", short)
+    monkeypatch.setattr(multihead, "MAX_EXPLICIT_KEYS", short)
     ours = our_model(norm, activation)
     theirs = their_model(ours, norm, activation)
     source, previous = batch()

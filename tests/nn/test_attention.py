@@ -113,7 +113,7 @@ def test_rows_come_back_from_their_slots(sentence: list[int]) -> None:
     owners = owners_of(torch.tensor(sentence, dtype=torch.long), 4)
     rows = torch.arange(1.0, len(sentence) + 1)[:, None]
     table = owners.gather(rows)
-    assert torch.equal(owners.deal(table), rows)
+    assert torch.equal(owners.rows_of(table), rows)
     for index in range(4):
         mine = [float(row) for row, owner in enumerate(sentence, 1) if owner == index]
         assert sorted(table[index].flatten().tolist()) == sorted(mine + [0.0] * (owners.slots - len(mine)))

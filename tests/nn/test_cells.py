@@ -407,7 +407,7 @@ def test_options_that_cannot_be_are_refused_with_the_way_out() -> None:
     # The type check of the test run stands before the constructors, so their own is asked directly.
     with pytest.raises(ConfigError, match="activation='sigmoid' is not known; tanh, relu or identity are"):
         check_known("activation", "sigmoid", ("tanh", "relu", "identity"))
-    with pytest.raises(ConfigError, match=r"spectral_radius=0.9 cannot be had with start='xavier'"):
+    with pytest.raises(ConfigError, match=r"spectral_radius=0.9 cannot be combined with start='xavier'"):
         LSTMCell(INPUT, WIDTH, start="xavier", spectral_radius=0.9)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from seqloom.core.errors import ConfigError
-from seqloom.nn.dropout import Dropout, Noise, kept, reseed, scale_of
+from seqloom.nn.dropout import Dropout, RandomBytes, kept, reseed, scale_of
 
 RATES = [0.1, 0.25, 0.5, 0.9]
 
@@ -40,7 +40,7 @@ def test_every_byte_is_on_its_side_of_the_threshold() -> None:
 
 
 def test_neighbouring_bytes_are_uniform_and_independent() -> None:
-    drawn = Noise(3).bytes_like(torch.empty(2**18)).long()
+    drawn = RandomBytes(3).bytes_like(torch.empty(2**18)).long()
     counts = torch.bincount(drawn, minlength=256).double()
     expected = len(drawn) / 256
     assert ((counts - expected).square() / expected).sum() < 255 + 6 * (2 * 255) ** 0.5  # χ² with 255 degrees

@@ -29,9 +29,9 @@ def test_policies_by_hand(text: str, expected: list[float]) -> None:
     [
         ("3/0", "layers 0 to 2 with heads 0 to 1"),
         ("0/2", "search.heads=0/2 is not in this model"),
-        ("2", "is no choice of heads"),
-        ("best", "write mean, max, or LAYER/HEAD"),
-        ("1/", "is no choice"),
+        ("2", "is not a valid choice of heads"),
+        ("best", "use mean, max, or LAYER/HEAD"),
+        ("1/", "is not a valid choice"),
     ],
 )
 def test_what_a_model_does_not_have_is_refused(text: str, message: str) -> None:

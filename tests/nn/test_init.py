@@ -76,5 +76,5 @@ def test_a_glorot_start_has_its_bounds_for_each_gate() -> None:
 def test_radii_that_cannot_be_are_refused_with_the_way_out() -> None:
     with pytest.raises(ConfigError, match=r"spectral_radius=-1\.0 is not possible"):
         state_matrices(torch.empty(4, 4), gates=1, radius=-1.0)
-    with pytest.raises(ConfigError, match=r"spectral_radius=0\.5 cannot be had with start='xavier'"):
+    with pytest.raises(ConfigError, match=r"spectral_radius=0\.5 cannot be combined with start='xavier'"):
         state_matrices(torch.empty(4, 4), gates=1, start="xavier", radius=0.5)

@@ -97,7 +97,7 @@ def test_small_matrices_stay_as_they_are() -> None:
 
 
 def test_other_devices_are_refused() -> None:
-    with pytest.raises(UsageError, match="not for meta; use float32"):
+    with pytest.raises(UsageError, match="not supported on meta; use float32"):
         with_int8(nn.Linear(3, 3, device="meta"))
 
 

@@ -32,7 +32,7 @@ MASKS = {
 def test_every_way_to_attend_equals_the_formula(
     mask_name: str, is_causal: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multihead, "SHORT", 96 if way == "short" else 0)
+    monkeypatch.setattr(multihead, "MAX_EXPLICIT_KEYS", 96 if way == "short" else 0)
     calls: list[bool] = []
     fused = F.scaled_dot_product_attention
 

@@ -23,7 +23,7 @@ def model_of() -> nn.Sequential:
 
 
 def heard(model: nn.Module) -> list[bool]:
-    return [module.is_heard for module in model.modules() if isinstance(module, Probe)]
+    return [module.has_listeners for module in model.modules() if isinstance(module, Probe)]
 
 
 def test_listening_records_what_passes_in_order_and_changes_nothing() -> None:

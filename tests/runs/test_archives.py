@@ -11,7 +11,7 @@ from seqloom.apps.export import pack, unpack
 from seqloom.apps.translator import Translator, open_translator
 from seqloom.core.config import resolve
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.nn.fast.int8 import LEAST_WEIGHTS
+from seqloom.nn.fast.int8 import MIN_WEIGHTS
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import build_model, load
 from seqloom.runs.model_dir import save_model
@@ -86,7 +86,7 @@ def test_a_model_without_large_matrices_is_not_packed_in_eight_bits(tiny: Traine
     assert called.code == 2
     assert "no linear layer (attention, feed-forward) has 100,000 weights or more" in called.err
     assert "tables of symbols (embeddings, output) stay as they are; leave out --precision" in called.err
-    assert f"{LEAST_WEIGHTS:,} weights" in " ".join(call("pack", "--help").out.replace("│", " ").split())
+    assert f"{MIN_WEIGHTS:,} weights" in " ".join(call("pack", "--help").out.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 
 

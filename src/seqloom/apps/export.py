@@ -40,7 +40,7 @@ from seqloom.interop.ctranslate2 import (
 from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
-from seqloom.nn.fast.int8 import LEAST_WEIGHTS, keep_scales, kept_scales, row_scales
+from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
 from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, require_translator
 from seqloom.runs.model_dir import INT8_FORMAT, add_file, has_file, listed_files, read_card, save_model, stored_weights
 from seqloom.search.settings import Precision
@@ -101,7 +101,7 @@ def _rounded(folder: Path, place: Path) -> Path:
     if not scales:
         raise UsageError(
             f"{folder} cannot be packed with --precision int8: no linear layer (attention, feed-forward) has "
-            f"{LEAST_WEIGHTS:,} weights or more, the limit for eight bits, and tables of symbols (embeddings, output) "
+            f"{MIN_WEIGHTS:,} weights or more, the limit for eight bits, and tables of symbols (embeddings, output) "
             "stay as they are; leave out --precision"
         )
     keep_scales(loaded.model, scales)

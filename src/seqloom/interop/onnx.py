@@ -236,7 +236,7 @@ class RecurrentEncoder(nn.Module):
         found.append(_stacked(layers))
         if decoder.query == "previous":
             found.append(output)
-        elif decoder.reads_looks:
+        elif decoder.feeds_attention:
             found.append(context.new_zeros(context.shape[0], decoder.join.out_features))
         return tuple(found)
 
@@ -293,14 +293,14 @@ class RecurrentStep(nn.Module):
 
     def forward(self, last: Tensor, stacked: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         decoder, given = self.model.decoder, list(others)
-        carried = given.pop(0) if decoder.query == "previous" or decoder.reads_looks else None
+        carried = given.pop(0) if decoder.query == "previous" or decoder.feeds_attention else None
         memory = [given.pop(0) for _ in range(3)] if decoder.attention is not None else []
         inputs, looked, weights = [F.embedding(last, decoder.embedding.weight)], None, None
         if decoder.reads_context:
             inputs.append(given.pop(0))
         if decoder.query == "previous" and carried is not None:
             looked, weights = _looked(decoder, carried, memory)
-            inputs += [looked] if decoder.reads_looks else []
+            inputs += [looked] if decoder.feeds_attention else []
         elif carried is not None:
             inputs.append(carried)
         output, layers = decoder.stack.step(torch.cat(inputs, 1), _unstacked(decoder, stacked))
@@ -496,7 +496,7 @@ def _wrap_recurrent(model: Seq2Seq) -> Wrapped:
     decoder = model.decoder
     has_attention = decoder.attention is not None
     memory = (*(("values", "keys", "mask") if has_attention else ()), *(("context",) if decoder.reads_context else ()))
-    state = ("layers", *(("carried",) if decoder.query == "previous" or decoder.reads_looks else ()))
+    state = ("layers", *(("carried",) if decoder.query == "previous" or decoder.feeds_attention else ()))
     return Wrapped(
         RecurrentEncoder(model),
         RecurrentStep(model),

@@ -1,4 +1,4 @@
-"""The settings of recurrent cells, which every model made of them shares."""
+"""The settings of recurrent cells, shared by all recurrent models."""
 
 import sys
 
@@ -38,9 +38,9 @@ TEXT_SIZES = (
 
 
 class CellOptions(ModelSettings):
-    """The cell of a recurrent model and all that can be chosen about it.
+    """The cell of a recurrent model and its options.
 
-    A model adds its own settings, and to `check` what has to hold between them.
+    A model adds its own settings, and their conditions to `check`.
     """
 
     cell: CellKind = "lstm"
@@ -90,7 +90,7 @@ class CellOptions(ModelSettings):
             )
 
     def check_reset(self, part: str, read: tuple[int, ...], *, width: int) -> None:
-        """Raise if a gru that resets its input has layers (which read these widths) for which that cannot be done."""
+        """Raise if a gru that resets its input has layers whose inputs (`read`) are not as wide as the states."""
         wrong = [each for each in read if each != width]
         if self.reset == "input" and wrong:
             raise ConfigError(
@@ -109,7 +109,7 @@ class CellOptions(ModelSettings):
         return ModelSizes({"width": width, "layers": depth}, (reason,))
 
     def make_cell(self) -> MakeCell:
-        """The maker of these cells."""
+        """A function that makes these cells."""
         return cell_maker(
             self.cell,
             activation=self.activation,

@@ -317,7 +317,7 @@ class Elmo(nn.Module):
         return Layers(words, self.rightward.read(dropped, lengths), tuple(reorder(each, turn) for each in leftward))
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
-        """The layers that ranks may gather one by one, and how a loss enters them."""
+        """The layers that ranks may gather one by one, and the method by which a loss enters them."""
         return [(cell, "run") for side in (self.rightward, self.leftward) for cell in side.layers.cells]
 
     def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> BothWays:
@@ -357,7 +357,7 @@ class Elmo(nn.Module):
         return ForwardHalf(self)
 
     def stepper(self) -> RecurrentStepper:
-        """The rightward half as the search sees it."""
+        """The rightward half for the search."""
         return self.forward_half().stepper()
 
     def reader(self) -> RecurrentReader:
@@ -392,7 +392,7 @@ class ForwardHalf:
         return model.rightward.features(model.dropout(hidden)), state
 
     def stepper(self) -> RecurrentStepper:
-        """This half as the search sees it."""
+        """This half for the search."""
         return RecurrentStepper(self, self.model)
 
 

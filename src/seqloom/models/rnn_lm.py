@@ -194,11 +194,11 @@ class RnnLm(nn.Module):
         return features if self.projection is None else self.projection(features)
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
-        """The layers that ranks may gather one by one, and how a loss enters them."""
+        """The layers that ranks may gather one by one, and the method by which a loss enters them."""
         return [(cell, "run") for cell in self.layers.cells]
 
     def stepper(self) -> RecurrentStepper:
-        """This model as the search sees it."""
+        """This model for the search."""
         return RecurrentStepper(self, self)
 
     def reader(self) -> RecurrentReader:

@@ -219,7 +219,7 @@ class Seq2SeqConfig(CellOptions):
             first=nn.Linear(memory_width, input_width) if self.context == "first" else None,
             query=self.query,
             reads_context=self.context == "every",
-            reads_looks=self.input_feeding,
+            feeds_attention=self.input_feeding,
             dropout_rate=self.dropout_rate,
             dropout_kind=self.dropout_kind,
         )
@@ -312,26 +312,26 @@ class Seq2Seq(nn.Module):
         return self.decoder.start(values, lengths, context=context, hints=hints)
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
-        """The layers that ranks may gather one by one, and how a loss enters them.
+        """The layers that ranks may gather one by one, and the method by which a loss enters them.
 
         A decoder that takes steps in training, as many as the longest sentence has symbols, is not among them.
         """
         encoder, decoder = self.encoder.layers, self.decoder
         cells = [*encoder.cells] if isinstance(encoder, Stack) else [*encoder.rightward, *encoder.leftward]
-        if not decoder.reads_looks and decoder.first is None:
+        if not decoder.feeds_attention and decoder.first is None:
             cells += decoder.stack.cells
         return [(cell, "run") for cell in cells]
 
     def stepper(self, *, attention: bool = False, shortlist: Shortlister | None = None) -> "Seq2SeqStepper":
         """This model as the search sees it; with `attention`, each step also returns its attention, if it has any.
 
-        With a `shortlist`, only the symbols that it names for a sentence are offered.
+        With a `shortlist`, only its symbols are offered to a sentence.
         """
         return Seq2SeqStepper(self, gives_attention=attention, shortlist=shortlist)
 
 
 class Seq2SeqStepper:
-    """Decodes a recurrent encoder-decoder, without dropout and without gradients whatever mode the model is in."""
+    """Decodes a recurrent encoder-decoder, without dropout and gradients in any mode of the model."""
 
     begin = BEGIN
     end = END
@@ -359,6 +359,6 @@ class Seq2SeqStepper:
                 log_probs = offered.log_probs(decoded.features, owners=owners.sentence, slots=owners.slot)
         attention = None
         if self.gives_attention and decoded.weights is not None:
-            attention = owners.deal(decoded.weights)
+            attention = owners.rows_of(decoded.weights)
         symbols = None if offered is None else offered.symbols[owners.sentence]
         return Step(log_probs, decoded.state, attention=attention, symbols=symbols)

@@ -41,9 +41,9 @@ from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
-FEW = 0.5
-"""Share of the sentences of a search below which those that are decided are left behind: copying the rest costs less
-than going on with all."""
+MAX_LIVE_SHARE = 0.5
+"""Share of unfinished sentences of a search up to which the others are dropped: copying the rest is then cheaper than
+continuing with all."""
 
 SIZES = (
     (2_000, 64, 128, 2, 4),
@@ -297,8 +297,9 @@ class Transformer(nn.Module):
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "tokens width"]:
         """Features of the real target positions, sentence after sentence, from the symbols before each."""
-        memory, memory_packing, memory_mask = self.encode(source)
+        memory, memory_packing, memory_mask = self.encode(source)  # [source tokens, width]
         packing = packing_of(lengths, previous.shape[1])
+        # [target tokens, width]
         x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
         bias = self._causal_bias(packing.longest)
         for layer in self.decoder.layers:
@@ -309,11 +310,14 @@ class Transformer(nn.Module):
     def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
         """The memory (packed), the places of its tokens, and the mask that hides its padding."""
         packing = packing_of(source.lengths, source.ids.shape[1])
+        # [tokens, width]
         x = self.encoder.embed(pack(source.ids, packing), packing.positions, longest=packing.longest)
-        # A sentence of no tokens may look at its first padding, whose keys and values are zero: all −∞ would give NaN.
+        # A sentence without tokens attends to its first padding, whose keys and values are zero: all −∞ would give NaN.
+        # [batch, 1, 1, source]
         mask = additive(length_mask(source.lengths.clamp(min=1), packing.longest), x.dtype)[:, None, None]
         attention_mask = mask
         if self.encoder.bias is not None:
+            # [batch, heads, source, source]
             attention_mask = mask + self.encoder.bias(range(packing.longest), packing.longest)
         for layer in self.encoder.layers:
             x = layer(x, packing, attention_mask)
@@ -321,7 +325,7 @@ class Transformer(nn.Module):
         return memory, packing, mask
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
-        """The layers that ranks may gather one by one, and how a loss enters them."""
+        """The layers that ranks may gather one by one, and the method by which a loss enters them."""
         return [(layer, "forward") for layer in (*self.encoder.layers, *self.decoder.layers)]
 
     def stepper(
@@ -343,7 +347,7 @@ class Transformer(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Where each row of a Transformer stands: its place in the shared memory, and its way through what was written.
+    """The state of each row of a Transformer: its place in the shared memory, and its history in the cache.
 
     The rows of one sentence are queries side by side, so that neither the memory nor the cache is copied per row.
     """
@@ -354,15 +358,15 @@ class TransformerState:
     offered: Offered | None = None
     pool: BufferPool = field(default_factory=BufferPool)
     bias: Float[Tensor, "one heads one positions"] | None = None
-    """What distances add to the scores of self-attention in a step."""
+    """The relative bias of self-attention in this step."""
 
     @cached_property
     def mask(self) -> Float[Tensor, "#sentences #heads #queries keys"] | None:
-        """What a step adds to the scores of self-attention, by position and slot."""
+        """The mask and bias of self-attention in a step, by position and slot."""
         mask, slots = self.lineage.mask(self.cache.slots, dtype=self.memory.mask.dtype), self.cache.slots
         if self.bias is None:
             return mask
-        by_slot = self.bias.repeat_interleave(slots, dim=3)
+        by_slot = self.bias.repeat_interleave(slots, dim=3)  # [1, heads, 1, positions · slots]
         return by_slot if mask is None else mask + by_slot
 
     @cached_property
@@ -378,9 +382,9 @@ class TransformerState:
         lineage, memory, cache, offered = self.lineage, self.memory, self.cache, self.offered
         if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
-        owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]
+        owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]  # [picked], [picked, positions]
         live = owners.unique()
-        if len(live) <= FEW * len(memory.mask):
+        if len(live) <= MAX_LIVE_SHARE * len(memory.mask):
             owners = torch.searchsorted(live, owners)
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
@@ -388,9 +392,9 @@ class TransformerState:
         return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.pool)
 
     def begin_step(self, bias: RelativeBias | None) -> "TransformerState":
-        """The state as its next position needs it: room to write, and each row in its slot."""
+        """The state for its next position: room in the cache, and each row in its slot."""
         lineage, position = self.lineage, self.position
-        ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)
+        ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)  # [rows, positions + 1]
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
         added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
@@ -399,8 +403,8 @@ class TransformerState:
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
-        """The rows of each sentence look at their own ways, as so many queries of one attention, or each by itself."""
-        is_plain = self.bias is None and attention.relative is None and not attention.weights.is_heard
+        """The rows attend to their own histories, as queries of one attention or by compiled loops."""
+        is_plain = self.bias is None and attention.relative is None and not attention.weights.has_listeners
         if is_plain and uses_loops(x):
             mixed = self.attention.to_self(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
             attended: Tensor = attention.output(mixed.tensor)
@@ -412,8 +416,8 @@ class TransformerState:
     def attend_to_memory(
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
-        """The rows of each sentence look at its memory, as so many queries of one attention, or each by itself."""
-        if not cross.weights.is_heard and uses_loops(x):
+        """The rows of each sentence attend to its memory: as queries of one attention, or by compiled loops."""
+        if not cross.weights.has_listeners and uses_loops(x):
             mixed = self.attention.to_memory(Table(cross.query(x)), layer, Table(torch.empty_like(x)))
             output: Tensor = cross.output(mixed.tensor)
             return output
@@ -422,7 +426,7 @@ class TransformerState:
 
 
 class TransformerStepper:
-    """Decodes a Transformer with caches: one position at a time, rows side by side."""
+    """Decodes a Transformer with caches: one position at a time, the rows of a sentence side by side."""
 
     begin = BEGIN
     end = END
@@ -455,7 +459,7 @@ class TransformerStepper:
         assert isinstance(state, TransformerState)
         decoder, position = self.model.decoder, state.position
         state = state.begin_step(decoder.bias)
-        x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)
+        x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
         if self.policy is None and self.plan is not None and uses_loops(x):
             features, attention = self.plan(x, state.attention, state.pool), None
         else:

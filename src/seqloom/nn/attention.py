@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder: which part of the memory to look at, for one query at a time or for many at once.
+"""Attention of a recurrent decoder: where to attend in the memory, for one query or many at once.
 
     score(s, h) = s · h                        dot       (Luong et al., 2015)
                   s · W h                      bilinear  (Luong et al., 2015, "general")
@@ -23,11 +23,11 @@ from seqloom.nn.probe import Probe
 
 
 class AttentionScore(nn.Module, ABC):
-    """How well queries and memory go together."""
+    """How well each query matches each position of the memory."""
 
     @abstractmethod
     def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
-        """What the scores need of the memory."""
+        """The part of the scores that depends on the memory alone."""
 
     @abstractmethod
     def forward(
@@ -37,7 +37,7 @@ class AttentionScore(nn.Module, ABC):
 
 
 class DotScore(AttentionScore):
-    """s · h, which needs both to be of one width."""
+    """s · h; both must have the same width."""
 
     def __init__(self, query_width: int, memory_width: int) -> None:
         super().__init__()
@@ -97,13 +97,13 @@ class AdditiveScore(AttentionScore):
         self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
     ) -> Float[Tensor, "batch queries source"]:
         pairs = self.from_query(queries)[:, :, None] + keys[:, None]  # [batch, queries, source, width]
-        scores: Tensor = self.weigh(pairs.tanh_()).squeeze(3)
+        scores: Tensor = self.weigh(pairs.tanh_()).squeeze(3)  # [batch, queries, source]
         return scores
 
 
 @dataclass(frozen=True)
 class AttentionMemory:
-    """What an encoder left of each sentence: its values, the keys made of them, and a mask of 0 and −∞."""
+    """The encoder's output for each sentence: its values, the keys made of them, and a mask of 0 and −∞."""
 
     values: Float[Tensor, "sentences source width"]
     keys: Float[Tensor, "sentences source key"]
@@ -124,15 +124,15 @@ class Attention(nn.Module):
 
     def remember(self, values: Float[Tensor, "batch source width"], lengths: Int[Tensor, " batch"]) -> AttentionMemory:
         """The memory of a batch of sentences, with all that can be computed before the first query."""
-        # A sentence of no tokens looks at its first padding: all −∞ would give NaN.
-        mask = length_mask(lengths.clamp(min=1), values.shape[1])
+        # A sentence of no tokens attends to its first padding: all −∞ would give NaN.
+        mask = length_mask(lengths.clamp(min=1), values.shape[1])  # [batch, source]
         return AttentionMemory(values, self.score.keys(values), additive(mask, values.dtype)[:, None])
 
     def forward(
         self, queries: Float[Tensor, "batch queries width"], memory: AttentionMemory
     ) -> tuple[Float[Tensor, "batch queries memory"], Float[Tensor, "batch queries source"]]:
         """The context of each query and its weights, which sum to one and are zero on padding."""
-        scores = self.score(queries, memory.keys) + memory.mask
+        scores = self.score(queries, memory.keys) + memory.mask  # [batch, queries, source]
         weights: Tensor = self.weights(scores.softmax(2))
         return weights @ memory.values, weights
 
@@ -141,7 +141,7 @@ class Attention(nn.Module):
 class Owners:
     """Which sentence each row belongs to, and its slot among the rows of that sentence.
 
-    The rows of a sentence are queries side by side, so its memory is looked at in place and never copied per row.
+    The rows of a sentence are queries side by side, so its memory is read in place and never copied per row.
     """
 
     sentence: Int[Tensor, " rows"]
@@ -154,12 +154,12 @@ class Owners:
     def gather(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, "sentences slots width"]:
         """The rows of each sentence side by side, zeros in the slots left over."""
         if self.is_plain:
-            return rows[:, None]
+            return rows[:, None]  # [sentences, 1, width]
         table = rows.new_zeros(self.sentences, self.slots, rows.shape[1])
         table[self.sentence, self.slot] = rows
         return table
 
-    def deal(self, table: Float[Tensor, "sentences slots width"]) -> Float[Tensor, "rows width"]:
+    def rows_of(self, table: Float[Tensor, "sentences slots width"]) -> Float[Tensor, "rows width"]:
         """Each row's part of a table: the inverse of `gather`."""
         return table[:, 0] if self.is_plain else table[self.sentence, self.slot]
 

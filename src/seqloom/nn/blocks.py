@@ -30,8 +30,8 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
-        inner = self.inner(x)
-        # In place: the product before it does not need its own result to find its gradients.
+        inner = self.inner(x)  # [tokens, inner]
+        # In place: the product before it does not need its own result for its gradients.
         active = F.relu_(inner) if self.activation == "relu" else F.gelu(inner)
         result: Tensor = self.outer(self.dropout(active))
         return result

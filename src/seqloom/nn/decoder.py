@@ -1,12 +1,12 @@
-"""A recurrent decoder: a stack that reads the target so far, and what it is told of the source.
+"""A recurrent decoder: a stack that reads the target so far, with attention to the source or a context of it.
 
-    inputs     x_t = [E[y_{t−1}]; c; fed_t]                       c and fed where asked for
+    inputs     x_t = [E[y_{t−1}]; c; fed_t]                       c and fed where configured
     states     s_t = stack(x_t, s_{t−1})
-    look       c_t = Σ_j softmax_j(score(s_t, h_j)) h_j           with an attention
+    attention  c_t = Σ_j softmax_j(score(s_t, h_j)) h_j           if there is attention
     features   f_t = tanh(W [c_t; s_t] + b)                       without one, tanh(W s_t + b)
 
 The context c of the whole source may enter as the state s_0, as an input before the first symbol, or beside every
-symbol. Where nothing is fed back, training runs over the whole target at once, and all states look at once.
+symbol. Where nothing is fed back, training runs over the whole target at once, and so does attention.
 """
 
 from dataclasses import dataclass, replace
@@ -25,22 +25,22 @@ from seqloom.nn.packing import Packing, pack, packing_of
 from seqloom.nn.recurrent import Bidirectional, DropoutKind, Masks, SequenceDropout, Stack, StackState, require_causal
 
 Query = Literal["current", "previous"]
-"""Which decoder state looks at the memory: s_t or s_{t−1}."""
+"""Which decoder state attends to the memory: s_t or s_{t−1}."""
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """Where each row stands: the state of every layer, and its sentence's place in the memory they share."""
+    """The state of each row: that of every layer, and the place of its sentence in the shared memory."""
 
     owners: Owners
     layers: StackState
     memory: AttentionMemory | None
-    """What is looked at; none without attention."""
+    """None without attention."""
     context: Float[Tensor, "sentences context"] | None
-    """What is read beside every symbol."""
+    """Read beside every symbol, if configured."""
     carried: Float[Tensor, "rows carried"] | None
-    """What the next position needs of this one besides the layers: the output that will look (previous query), or the
-    features that will be read (current query with input feeding)."""
+    """What the next position needs besides the layers: the output that is the next query (previous query), or the
+    features that are fed back (current query with input feeding)."""
     masks: Masks
     """Variational dropout of each row: for the embeddings, between the layers, for the features. Empty without."""
     offered: Offered | None = None
@@ -59,7 +59,7 @@ class DecoderState:
         return chosen._owned_by(self.owners.sentence[rows])
 
     def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "DecoderState":
-        """With these owners; sentences without rows leave the memory once they are half of it."""
+        """With these owners; sentences without rows are dropped from the memory once they are half of it."""
         memory, context, offered, sentences = self.memory, self.context, self.offered, self.owners.sentences
         is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
         is_kept[sentence] = True
@@ -75,7 +75,7 @@ class DecoderState:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One position of the decoder: features for the output, where it looked, and the state after it."""
+    """One position of the decoder: features for the output, attention weights, and the state after it."""
 
     features: Float[Tensor, "rows features"]
     weights: Float[Tensor, "sentences slots source"] | None
@@ -83,11 +83,11 @@ class Decoded:
 
 
 class Decoder(nn.Module):
-    """A stack that reads the target, and an attention by which its states look at the memory.
+    """A stack that reads the target, and an attention from its states to the memory.
 
-    `first` makes of the context an input that is read before the first symbol; `reads_context` puts the context beside
-    every symbol; `reads_looks` is input feeding: beside the symbol, the context looked at (previous query) or the last
-    features (current query).
+    `first` turns the context into an input that is read before the first symbol; `reads_context` puts the context
+    beside every symbol; `feeds_attention` is input feeding: beside the symbol, the attended context (previous query) or
+    the last features (current query).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Decoder(nn.Module):
         first: nn.Linear | None,
         query: Query,
         reads_context: bool,
-        reads_looks: bool,
+        feeds_attention: bool,
         dropout_rate: float,
         dropout_kind: DropoutKind,
     ) -> None:
@@ -113,7 +113,7 @@ class Decoder(nn.Module):
         self.first = first
         self.query = query
         self.reads_context = reads_context
-        self.reads_looks = reads_looks
+        self.feeds_attention = feeds_attention
         self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
         for layer in (join,) if first is None else (join, first):
             xavier_uniform(layer.weight)
@@ -127,7 +127,7 @@ class Decoder(nn.Module):
         context: Float[Tensor, "batch context"],
         hints: Float[Tensor, "batch layers width"] | None,
     ) -> DecoderState:
-        """One row per sentence, before the first symbol; without hints, as if nothing had been read."""
+        """The state before the first symbol, one row per sentence; without hints, the empty state."""
         rows, cells = len(lengths), self.stack.cells
         masks = self._draw(rows, like=values)
         layers = self.stack.begin(values.new_zeros(rows, len(cells), cells[0].width) if hints is None else hints)
@@ -137,7 +137,7 @@ class Decoder(nn.Module):
         carried = None
         if self.query == "previous":
             carried = output
-        elif self.reads_looks:
+        elif self.feeds_attention:
             carried = values.new_zeros(rows, self.join.out_features)
         return DecoderState(
             owners=owners_of(torch.arange(rows, device=lengths.device), rows),
@@ -153,8 +153,8 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "tokens features"]:
         """Features at all real positions, sentence after sentence."""
         packing = packing_of(lengths, previous.shape[1])
-        if self.reads_looks:
-            features = pack(self.follow(previous, start)[0], packing)
+        if self.feeds_attention:
+            features = pack(self.follow(previous, start)[0], packing)  # [tokens, features]
         else:
             features = self._at_once(previous, lengths, start=start, packing=packing)
         if start.masks:
@@ -170,9 +170,10 @@ class Decoder(nn.Module):
         start: DecoderState,
         packing: Packing,
     ) -> Float[Tensor, "tokens features"]:
-        inputs = self.embed(previous, start.masks)
+        inputs = self.embed(previous, start.masks)  # [batch, target, inputs]
         if start.context is not None:
             inputs = torch.cat([inputs, start.context[:, None].expand(-1, inputs.shape[1], -1)], 2)
+        # [batch, target, width]
         states = self.stack.outputs(inputs, start.layers, lengths=lengths, masks=start.masks[1:-1])
         seen = states
         if self.attention is not None:
@@ -180,15 +181,15 @@ class Decoder(nn.Module):
             queries = states
             if start.carried is not None:
                 queries = torch.cat([start.carried[:, None], states[:, :-1]], 1)
-            contexts, _ = self.attention(queries, start.memory)
-            seen = torch.cat([contexts, states], 2)
+            contexts, _ = self.attention(queries, start.memory)  # [batch, target, memory]
+            seen = torch.cat([contexts, states], 2)  # [batch, target, memory + width]
         features: Tensor = self.join(pack(seen, packing)).tanh()
         return features
 
     def follow(
         self, previous: Int[Tensor, "batch target"], state: DecoderState
     ) -> tuple[Float[Tensor, "batch target features"], DecoderState]:
-        """Step by step: the only way where something is fed back, and the plain twin of `forward` elsewhere."""
+        """Step by step: needed where something is fed back, and the plain twin of `forward` elsewhere."""
         features = []
         for embedded in self.embed(previous, state.masks).unbind(1):
             decoded = self.step(embedded, state)
@@ -203,32 +204,33 @@ class Decoder(nn.Module):
 
     def step(self, embedded: Float[Tensor, "rows width"], state: DecoderState) -> Decoded:
         """One position for every row."""
-        inputs, looked, weights = [embedded], None, None
+        inputs, attended, weights = [embedded], None, None
         if state.context is not None:
             inputs.append(state.context[state.owners.sentence])
         if self.query == "previous" and state.carried is not None:
-            looked, weights = self._look(state.carried, state)
-            if self.reads_looks and looked is not None:
-                inputs.append(looked)
+            attended, weights = self._attend(state.carried, state)
+            if self.feeds_attention and attended is not None:
+                inputs.append(attended)
         elif state.carried is not None:
             inputs.append(state.carried)
         output, layers = self.stack.step(torch.cat(inputs, 1), state.layers, masks=state.masks[1:-1])
         if self.query == "current":
-            looked, weights = self._look(output, state)
-        features = self.join(output if looked is None else torch.cat([looked, output], 1)).tanh()
+            attended, weights = self._attend(output, state)
+        features = self.join(output if attended is None else torch.cat([attended, output], 1)).tanh()
         carried = None
         if state.carried is not None:
             carried = output if self.query == "previous" else features
         return Decoded(features, weights, replace(state, layers=layers, carried=carried))
 
-    def _look(
+    def _attend(
         self, query: Float[Tensor, "rows width"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows memory"] | None, Float[Tensor, "sentences slots source"] | None]:
-        """The context each row looks at and the weights of the look; neither without attention."""
+        """The attended context of each row and the attention weights; None without attention."""
         if self.attention is None or state.memory is None:
             return None, None
+        # [sentences, slots, memory], [sentences, slots, source]
         contexts, weights = self.attention(state.owners.gather(query), state.memory)
-        return state.owners.deal(contexts), weights
+        return state.owners.rows_of(contexts), weights
 
     def _draw(self, rows: int, *, like: Float[Tensor, "*any"]) -> Masks:
         if not self.dropout.has_masks:

@@ -1,6 +1,6 @@
-"""Dropout from cheap random bytes that were handed in.
+"""Dropout from cheap random bytes.
 
-torch draws one float per element from a generator that runs on one thread, a cost that a small model feels. Here one
+torch draws one float per element from a generator that runs on one thread, a noticeable cost for small models. Here one
 byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 1/256.
 """
 
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError
-
-# The two modes of a model: training, with gradients and dropout, and evaluation, without.
 
 
 @contextmanager
@@ -33,11 +31,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 LEVELS = 256
-"""Values of a byte, and so the number of rates there are."""
+"""Values of a byte, hence the number of possible rates."""
 
 
-class Noise:
-    """A stream of random bytes from one seed, on whichever device they are wanted."""
+class RandomBytes:
+    """A stream of random bytes from one seed, on any device."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -60,20 +58,19 @@ class Noise:
 class Dropout(nn.Module):
     """Sets each element to zero with probability `rate` and scales the others by 1 / (1 − rate), in training only.
 
-    `rate` is met to the nearest 1/256, which may be 0; the scale is that of the rate in force, so the mean is exact.
-    Every layer begins with a stream of its own from seed 0: `reseed` gives a model one stream from a chosen seed.
+    `rate` is rounded to the nearest 1/256, which may be 0; the scale is that of the rounded rate, so the mean is exact.
+    Every layer begins with its own stream from seed 0: `reseed` gives a model one stream from a chosen seed.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0 <= rate < 1 or round(LEVELS * rate) == LEVELS:
             raise ConfigError(
-                f"a dropout rate of {rate} leaves nothing to learn from; "
-                f"give one from 0 to {(LEVELS - 1) / LEVELS:.3f}, such as 0.1"
+                f"a dropout rate of {rate} is not possible; give one from 0 to {(LEVELS - 1) / LEVELS:.3f}, such as 0.1"
             )
         self.rate = rate
         self.threshold = round(LEVELS * rate)
-        self.noise = Noise(0)
+        self.noise = RandomBytes(0)
 
     def forward(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.threshold == 0:
@@ -93,8 +90,8 @@ class Dropout(nn.Module):
 
 
 def reseed(model: nn.Module, seed: int) -> None:
-    """Hand every dropout layer of a model one fresh stream. A batch seen again under its seed is dropped the same."""
-    noise = Noise(seed)
+    """Give all dropout layers of a model one fresh stream: the same batch with the same seed is dropped equally."""
+    noise = RandomBytes(seed)
     for module in model.modules():
         if isinstance(module, Dropout):
             module.noise = noise
@@ -109,7 +106,7 @@ def kept(drawn: UInt8[Tensor, "*shape"], threshold: int, dtype: torch.dtype) -> 
 
 
 def scale_of(threshold: int) -> float:
-    """1 / (1 − rate) for the rate in force, `threshold` / 256."""
+    """1 / (1 − rate) for the rounded rate, `threshold` / 256."""
     return LEVELS / (LEVELS - threshold)
 
 

@@ -54,7 +54,7 @@ class Embedding(nn.Module):
 
 
 @dataclass(frozen=True)
-class Tables:
+class TiedTables:
     """The three tables of an encoder-decoder, some of which may be one."""
 
     source: Embedding
@@ -62,8 +62,8 @@ class Tables:
     output: nn.Parameter
 
 
-def tied_tables(symbols: Symbols, width: int, tying: Tying) -> Tables:
-    """The tables of an encoder-decoder, tied as asked."""
+def tied_tables(symbols: Symbols, width: int, tying: Tying) -> TiedTables:
+    """The tables of an encoder-decoder, tied as `tying` says."""
     check_known("tying", tying, get_args(Tying))
     if tying == "all" and not symbols.is_shared:
         raise ConfigError(
@@ -73,7 +73,7 @@ def tied_tables(symbols: Symbols, width: int, tying: Tying) -> Tables:
     target = Embedding(symbols.target, width)
     source = target if tying == "all" else Embedding(symbols.source, width)
     output = Embedding(symbols.target, width).weight if tying == "none" else target.weight
-    return Tables(source=source, target=target, output=output)
+    return TiedTables(source=source, target=target, output=output)
 
 
 # Words from their letters: convolutions, highways and a projection (Kim et al., 2016; Peters et al., 2018).
@@ -81,7 +81,7 @@ def tied_tables(symbols: Symbols, width: int, tying: Tying) -> Tables:
 #     x_1 … x_n = E[b_1 … b_n]                                    the bytes of a word between marks of its begin and end
 #     f_k = relu(max_t (W_k [x_t; …; x_{t+k−1}] + b_k))            filters of width k: a pattern, wherever it stands
 #     y = [f_1; f_2; …]
-#     y ← T ⊙ relu(W y + b) + (1 − T) ⊙ y,  T = σ(W' y + b')       as often as there are highways
+#     y ← T ⊙ relu(W y + b) + (1 − T) ⊙ y,  T = σ(W' y + b')       once for each highway
 #     e = P y + c
 #
 # Bytes are those of UTF-8, so that every word of every script can be spelled, seen before or not.
@@ -92,14 +92,14 @@ _END_WORD = _BEGIN_WORD + 1
 _FIRST_RESERVED = _END_WORD + 1
 
 LETTERS = _FIRST_RESERVED + len(RESERVED)
-"""Different letters: none, the bytes, the marks of begin and end of a word, and one for each reserved symbol."""
+"""Number of letters: none, the bytes, the marks of begin and end of a word, and one for each reserved symbol."""
 
 MARKS = 2
-"""Letters of a word that are no bytes of it."""
+"""Letters of a word besides its bytes."""
 
 
 def spell(words: Sequence[str], *, longest: int) -> Int[Tensor, "words letters"]:
-    """The letters of words, as many columns as the longest has, filled up with 0.
+    """The letters of words, padded with 0 to the longest.
 
     Of a word with more than `longest` letters, its marks counted, the first ones are taken.
     """
@@ -124,7 +124,7 @@ def spell_vocabulary(pieces: Sequence[str], *, longest: int) -> Int[Tensor, "sym
 class CharacterInput(nn.Module):
     """Vectors of words from their letters; symbols are looked up in a spelled vocabulary first.
 
-    It takes the place of an `Embedding`. The spelling is no weight: it follows from the vocabulary.
+    It replaces an `Embedding`. The spelling is not a weight: it follows from the vocabulary.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class CharacterInput(nn.Module):
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape width"]:
         """The vectors of symbols; each different one is computed once."""
-        different, places = torch.unique(ids, return_inverse=True)
+        different, places = torch.unique(ids, return_inverse=True)  # [different], *shape
         return self.spelled(self.spelling[different])[places]
 
     def written(self, words: Sequence[str]) -> Float[Tensor, "words width"]:
@@ -161,16 +161,16 @@ class CharacterInput(nn.Module):
         return self.spelled(spell(words, longest=self.longest).to(self.spelling.device))
 
     def spelled(self, letters: Int[Tensor, "words letters"]) -> Float[Tensor, "words width"]:
-        """The vectors of words that were spelled."""
-        vectors = self.letters(letters.long()).transpose(1, 2)
-        beyond = (letters == 0)[:, None]
+        """The vectors of words given by their letters."""
+        vectors = self.letters(letters.long()).transpose(1, 2)  # [words, character width, letters]
+        is_padding = (letters == 0)[:, None]  # [words, 1, letters]
         found = []
         for convolution in self.convolutions:
             # A pattern may reach over the end of a word, but begins within it: so no vector depends on the padding.
             (size,) = convolution.kernel_size
-            sums = convolution(F.pad(vectors, (0, size - 1)))
-            found.append(sums.masked_fill(beyond, float("-inf")).amax(2).relu())
-        seen = torch.cat(found, 1)
+            sums = convolution(F.pad(vectors, (0, size - 1)))  # [words, filters, letters]
+            found.append(sums.masked_fill(is_padding, float("-inf")).amax(2).relu())
+        seen = torch.cat(found, 1)  # [words, all filters]
         for gate, change in zip(self.gates, self.changes, strict=True):
             seen = gate(seen, change(seen).relu())
         words: Tensor = self.projection(seen)

@@ -1,4 +1,4 @@
-"""How weights begin."""
+"""Initial weights."""
 
 import math
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from seqloom.core.errors import ConfigError, check_known
 
 Start = Literal["orthogonal", "spectral", "xavier"]
-"""How the square matrices through which a state passes begin: see `state_matrices`."""
+"""The initial square matrices from state to state: see `state_matrices`."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Inside, torch's own random numbers come from `seed`; outside, nothing has changed.
 
-    torch's layers draw their first weights from its global generator. This borrows it and gives it back.
+    torch's layers draw their first weights from its global generator, which is restored afterwards.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -56,7 +56,7 @@ def spectral_normal(weight: Float[Tensor, "width width"], *, radius: float = 1.0
 def state_matrices(
     weight: Float[Tensor, "gates width"], *, gates: int, start: Start = "orthogonal", radius: float = 1.0
 ) -> Float[Tensor, "gates width"]:
-    """Begin the `gates` square matrices, one above the other, each by itself.
+    """Initialise the `gates` square matrices, one above the other, each separately.
 
     orthogonal    radius times a rotation: every eigenvalue has modulus `radius`, and so has every singular value
     spectral      normal numbers, the largest eigenvalue of modulus `radius`
@@ -68,7 +68,7 @@ def state_matrices(
     if start == "xavier":
         if radius != 1:
             raise ConfigError(
-                f"spectral_radius={radius} cannot be had with start='xavier', whose bounds decide the radius; "
+                f"spectral_radius={radius} cannot be combined with start='xavier', whose bounds determine the radius; "
                 "set start to orthogonal or spectral, or leave spectral_radius at 1"
             )
         return xavier_uniform(weight.detach(), parts=gates)

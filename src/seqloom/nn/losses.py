@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 CHUNK_ELEMENTS = 2**22
 """Scores held at one time: few enough to stay in the processor's largest cache between the passes over them, and
-enough that the products have rows to share out."""
+enough for the products to use all threads."""
 
 
 def smoothed_cross_entropy(
@@ -26,7 +26,7 @@ def smoothed_cross_entropy(
     backward pass only scales them.
     """
     inputs = (features, weight) if bias is None else (features, weight, bias)
-    # Asked here, because inside an autograd function a parameter wants its gradient under `no_grad` too.
+    # Checked here, because inside an autograd function a parameter requires its gradient under `no_grad` too.
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
     return total
@@ -40,7 +40,7 @@ def plain_smoothed_cross_entropy(
     *,
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """The same by the formula, all scores at once: the twin that `smoothed_cross_entropy` is compared with."""
+    """The formula with all scores at once: the plain twin of `smoothed_cross_entropy`, for comparison."""
     scores = F.linear(features, weight, bias)
     return F.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
 
@@ -69,11 +69,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
         for begin in range(0, len(targets), rows):
             some = features[begin : begin + rows]
-            scores = F.linear(some, weight, bias)
-            wanted = scores.gather(1, targets[begin : begin + rows, None])
+            scores = F.linear(some, weight, bias)  # [rows, symbols]
+            wanted = scores.gather(1, targets[begin : begin + rows, None])  # [rows, 1]
             highest = scores.amax(1, keepdim=True)
             exponentials = scores.sub_(highest).exp_()
-            normaliser = exponentials.sum(1, keepdim=True)
+            normaliser = exponentials.sum(1, keepdim=True)  # [rows, 1]
             # Token by token: the sums of the terms are far larger than the sum of their differences.
             losses[begin : begin + rows] += (normaliser.log() + highest).sub_(wanted, alpha=hit).squeeze(1)
             if feature_gradient is None or weight_gradient is None:

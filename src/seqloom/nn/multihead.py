@@ -20,15 +20,16 @@ from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import Packing, future, join_heads, split_heads
 from seqloom.nn.probe import Probe
 
-# Head policies: which of the many looks of a Transformer counts as its attention.
-#
-# mean the mean over the heads of the last layer max the largest over those heads, divided by the sum 2/mean the same
-# of layer 2, counted from 0 2/max 2/0 head 0 of layer 2
-
 
 @dataclass(frozen=True)
 class HeadPolicy:
-    """Layer and head, or how heads become one."""
+    """Which of the heads of a Transformer counts as its attention.
+
+    mean             the mean over the heads of the last layer
+    max              the largest over those heads, divided by the sum
+    2/mean, 2/max    the same of layer 2, counted from 0
+    2/0              head 0 of layer 2
+    """
 
     layer: int
     head: int | None
@@ -38,12 +39,14 @@ class HeadPolicy:
 
     @staticmethod
     def of(text: str, *, layers: int, heads: int) -> "HeadPolicy":
-        """What a text means for a model with so many layers and heads."""
+        """Parse a policy for a model with this many layers and heads."""
         first, slash, last = text.partition("/")
         layer, how = (first, last) if slash else (str(layers - 1), first)
         is_joined = how in ("mean", "max")
         if not (layer.isdecimal() and (is_joined or (slash and how.isdecimal()))):
-            raise UsageError(f"search.heads={text} is no choice of heads; write mean, max, or LAYER/HEAD such as 2/0")
+            raise UsageError(
+                f"search.heads={text} is not a valid choice of heads; use mean, max, or LAYER/HEAD such as 2/0"
+            )
         if int(layer) >= layers or (not is_joined and int(how) >= heads):
             raise UsageError(
                 f"search.heads={text} is not in this model: it has layers 0 to {layers - 1} with heads 0 to {heads - 1}"
@@ -56,16 +59,16 @@ class HeadPolicy:
             return weights[:, self.head]
         if not self.is_max:
             return weights.mean(1)
-        largest = weights.amax(1)
+        largest = weights.amax(1)  # [batch, queries, keys]
         # Hidden keys have 0 with every head; a query that sees none would divide by 0.
         return largest / largest.sum(-1, keepdim=True).clamp(min=torch.finfo(largest.dtype).tiny)
 
 
-GENTLE = 1 / math.sqrt(2)
-"""Gain of the first queries, keys and values: scores begin so small that every position is looked at."""
+INITIAL_GAIN = 1 / math.sqrt(2)
+"""Gain of the first queries, keys and values: scores begin so small that all positions get some attention."""
 
-SHORT = 96
-"""Keys up to which two batched products beat the fused kernel on a processor: its set-up costs more than it saves."""
+MAX_EXPLICIT_KEYS = 96
+"""Keys up to which two batched products beat the fused kernel on CPUs, whose set-up costs more than it saves."""
 
 
 def attend(
@@ -79,20 +82,21 @@ def attend(
 ) -> Float[Tensor, "batch heads queries size"]:
     """softmax(Q Kᵀ / √size + mask) V by torch's fused kernel, or product by product.
 
-    The latter where it is faster, and wherever somebody listens to the weights.
+    The latter where it is faster, and where the weights have listeners.
     """
-    is_short = key.device.type == "cpu" and key.shape[2] <= SHORT
+    is_short = key.device.type == "cpu" and key.shape[2] <= MAX_EXPLICIT_KEYS
     if mask is not None and is_causal:  # the fused kernel takes one or the other
         mask, is_causal = mask + future(query.shape[2], key.shape[2], like=mask), False
-    if not (is_short or weights.is_heard):
+    if not (is_short or weights.has_listeners):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=is_causal)
+    # [batch, heads, queries, keys]
     scores = torch.matmul(query, key.transpose(-1, -2)).mul_(1 / math.sqrt(query.shape[-1]))
     if mask is not None:
         scores = scores + mask
     if is_causal:
         scores = scores + future(query.shape[2], key.shape[2], like=scores)
     shares: Tensor = weights(scores.softmax(-1))
-    return torch.matmul(shares, value)
+    return torch.matmul(shares, value)  # [batch, heads, queries, size]
 
 
 class ShawKeys(nn.Module):
@@ -110,17 +114,18 @@ class ShawKeys(nn.Module):
     def forward(
         self, query: Float[Tensor, "batch heads queries size"], *, first: int, keys: int
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """The bias of queries that stand at `first`, `first + 1`, … against keys 0 … keys − 1."""
+        """The bias of queries at positions `first`, `first + 1`, … against keys 0 … keys − 1."""
         at = torch.arange(first, first + query.shape[2], device=query.device)
-        distance = torch.arange(keys, device=query.device)[None, :] - at[:, None]
+        distance = torch.arange(keys, device=query.device)[None, :] - at[:, None]  # [queries, keys]
         column = distance.clamp(-self.farthest, self.farthest) + self.farthest
+        # [batch, heads, queries, distances]
         by_distance = query @ self.weight.t() / math.sqrt(query.shape[-1])
         return by_distance.gather(-1, column.expand(*query.shape[:2], -1, -1))
 
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Keys and values a query may look at: [rows, heads, positions, size] each."""
+    """Keys and values that a query attends to."""
 
     keys: Float[Tensor, "rows heads positions size"]
     values: Float[Tensor, "rows heads positions size"]
@@ -137,7 +142,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width) if has_output else nn.Identity()
         self.relative = relative
         self.weights = Probe()
-        xavier_uniform(self.qkv.weight, gain=GENTLE, parts=3)
+        xavier_uniform(self.qkv.weight, gain=INITIAL_GAIN, parts=3)
         nn.init.zeros_(self.qkv.bias)
         reset_output(self.output)
 
@@ -149,6 +154,7 @@ class SelfAttention(nn.Module):
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
         is_causal: bool,
     ) -> Float[Tensor, "tokens width"]:
+        # [batch, heads, longest, size] each
         query, key, value = split_heads(self.qkv(x), packing, parts=3, heads=self.heads).unbind(0)
         if self.relative is not None:
             bias = self.relative(query, first=0, keys=packing.longest)
@@ -167,9 +173,10 @@ class SelfAttention(nn.Module):
         position: int,
         mask: Float[Tensor, "#sentences #heads #queries keys"] | None,
     ) -> Float[Tensor, "rows width"]:
-        """One more position: writes its keys and values into the cache, then every row looks at its own way so far."""
+        """One more position: writes its keys and values into the cache, then every row attends to its own history."""
+        # [sentences, heads, queries, size] each
         query, key, value = split_heads(self.qkv(x), queries, parts=3, heads=self.heads).unbind(0)
-        keys, values = cache.write(layer, position, key=key, value=value)
+        keys, values = cache.write(layer, position, key=key, value=value)  # [sentences, heads, keys, size]
         if self.relative is not None:
             bias = self._relative_bias(query, position).repeat_interleave(cache.slots, dim=3)
             mask = bias if mask is None else bias + mask
@@ -180,9 +187,10 @@ class SelfAttention(nn.Module):
     def _relative_bias(
         self, query: Float[Tensor, "sentences heads queries size"], position: int
     ) -> Float[Tensor, "sentences heads queries positions"]:
-        """The queries of a sentence all stand at the same position, each as one of a batch of its own."""
+        """The queries of a sentence are all at the same position, so each is one row of a larger batch."""
         assert self.relative is not None
         sentences, heads, queries, size = query.shape
+        # [sentences · queries, heads, 1, size]
         apart = query.transpose(1, 2).reshape(sentences * queries, heads, 1, size)
         bias: Tensor = self.relative(apart, first=position, keys=position + 1)
         return bias.view(sentences, queries, heads, position + 1).transpose(1, 2)
@@ -199,14 +207,14 @@ class CrossAttention(nn.Module):
         self.memory = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width) if has_output else nn.Identity()
         self.weights = Probe()
-        xavier_uniform(self.query.weight, gain=GENTLE)
-        xavier_uniform(self.memory.weight, gain=GENTLE, parts=2)
+        xavier_uniform(self.query.weight, gain=INITIAL_GAIN)
+        xavier_uniform(self.memory.weight, gain=INITIAL_GAIN, parts=2)
         nn.init.zeros_(self.query.bias)
         nn.init.zeros_(self.memory.bias)
         reset_output(self.output)
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
-        """Keys and values of a memory: computed once, looked at by every query."""
+        """Keys and values of a memory, computed once for all queries."""
         keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads).unbind(0)
         return KeyValues(keys, values)
 
@@ -218,7 +226,7 @@ class CrossAttention(nn.Module):
         *,
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     ) -> Float[Tensor, "tokens width"]:
-        query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]
+        query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]  # [batch, heads, queries, size]
         mixed = attend(query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights)
         attended: Tensor = self.output(join_heads(mixed, packing))
         return attended

@@ -1,15 +1,15 @@
-"""What the last layer is trained for: the full softmax, and three ways round its sum over all symbols.
+"""What the last layer is trained for: the full softmax, and three ways to avoid its sum over all symbols.
 
 Scores are s_w = W_w · x + b_w, the model is P(w ∣ x) = exp(s_w) / Z with Z = Σ_w exp(s_w), and the gradient of
-−log P(y ∣ x) is that of s_y under the data minus its mean under the model: Z is what a large vocabulary makes dear.
+−log P(y ∣ x) is that of s_y under the data minus its mean under the model: Z makes a large vocabulary expensive.
 
     FullSoftmax        −log P(y ∣ x)                       every symbol, every token
     SampledSoftmax     Z estimated from some symbols       tends to the full softmax as their number grows
     Nce                "data or noise?", Z taken as 1      tends to the gradient of the full softmax
     NegativeSampling   the same without q: no model of P   word vectors, not probabilities
 
-Each is a value: called with features, labels and the output layer it gives a sum over tokens. Symbols to compare with
-come from a generator that is handed in. With the row gradients of `training.sparse`, a step of the last three touches
+Each is a value: called with features, labels and the output layer it returns a sum over tokens. Symbols to compare
+with come from the given generator. With the row gradients of `training.sparse`, a step of the last three touches
 the rows of the labels and of the drawn symbols and no others.
 """
 
@@ -31,7 +31,7 @@ from seqloom.nn.outputs import AdaptiveOutput, Output
 #
 # The distribution over V symbols is cut into V slots of equal weight, each shared by at most two symbols:
 #
-#     slot i keeps its own symbol i with probability t_i, and else gives a_i, its alias
+#     slot i returns its own symbol i with probability t_i, and else a_i, its alias
 #     P(w) = 1/V · (t_w + Σ_{i: a_i = w} (1 − t_i))
 #
 # A draw is then a uniform slot and one comparison, however many symbols there are.
@@ -40,13 +40,13 @@ Counts = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 def noise_distribution(counts: Counts, *, power: float, smoothing: float = 1.0) -> Float64[np.ndarray, " symbols"]:
-    """q(w) ∝ (c(w) + s)^α, the noise that words are told apart from.
+    """q(w) ∝ (c(w) + s)^α, the noise distribution.
 
         α = 0      uniform
         α = 0.75   word2vec's choice: between both
         α = 1      unigram
 
-    With s > 0 no symbol is impossible. That is needed: whatever is never drawn is never pushed down, and a
+    With s > 0 no symbol is impossible. That is needed: a symbol that is never drawn is never pushed down, and a
     correction by log q would be infinite.
     """
     if counts.ndim != 1 or not len(counts):
@@ -100,7 +100,7 @@ class AliasSampler:
 
 
 def alias_tables(probabilities: Sequence[float]) -> tuple[list[float], list[int]]:
-    """Thresholds t and aliases a of the slots: one that is not full is filled up by a symbol with too much."""
+    """Thresholds t and aliases a of the slots: a slot that is not full is filled by a symbol with a surplus."""
     symbols = len(probabilities)
     left = [symbols * probability for probability in probabilities]
     thresholds, aliases = [1.0] * symbols, list(range(symbols))
@@ -126,11 +126,11 @@ class Objective(Protocol):
 
     @property
     def touches_rows(self) -> bool:
-        """Whether it looks at some rows of the output only, so that updates of these rows alone make sense."""
+        """Whether it reads only some rows of the output, so that updates of these rows alone make sense."""
         ...
 
     def prepare(self, output: Output | AdaptiveOutput) -> None:
-        """Give an output with fresh weights what it had better begin with."""
+        """Initialise an output with fresh weights for this objective."""
         ...
 
     def __call__(
@@ -172,13 +172,13 @@ class SampledSoftmax:
         Ẑ = exp(s_y) + Σ_{w ∈ C, w ≠ y} exp(s_w − log π_w)
         loss = −Σ over tokens of log exp(s_y) / Ẑ                                   correction="sampled"
 
-    Without the correction by log π a symbol would be pushed down as often as it is drawn, whatever the model thinks of
-    it; that form is not offered. E Ẑ = Z exactly. Its logarithm is too small in the mean (Jensen), and the gradient is
+    Without the correction by log π a symbol would be pushed down as often as it is drawn, whatever the model predicts;
+    that form is not offered. E Ẑ = Z exactly. Its logarithm is too small in the mean (Jensen), and the gradient is
     biased by a term that falls as 1 / samples. As π tends to 1 the loss is the full softmax, term by term.
 
     With correction="all" the label is corrected too, exp(s_y − log π_y) (Jean et al., 2015; TensorFlow). That is the
-    likelihood of the label given the candidates: its best scores are right for any number of samples, but its value is
-    no estimate of the cross-entropy, and rare labels are so easily told apart that they teach little.
+    likelihood of the label given the candidates: its best scores are right for any number of samples, but its value
+    does not estimate the cross-entropy, and rare labels, which are easy to distinguish, teach little.
 
     A label that is drawn as well (an accidental hit) is masked, since Ẑ holds it already. Kept (`masks_hits=False`), it
     counts twice and pushes itself down; the form is here to be compared.
@@ -209,19 +209,19 @@ class SampledSoftmax:
         table = _table_of(output, self.noise)
         drawn = self.noise.draw((self.samples,), generator=generator).to(features.device).unique()
         rows, biases = table.picked(torch.cat([labels, drawn]))
-        wanted = (features * rows[: len(labels)]).sum(1)
+        wanted = (features * rows[: len(labels)]).sum(1)  # [tokens]
         shift = -self.log_expected(drawn).to(features.dtype)
         if biases is not None:
             wanted, shift = wanted + biases[: len(labels)], shift + biases[len(labels) :]
         if self.correction == "all":
             wanted = wanted - self.log_expected(labels).to(features.dtype)
-        scores = torch.addmm(shift, features, rows[len(labels) :].t())
+        scores = torch.addmm(shift, features, rows[len(labels) :].t())  # [tokens, drawn]
         if self.masks_hits:
             # `unique` sorts, so the place of each label is found without comparing it to every symbol.
             places = torch.searchsorted(drawn, labels).clamp_(max=len(drawn) - 1)
             hits = (drawn[places] == labels).nonzero().squeeze(1)
             scores = scores.index_put_((hits, places[hits]), scores.new_tensor(-math.inf))
-        candidates = torch.cat([wanted[:, None], scores], dim=1)
+        candidates = torch.cat([wanted[:, None], scores], dim=1)  # [tokens, 1 + drawn]
         return F.cross_entropy(candidates, torch.zeros_like(labels), reduction="sum")
 
     def log_expected(self, symbols: Int[Tensor, " picked"]) -> Float[Tensor, " picked"]:
@@ -241,10 +241,10 @@ class Nce:
 
         ∇ = Σ_w k q_w / (k q_w + u_w) · (P_data(w ∣ x) − u_w) ∇s_w,  u_w = exp(s_w − log Z)
 
-    The weight depends on w and stands inside the sum. log Z is 0 (Mnih & Teh, 2012) or one learned number, the `log_z`
+    The weight depends on w and is inside the sum. log Z is 0 (Mnih & Teh, 2012) or one learned number, the `log_z`
     of the output: unlike likelihood, this loss cannot be cheated by a small Z. Where k draws are shared by the batch,
     they are its k noise words for each token, at the cost of one product; else each token has its own. A noise word
-    that equals the label stays, since noise may well say the same as the data.
+    that equals the label stays, since noise and data may agree.
     """
 
     noise: AliasSampler
@@ -303,7 +303,7 @@ class NegativeSampling:
         check_known("sharing", self.sharing, get_args(Sharing))
 
     def prepare(self, output: Output | AdaptiveOutput) -> None:
-        """Nothing: its scores have no scale that a beginning could be right for."""
+        """Nothing: its scores have no scale to initialise."""
 
     def __call__(
         self,
@@ -323,8 +323,8 @@ def begin_as_noise(output: Output, noise: AliasSampler) -> None:
     """b_w ← log q_w, where the biases are still those of a fresh output: exp(s_w) is then about q_w, and Z about 1.
 
     With scores of 0 for all, Z begins as the number of symbols, and a symbol that is hardly ever drawn stays at exp(0)
-    for most of the training: thousands of them outweigh all that was learned. Begun as the noise, what is not yet known
-    of a symbol is taken for its frequency.
+    for most of the training: thousands of them outweigh all that was learned. Initialised as the noise, a symbol begins
+    with its frequency.
     """
     if output.bias is not None and not output.bias.any():
         symbols = torch.arange(noise.symbols, device=output.bias.device)
@@ -353,7 +353,7 @@ def _contrast(
     tokens = len(labels)
     wanted = (features * rows[:tokens]).sum(1)
     if counts is not None:
-        scores = features @ rows[tokens:].t()
+        scores = features @ rows[tokens:].t()  # [tokens, drawn]
     else:
         scores = torch.bmm(rows[tokens:].view(*drawn.shape, features.shape[1]), features[:, :, None]).squeeze(2)
     if shift is not None:

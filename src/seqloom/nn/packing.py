@@ -2,7 +2,7 @@
 
 A padded batch is `[batch, longest, …]`; packed it is `[tokens, …]`, sentence after sentence. Attention wants
 `[batch, heads, longest, size]`. Each way there and back is one gather, and so is its gradient, because a real token
-stands in exactly one place on either side: nothing has to be added up or filled in.
+has exactly one place on either side: nothing has to be summed or filled in.
 """
 
 from dataclasses import dataclass, field
@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-
-# Masks: True where a position holds a token or may be looked at, everywhere in the house.
 
 
 def length_mask(lengths: Int[Tensor, " batch"], longest: int) -> Bool[Tensor, "batch longest"]:
@@ -26,7 +24,7 @@ def additive(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, 
 
 
 def future(queries: int, keys: int, *, like: Float[Tensor, "*any"]) -> Float[Tensor, "queries keys"]:
-    """0 where a query (row) may look at a key (column), itself and what came before; −∞ where the key comes later."""
+    """0 where a query (row) may attend to a key (column), itself and earlier ones; −∞ where the key is later."""
     return like.new_full((queries, keys), float("-inf")).triu_(1)
 
 
@@ -43,10 +41,10 @@ class Gathers:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where each packed token stands in the padded batch.
+    """The place of each packed token in the padded batch.
 
     `flat` holds one index into `batch · longest` per token, in any order; `positions` its place within its sentence.
-    `has_empty` says that a sentence has no token at all, so that whoever looks at it looks at padding.
+    `has_empty` says that some sentence has no token at all, so that queries attend to its padding.
     """
 
     batch: int
@@ -67,7 +65,7 @@ class Packing:
         return mask.index_fill_(0, self.flat, True).view(self.batch, self.longest)
 
     def gathers(self, parts: int, heads: int) -> Gathers:
-        """The indices for this many parts and heads, worked out once."""
+        """The indices for this many parts and heads, computed once."""
         known = self._gathers.get((parts, heads))
         if known is None:
             known = self._gathers[parts, heads] = _gathers(self, parts, heads)
@@ -87,7 +85,7 @@ def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:
 
 
 def side_by_side(owners: Int[Tensor, " rows"], sentences: int) -> Packing:
-    """The packing of rows that belong to sentences, in any order: the n-th row of a sentence stands at its place n."""
+    """The packing of rows that belong to sentences, in any order: the n-th row of a sentence is at position n."""
     slots, longest = slots_of(owners, sentences)
     return Packing(batch=sentences, longest=longest, flat=owners * longest + slots, positions=slots)
 
@@ -117,8 +115,8 @@ def split_heads(
 ) -> Float[Tensor, "parts batch heads longest size"]:
     """`[tokens, parts · heads · size]` to one padded `[batch, heads, longest, size]` per part.
 
-    Padding holds copies of some token, finite numbers which a mask has to hide. Only where a sentence has nothing
-    else to be looked at, padding holds zeros: a token of its neighbours must not be seen there.
+    Padding holds copies of some token, finite numbers which a mask has to hide. If a sentence has no
+    tokens at all, padding holds zeros: tokens of other sentences must not be seen there.
     """
     if not torch.is_grad_enabled():
         return _split(packed, packing, parts, heads)
@@ -142,9 +140,7 @@ def _gathers(packing: Packing, parts: int, heads: int) -> Gathers:
     head = torch.arange(heads, device=device)
     row = (token_at.view(packing.batch, 1, packing.longest) * parts + part.view(-1, 1, 1, 1)) * heads
     there = row + head.view(-1, 1)  # [parts, batch, heads, longest]
-    longest = max(
-        packing.longest, 1
-    )  # no token stands in a batch without columns; dividing by 0 is an error all the same
+    longest = max(packing.longest, 1)  # a batch without columns has no tokens, but dividing by 0 is an error
     sentence, position = packing.flat // longest, packing.flat % longest
     padded = (part[:, None] * packing.batch + sentence[:, None, None]) * heads + head
     back = padded * packing.longest + position[:, None, None]  # [tokens, parts, heads]

@@ -1,4 +1,4 @@
-"""Positions: how a model that sees a set learns that it is a sequence."""
+"""Position codes, absolute and relative: without them attention sees a set, not a sequence."""
 
 import math
 from typing import Literal, Protocol, get_args
@@ -20,6 +20,7 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "positions width"]:
     code[t, 2i + 1] = cos(t / 10000^(2i / width))
     """
     even = torch.arange(0, width, 2, dtype=torch.float64)
+    # [positions, ⌈width / 2⌉]
     angles = torch.arange(positions, dtype=torch.float64)[:, None] * torch.exp(even * (-math.log(10000.0) / width))
     code = torch.empty(positions, width, dtype=torch.float64)
     code[:, 0::2] = angles.sin()
@@ -28,7 +29,7 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "positions width"]:
 
 
 class AbsolutePositions(Protocol):
-    """Tells each vector where it stands."""
+    """Adds its position to each vector."""
 
     def __call__(
         self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
@@ -59,11 +60,11 @@ class SinusoidalPositions(nn.Module):
         self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
     ) -> Float[Tensor, "tokens width"]:
         if longest > len(self.table):
-            # A table that grows while decoding is used in training later, where inference tensors are refused.
+            # A table that grows while decoding may be used in training later, which rejects inference tensors.
             with torch.inference_mode(False):
                 longer = sinusoids(max(longest, 2 * len(self.table)), self.table.shape[1])
                 self.table = longer.to(device=self.table.device, dtype=self.table.dtype)
-        code = self.table.index_select(0, positions)
+        code = self.table.index_select(0, positions)  # [tokens, width]
         if self.joined is None:
             return vectors + code
         joined: Tensor = self.joined(torch.cat([vectors, code], dim=-1))
@@ -89,7 +90,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Leaves the vectors as they are: positions come from elsewhere, or order is not to matter."""
+    """Leaves the vectors as they are: positions come from elsewhere, or order does not matter."""
 
     def forward(
         self,
@@ -122,7 +123,7 @@ class RelativeBias(nn.Module):
         """The bias of the queries at these positions against keys 0 … keys − 1."""
         device = self.weight.device
         at = torch.arange(queries.start, queries.stop, device=device)
-        distance = torch.arange(keys, device=device)[None, :] - at[:, None]
+        distance = torch.arange(keys, device=device)[None, :] - at[:, None]  # [queries, keys]
         return self.weight[:, self.bucket(distance)]
 
     def bucket(self, distance: Int[Tensor, "queries keys"]) -> Int[Tensor, "queries keys"]:

@@ -1,10 +1,10 @@
-"""Looking inside: a layer passes what may be looked at through a named Probe, an identity until somebody listens.
+"""Looking inside: a layer passes what can be inspected through a named Probe, an identity without listeners.
 
     with listen(model, "decoder.*.cross") as trace:
         model(...)
     trace["decoder.layers.0.cross.weights"]        the values that passed, in order
 
-A layer asks `is_heard` and takes its explicit path (attention weights, say) only when somebody does.
+A layer takes its explicit path (which has attention weights, say) only if the probe `has_listeners`.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,14 +19,14 @@ Trace = dict[str, list[Tensor]]
 
 
 class Probe(nn.Module):
-    """An identity that tells its listeners what passes."""
+    """An identity that calls its listeners with every value."""
 
     def __init__(self) -> None:
         super().__init__()
         self._listeners: list[Callable[[Tensor], None]] = []
 
     @property
-    def is_heard(self) -> bool:
+    def has_listeners(self) -> bool:
         return bool(self._listeners)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ class Probe(nn.Module):
 
 @contextmanager
 def listen(model: nn.Module, *patterns: str) -> Iterator[Trace]:
-    """Record what passes the probes that match, or stand inside a part that matches; `*` is any part of a name."""
+    """Record the values of all probes that match, or are inside a module that matches; `*` is any part of a name."""
     probes = {name: module for name, module in model.named_modules() if isinstance(module, Probe)}
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in probes):

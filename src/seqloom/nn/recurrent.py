@@ -1,9 +1,9 @@
 """Recurrent layers over batches of sequences: stacks in one direction and in both.
 
-Sequences are padded at the end. A layer that reads from the left never meets the padding before it has read
-all real positions, and the other direction reads each sequence turned round within its own length; so one dense kernel
-serves sequences of any lengths, and padding changes nothing that is real. What stands at a padded position of an
-output may be anything finite. Lengths are handed down all the same: cells whose passes are our own skip the padding.
+Sequences are padded at the end. A layer that reads from the left reads all real positions before the padding, and the
+other direction reads each sequence reversed within its own length; so one dense kernel serves sequences of any lengths,
+and padding changes no real position. Padded positions of an output may hold anything finite. Lengths are passed down
+all the same: hand-derived passes skip the padding.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,33 +22,33 @@ from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import length_mask
 
-# What stands between recurrent layers: ways past a layer, and dropout of two kinds.
+# Between recurrent layers: skip connections, and two kinds of dropout.
 #
-# With x_l for what layer l reads, h_l for its hidden states and y_l for what it leaves (y_0 = x_1 = the inputs):
+# With x_l for what layer l reads, h_l for its hidden states and y_l for its result (y_0 = x_1 = the inputs):
 #
 #     none       y_l = h_l                                    x_{l+1} = dropout(y_l)
 #     residual   y_l = h_l + y_{l−1}                          x_{l+1} = dropout(y_l)          (He et al., 2016)
 #     highway    y_l = T ⊙ h_l + (1 − T) ⊙ y_{l−1}            x_{l+1} = dropout(y_l)          (Srivastava et al., 2015)
 #     dense      y_l = h_l                                    x_{l+1} = [x_l; dropout(y_l)]   (Huang et al., 2017)
 #
-# A sum needs two vectors of one width, so the lowest layer has a way past it only where the inputs are as wide as its
-# hidden states; all others always have. Dropout acts on what a layer reads and never on the way past it.
+# A sum needs two vectors of one width, so the lowest layer has a skip connection only where the inputs are as wide as
+# its hidden states; all others always have one. Dropout acts on what a layer reads and never on the skip connection.
 
 Skip = Literal["none", "residual", "dense", "highway"]
-"""The way past a layer."""
+"""The skip connection of a layer."""
 
 DropoutKind = Literal["between", "variational"]
-"""Whether every number is dropped by itself, or the same ones at all positions of a sequence."""
+"""Whether every number is dropped independently, or the same ones at all positions of a sequence."""
 
 Masks = tuple[Float[Tensor, "rows _"], ...]
-"""What remains of each sequence in each place that drops something: 0 or 1 / (1 − rate)."""
+"""The factors of each sequence at each place with dropout: 0 or 1 / (1 − rate)."""
 
 
 class SequenceDropout(nn.Module):
-    """Dropout on sequences: each number by itself ("between"), or one mask per sequence ("variational").
+    """Dropout on sequences: each number independently ("between"), or one mask per sequence ("variational").
 
-    The second is that of Gal & Ghahramani (2016) on what goes into and out of layers. What a layer hands to itself
-    from step to step is left whole, since the kernels that run whole sequences do so in one call.
+    The second is that of Gal & Ghahramani (2016) on the inputs and outputs of layers. The state from step to step is
+    not dropped, since the kernels that run whole sequences do so in one call.
     """
 
     def __init__(self, rate: float, *, kind: DropoutKind) -> None:
@@ -70,7 +70,7 @@ class SequenceDropout(nn.Module):
     def forward(
         self, values: Float[Tensor, "rows *time width"], mask: Float[Tensor, "rows width"] | None = None
     ) -> Float[Tensor, "rows *time width"]:
-        """Whole sequences, or one position of each. Who goes position by position hands in one `mask` for all."""
+        """Whole sequences, or one position of each; for single positions pass the same `mask` each time."""
         dropped: Tensor
         if not self.has_masks:
             dropped = self.dropout(values)
@@ -81,7 +81,7 @@ class SequenceDropout(nn.Module):
 
 
 class Highway(nn.Module):
-    """A gate between a layer and the way past it (Srivastava et al., 2015).
+    """A gate between a layer and its skip connection (Srivastava et al., 2015).
 
         T = σ(W x + b)                       transform gate: 1 takes the layer
         y = T ⊙ H(x) + (1 − T) ⊙ x           1 − T is the carry gate: 1 is the identity
@@ -116,7 +116,7 @@ class NoBypass(nn.Module):
 
     def forward(
         self,
-        below: Float[Tensor, "*rows inputs"],  # noqa: ARG002 - the same call as for the other ways
+        below: Float[Tensor, "*rows inputs"],  # noqa: ARG002 - the same call as for the other bypasses
         hidden: Float[Tensor, "*rows width"],
     ) -> Float[Tensor, "*rows width"]:
         return hidden
@@ -126,7 +126,7 @@ Bypass = NoBypass | Addition | Highway
 
 
 class Climb(nn.Module):
-    """The way of a signal up through the layers of a stack: what each of them reads, and what it leaves."""
+    """The signal path through the layers of a stack: what each of them reads, and its result."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Climb(nn.Module):
         self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
 
     def draw(self, rows: int, *, like: Float[Tensor, "*any"]) -> Masks:
-        """Masks for sequences that will be read position by position; none where none are needed."""
+        """Masks for sequences that are read position by position; empty where none are needed."""
         gaps = len(self.bypasses) - 1 if self.dropout.has_masks else 0
         return tuple(self.dropout.draw(rows, self.width, like=like) for _ in range(gaps))
 
@@ -158,7 +158,7 @@ class Climb(nn.Module):
         *,
         masks: Masks = (),
     ) -> Float[Tensor, "rows *time width"]:
-        """What the top leaves; `layer(l, x_l)` gives h_l."""
+        """The result of the top layer; `layer(l, x_l)` returns h_l."""
         read = left = inputs
         for number, bypass in enumerate(self.bypasses):
             if number:
@@ -196,11 +196,11 @@ Summary = Literal["last", "mean", "max", "join"]
 
 
 class Stack(nn.Module):
-    """Layers that read from left to right, each what the one below leaves, with dropout in between.
+    """Layers that read from left to right, each the result of the one below, with dropout in between.
 
         h_l[t] = cell_l(x_l[t], h_l[t − 1])        x_1 = the inputs, without dropout
 
-    What a layer reads (x_l) and leaves (y_l) depends on `skip` (see above); the output is y of the top layer.
+    What a layer reads (x_l) and its result (y_l) depend on `skip` (see above); the output is y of the top layer.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Stack(nn.Module):
         )
 
     def begin(self, hints: Float[Tensor, "rows layers width"]) -> StackState:
-        """A state from a hint for each layer; zeros stand for nothing read yet."""
+        """A state from a hint for each layer; zeros give the empty state."""
         return tuple(cell.begin(hint) for cell, hint in zip(self.cells, hints.unbind(1), strict=True))
 
     def forward(
@@ -235,7 +235,7 @@ class Stack(nn.Module):
         truncation: Truncation = FULL,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], StackState]:
-        """What the top layer leaves at every position, and the state after the last one.
+        """The result of the top layer at every position, and the state after the last one.
 
         With `lengths`, the last position of each row is that of its length. `truncation` is that of each layer's
         gradient through time; the random kind draws from `generator`.
@@ -262,7 +262,7 @@ class Stack(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
         masks: Masks = (),
     ) -> Float[Tensor, "batch time width"]:
-        """The same without the last state, which rows of unequal lengths pay for."""
+        """The same without the last state, which is expensive for rows of unequal lengths."""
 
         def layer(number: int, read: Tensor) -> Tensor:
             return self.cells[number].outputs(read, self._first(number, read, state), lengths=lengths)
@@ -273,7 +273,7 @@ class Stack(nn.Module):
     def step(
         self, inputs: Float[Tensor, "rows inputs"], state: StackState, *, masks: Masks = ()
     ) -> tuple[Float[Tensor, "rows width"], StackState]:
-        """One position: what the top layer leaves, and the state of all.
+        """One position: the result of the top layer, and the state of all.
 
         Variational dropout takes the masks of `climb.draw`, the same ones at every step of a sequence.
         """
@@ -292,13 +292,13 @@ class Stack(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """Layers that read in both directions and join what they find, with dropout in between.
+    """Layers that read in both directions and join their states, with dropout in between.
 
         →h_l[t] = →cell_l(x_l[t], →h_l[t − 1])
         ←h_l[t] = ←cell_l(x_l[t], ←h_l[t + 1])
         h_l[t] = [→h_l[t]; ←h_l[t]]
 
-    What a layer reads (x_l) and leaves (y_l) depends on `skip` (see above); the output is y of the top layer.
+    What a layer reads (x_l) and its result (y_l) depend on `skip` (see above); the output is y of the top layer.
     """
 
     def __init__(
@@ -325,25 +325,25 @@ class Bidirectional(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "batch time inputs"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time width"]:
-        """What the top layer leaves at every position."""
+        """The result of the top layer at every position."""
         turn = turning(lengths, inputs.shape[1])
 
         def layer(number: int, read: Tensor) -> Tensor:
             right, left = self.rightward[number], self.leftward[number]
             forwards = right.outputs(read, _nothing_read(right, read), lengths=lengths)
             backwards = left.outputs(reorder(read, turn), _nothing_read(left, read), lengths=lengths)
-            return torch.cat([forwards, reorder(backwards, turn)], 2)
+            return torch.cat([forwards, reorder(backwards, turn)], 2)  # [batch, time, both widths]
 
         outputs: Tensor = self.climb(inputs, layer)
         return outputs
 
 
 def require_causal(layers: Stack | Bidirectional, *, model: str) -> Stack:
-    """These layers, for a model that foretells each symbol from those before it: refused if they read ahead."""
+    """These layers, for a model that predicts each symbol from those before it; an error if they read ahead."""
     if isinstance(layers, Bidirectional):
         raise ConfigError(
-            f"{model} tells each symbol from the ones before it, but layers that read in both directions have seen "
-            "the symbols after it as well; let them read from left to right only"
+            f"{model} predicts each symbol from the ones before it, but bidirectional layers also see the symbols "
+            "after it; use layers that read from left to right only"
         )
     return layers
 
@@ -351,9 +351,9 @@ def require_causal(layers: Stack | Bidirectional, *, model: str) -> Stack:
 def input_widths(
     input_width: int, width: int, *, layers: int, directions: int = 1, skip: Skip = "none"
 ) -> tuple[int, ...]:
-    """How wide the input of each layer is: for the lowest as given, for each other one what all directions leave below.
+    """The width of the input of each layer: as given for the lowest, then all directions of the layer below.
 
-    In a dense stack each layer reads the input and what all layers below it leave.
+    In a dense stack each layer reads the input and the results of all layers below it.
     """
     check_known("skip", skip, get_args(Skip))
     joined = directions * width
@@ -377,7 +377,7 @@ def summarise(
     summary: Summary,
     directions: int,
 ) -> Float[Tensor, "batch width"]:
-    """c = q(h_1 … h_n), from the real positions alone.
+    """c = q(h_1 … h_n), over real positions only.
 
     last   the last state of each direction: h_n of the rightward half, h_1 of the leftward half
     join   the same, of layers that read in both directions
@@ -388,7 +388,7 @@ def summarise(
     if summary in ("last", "join"):
         return ends(outputs, lengths, directions=directions)
     counted = lengths.clamp(min=1)
-    padding = ~length_mask(counted, outputs.shape[1])[:, :, None]
+    padding = ~length_mask(counted, outputs.shape[1])[:, :, None]  # [batch, time, 1]
     if summary == "max":
         return outputs.masked_fill(padding, float("-inf")).amax(1)
     return outputs.masked_fill(padding, 0).sum(1) / counted[:, None]
@@ -399,7 +399,7 @@ def ends(
 ) -> Float[Tensor, "batch width"]:
     """The last hidden state of each direction: of the rightward half at the end, of the leftward half at the start."""
     last = (lengths - 1).clamp(min=0)
-    rightmost = outputs[torch.arange(len(lengths), device=lengths.device), last]
+    rightmost = outputs[torch.arange(len(lengths), device=lengths.device), last]  # [batch, width]
     if directions == 1:
         return rightmost
     half = outputs.shape[2] // 2
@@ -407,10 +407,10 @@ def ends(
 
 
 def turning(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, " positions"]:
-    """Indices into `batch · longest` that turn every sequence round within its length and leave the padding."""
+    """Indices into `batch · longest` that reverse every sequence within its length and leave the padding."""
     check_lengths(lengths, rows=len(lengths), time=longest)
     at = torch.arange(longest, device=lengths.device)
-    turned = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
+    turned = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)  # [batch, longest]
     rows = torch.arange(len(lengths), device=lengths.device)[:, None]
     return (rows * longest + turned).flatten()
 
@@ -418,7 +418,7 @@ def turning(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, " posit
 def reorder(
     padded: Float[Tensor, "batch time width"], turn: Int[Tensor, " positions"]
 ) -> Float[Tensor, "batch time width"]:
-    """The positions in another order, one that is its own inverse: hence the gradient is a gather too."""
+    """The positions in an order that is its own inverse, so that the gradient is a gather too."""
     turned: Tensor = _Reorder.apply(padded, turn)  # type: ignore[no-untyped-call]
     return turned
 

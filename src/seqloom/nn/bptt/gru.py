@@ -6,7 +6,7 @@ Back, with a dot for the gradient of a gate's sum (what goes into its σ or tanh
 
     ż = [±(h − n) ⊙ z ⊙ (1 − z)] ⊙ ∂h'         + where k = z, − where k = 1 − z
     ṅ = [(1 − k) ⊙ (1 − n²)] ⊙ ∂h'
-    ∂h = k ⊙ ∂h' + what the gates hand on
+    ∂h = k ⊙ ∂h' + the gradients through the gates
 
 Everything in brackets is known for all steps before the first step back.
 """
@@ -94,7 +94,7 @@ class ResetAfterPass(Pass):
         return of_weight, None if self._bias is None else self.gate_gradients.sum(0), of_gain
 
     def input_gradients(self) -> Tensor:
-        # Of the sum that the input goes into, the candidate's gradient is not reset.
+        # The gradient of the candidate's sum with the input does not pass through the reset gate.
         torch.mul(self._steps.after_all(self._gradient), self._candidate, out=self.gate_gradients[:, 2 * self._width :])
         return self.gate_gradients
 
@@ -132,7 +132,7 @@ class ResetBeforePass(Pass):
         total, sigmoids = steps.at(gates[:, : self._reach]), steps.at(gates[:, : 2 * width])
         reset = gates.new_empty(steps.positions, width)
         reset_at, source = steps.at(reset), before
-        if self._has_inner:  # the input stands where the candidate's sum will be
+        if self._has_inner:  # the input is where the candidate's sum will be
             reset.copy_(gates[:, 2 * width :])
             source = reset_at
             gates[:, 2 * width :] = 0 if self._bias is None else self._bias
@@ -204,7 +204,7 @@ class ResetBeforePass(Pass):
         return of_weight, of_gain, of_inner, None if self._bias is None else of_candidate.sum(0), of_inner_gain
 
     def input_gradients(self) -> Tensor:
-        if self._has_inner:  # the input stands in the place of the candidate's sum in `projected`
+        if self._has_inner:  # the input is in the place of the candidate's sum in `projected`
             torch.mul(self._of_reset, self._r, out=self.gate_gradients[:, 2 * self._width :])
         return self.gate_gradients
 

@@ -12,7 +12,7 @@ from seqloom.nn.bptt.passes import Pass, Steps, link
 class ElmanPass(Pass):
     """h' = φ(p + U h), with the weights U and, for LN(U h), its gain.
 
-    Back: δ = φ' ⊙ ∂h',  ∂p = δ,  ∂h = Uᵀ δ,  ∂U = Σ δ hᵀ, and φ' is told by h' alone: 1 − h'², [h' > 0] or 1.
+    Back: δ = φ' ⊙ ∂h',  ∂p = δ,  ∂h = Uᵀ δ,  ∂U = Σ δ hᵀ, and φ' follows from h' alone: 1 − h'², [h' > 0] or 1.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ElmanPass(Pass):
         self._link.prepare_backward(steps, iter(tape))
         self._steps, (self._hidden,) = steps, states
         self._before, self._after = steps.around(gradients[0])
-        self.gate_gradients = steps.after_all(gradients[0])  # a gradient becomes δ where it stands
+        self.gate_gradients = steps.after_all(gradients[0])  # a gradient becomes δ in place
         hidden = steps.after_all(self._hidden)
         self._derivatives: list[Tensor] | None = None
         if self._activation == "tanh":

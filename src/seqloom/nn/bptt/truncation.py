@@ -1,4 +1,4 @@
-"""Backward through time: whole sequences by hand-derived passes, exact or truncated.
+"""Backpropagation through time over whole sequences, exact or truncated.
 
 The gradient of a loss with respect to weights w that every step shares is a sum over all steps back from each output,
 
@@ -7,13 +7,13 @@ The gradient of a loss with respect to weights w that every step shares is a sum
 and a truncation says which of its terms are left out:
 
     full        none
-    chunked     z_{t−1} wherever t is a multiple of the window: chunks are learnt by themselves (chunk and detach)
-    sliding     all terms of steps that are `window` or more before t: every output looks back equally far
+    chunked     z_{t−1} wherever t is a multiple of the window: chunks are independent (chunk and detach)
+    sliding     all terms of steps that are `window` or more before t: every output reaches back equally far
     random      z_t = b_t + ξ_t c_t z_{t−1}, where ξ_t is 1 / keep_rate with probability keep_rate and else 0: mean 1,
                 so that the whole keeps its mean, which no fixed window does (Tallec & Ollivier, 2017)
 
-The state itself always runs on. `burn_in` leaves out all that the first steps would add, whatever the kind: they only
-bring the state to where learning begins.
+The state itself is always carried on. `burn_in` leaves out all terms of the first steps, whatever the kind: they only
+prepare the state.
 """
 
 from collections.abc import Sequence
@@ -40,15 +40,15 @@ class Truncation:
 
     kind: TruncationKind = "full"
     window: int = 0
-    """Steps of a chunk, or steps that the gradient of an output passes through, its own included."""
+    """Steps of a chunk, or steps that the gradient of an output passes through, including its own."""
     keep_rate: float = 1.0
-    """Probability that a step of the random kind hands its gradient on."""
+    """Probability that a step of the random kind passes its gradient back."""
     burn_in: int = 0
-    """First steps that get no gradient at all."""
+    """First steps without any gradient."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("full", "chunked", "sliding", "random"):
-            raise ConfigError(f"truncation kind={self.kind!r} is not known; full, chunked, sliding or random are")
+            raise ConfigError(f"unknown truncation kind={self.kind!r}; use full, chunked, sliding or random")
         has_window = self.kind in ("chunked", "sliding")
         if has_window and self.window < 1:
             raise ConfigError(f"{self.kind} truncation with window={self.window}: give the steps it holds, 1 or more")
@@ -239,7 +239,7 @@ def step_jacobian(cell: Cell, projected: Float[Tensor, " gates"], state: CellSta
 
 @dataclass(frozen=True)
 class _Layout:
-    """From a padded batch, rows first, to packed positions, steps first, and back."""
+    """Converts between a padded batch, rows first, and packed positions, steps first."""
 
     batch: int
     time: int
@@ -248,7 +248,7 @@ class _Layout:
     """Rows from the longest to the shortest; None if all are full."""
     packing: Packing | None = None
     spread: Tensor | None = None
-    """For every padded position its place in a buffer of states, or the row of zeros behind them."""
+    """For every padded position its place in a buffer of states, or the row of zeros at its end."""
     ends: Tensor | None = None
     """The place of each row's last state in a buffer of states."""
 
@@ -272,7 +272,7 @@ class _Layout:
         return rows if self.order is None else torch.empty_like(rows).index_copy_(0, self.order, rows)
 
     def buffer(self, first: Tensor) -> Tensor:
-        """Room for all states, the first of each row filled in."""
+        """A buffer for all states, with the first of each row filled in."""
         rows, positions = self.batch, self.steps.positions
         states = first.new_empty(rows + positions + (self.spread is not None), first.shape[1])
         states[:rows] = self.sort(first)
@@ -283,9 +283,8 @@ class _Layout:
         """The states after all steps, rows first."""
         if self.spread is None:
             return self.steps.after_all(states).view(self.time, self.batch, states.shape[1]).transpose(0, 1)
-        padded = states.new_empty(
-            self.batch, self.time, states.shape[1]
-        )  # no view, which could not be changed in place
+        # Not a view, which could not be changed in place.
+        padded = states.new_empty(self.batch, self.time, states.shape[1])
         torch.index_select(states, 0, self.spread, out=padded.view(self.batch * self.time, states.shape[1]))
         return padded
 
@@ -336,14 +335,14 @@ def _layout_of(lengths: Tensor | None, *, batch: int, time: int) -> _Layout:
 
 @dataclass(frozen=True)
 class _Task:
-    """What a run is told besides tensors."""
+    """The arguments of a run besides tensors."""
 
     manual: ManualBackward
     layout: _Layout
     truncation: Truncation
     parts: int
     origins: tuple[Tensor, ...]
-    """Without a number in them; autograd knows that they come from `projected` and the first state."""
+    """Empty tensors that autograd connects with `projected` and the first state."""
 
 
 class _Run(torch.autograd.Function):
@@ -377,7 +376,7 @@ class _Run(torch.autograd.Function):
 
 
 class _Final(torch.autograd.Function):
-    """A gradient, as it is, that has no gradient of its own with respect to whatever it came from."""
+    """A gradient that raises an error when it is differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, *origins: Tensor | None) -> Tensor:  # noqa: ARG004
@@ -448,7 +447,7 @@ def _after_forward(manual: ManualBackward, steps: Steps, projected: Tensor, stat
 def _backward_truncated(
     cell_pass: Pass, steps: Steps, gradients: Sequence[Tensor], *, truncation: Truncation, chances: Tensor | None
 ) -> None:
-    """All steps back with gradients that are not simply handed on.
+    """All steps back with gradients that are not simply passed on.
 
     Sliding carries one gradient for each step that it has passed, so that the one that has passed all can be dropped;
     random carries one, times a chance.
@@ -477,12 +476,12 @@ def _backward_truncated(
 
 
 def _entering(memory: Tensor, continuing: int, size: int) -> Tensor:
-    """The gradient of the last memory of rows that have their last step here; zeros for those that go on."""
+    """The gradient of the last memory of rows that end at this step; zeros for those that continue."""
     entering = memory[:size].clone()
     entering[:continuing] = 0
     return entering
 
 
 def _grown(stack: Tensor, rows: int) -> Tensor:
-    """With rows of zeros for those that begin here on the way back."""
+    """With rows of zeros for those that end at this step."""
     return torch.nn.functional.pad(stack, (0, 0, 0, rows - stack.shape[1]))

@@ -68,7 +68,7 @@ class GRUCell(GatedCell):
         self.reset, self.update = reset, update
 
     def project(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows gates"]:
-        """With reset="input" the input itself stands in the place of W_n x, which has to wait for the gate."""
+        """With reset="input" the input itself replaces W_n x, which has to wait for the gate."""
         if self.reset == "input":
             return torch.cat([of_rows(self.from_input, inputs, begin=0, end=2 * self.width), inputs], -1)
         return super().project(inputs)

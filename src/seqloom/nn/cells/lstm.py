@@ -32,7 +32,7 @@ class LSTMCell(GatedCell):
         h' = o ⊙ tanh(c')
 
     W and b are `from_input`, U and d `from_state`, the gates in this order. Two biases are one too many; they are
-    torch's, whose kernels run whole sequences with these very weights (with `norm` there is no d). `forget_bias` is
+    torch's, whose kernels run whole sequences with the same weights (with `norm` there is no d). `forget_bias` is
     where b_f begins: at 1 the memory lasts for a few steps from the start (Józefowicz et al., 2015).
     """
 
@@ -78,14 +78,14 @@ class LSTMCell(GatedCell):
         *,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        # Of rows of several lengths torch tells the last memory only by its kernel for packed sequences, which takes
-        # twice the time of the hand-derived pass. Not every processor has its kernel for what autocast makes of it.
+        # For rows of several lengths torch returns the last memory only from its kernel for packed sequences, which
+        # takes twice the time of the hand-derived pass. Not every CPU has its kernel for half precision under autocast.
         is_cast = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
         if self.norm or lengths is not None or not inputs.shape[1] or is_cast:
             return run_cell(self, inputs, state, lengths=lengths)
         check_run(self, inputs, state, lengths=None)
         weights, begin = self.torch_weights, [part[None] for part in state]
-        # The kernel for CPUs keeps what its backward pass needs only when told that it trains.
+        # The kernel for CPUs saves what its backward pass needs only if `trains` is set.
         trains = torch.is_grad_enabled()
         outputs, hidden, memory = torch.lstm(inputs, begin, weights, True, 1, 0.0, trains, False, True)
         return outputs, (hidden[0], memory[0])
@@ -114,7 +114,7 @@ class PeepholeCell(GatedCell):
         h' = o ⊙ tanh(c')
 
     That is peephole="diagonal", the paper's: each unit looks at its own memory. With peephole="full" the gates look at
-    all of the old memory, V_o c, V_i c and V_f c in the places of p ⊙ c, as if c were joined to h; then the output gate
+    all of the old memory, V_o c, V_i c and V_f c instead of p ⊙ c, as if c were joined to h; then the output gate
     sees c, too, and not c'. W and b are `from_input`, U is `from_state`, p or V `from_memory`, the gates in this order;
     the peepholes begin at 0, where the cell is an LSTM. `forget_bias` is where b_f begins.
     """

@@ -24,7 +24,7 @@ class ElmanCell(GatedCell):
         h' = φ(W x + b + U h + d)        φ: tanh, relu or identity
 
     W and b are `from_input`, U and d `from_state`. Two biases are one too many; they are torch's, whose kernels run
-    whole sequences of the first two forms with these very weights. `project` adds both. With the identity the state is
+    whole sequences of the first two forms with the same weights. `project` adds both. With the identity the state is
     the linear network of the theory, a sum over all inputs: h_t = U^t h_0 + Σ_s U^{t−s} (W x_s + b + d).
     """
 

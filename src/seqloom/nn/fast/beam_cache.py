@@ -1,16 +1,16 @@
-"""What the rows of a search have written, kept once and never moved.
+"""Keys and values of the rows of a search, stored once and never moved.
 
 A search that keeps k hypotheses for a sentence would have to copy their keys and values whenever it reorders them. Here
-they stay where they were written, in one of k slots of their position, and a row remembers its way through the slots:
+they stay where they were written, in one of k slots of their position, and a row keeps its path through the slots:
 
     keys[sentence, position, slot]              the key that the row in this slot of its sentence had at this position
     ancestors[row, position]                    the slot of the symbol that the row has there
 
-All rows of a sentence then look at all slots at once, as queries side by side, and a mask leaves each its own way:
+All rows of a sentence then attend to all slots at once, as queries side by side, and a mask leaves each its own path:
 
     mask[row, (position, slot)] = 0 if slot = ancestors[row, position], −∞ otherwise
 
-That is k times the products of one row, on numbers that are read once for all of them; and reordering is free.
+That is k times the products of one row, on numbers that are read once for all of them, and reordering is free.
 """
 
 import math
@@ -26,10 +26,10 @@ from torch import Tensor
 from seqloom.nn.packing import Packing
 
 FIRST_ROOM = 32
-"""Positions that there is room for at first; it doubles when they are used up."""
+"""Positions allocated at first; doubled when they are used up."""
 
 Kept = Float[Tensor, "sentences room slots heads size"]
-"""What a row reads at a position lies together, and so does what a sentence has written."""
+"""A row reads contiguous numbers at a position, and a sentence has written contiguous ones."""
 
 
 Flat = Float[np.ndarray, " numbers"]
@@ -58,20 +58,21 @@ def scale_of(size: int) -> np.float32:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Which rows there are: their sentences, their places side by side, and their ways through the slots."""
+    """The rows of a step: their sentences, their places side by side, and their paths through the slots."""
 
     owners: Int[Tensor, " rows"]
     queries: Packing
     ancestors: Int[Tensor, "rows positions"]
 
     def mask(self, slots: int, *, dtype: torch.dtype) -> Float[Tensor, "sentences one queries keys"] | None:
-        """What hides the slots of others; None where there is one slot, which is everybody's own."""
+        """Hides the slots of other rows; None if there is only one slot."""
         if slots == 1:
             return None
         rows, positions = self.ancestors.shape
+        # [rows, positions, slots]
         own = torch.full((rows, positions, slots), float("-inf"), dtype=dtype, device=self.owners.device)
         own.scatter_(2, self.ancestors[:, :, None], 0.0)
-        # A place without a row may look at everything: what it finds is thrown away, but must be a number.
+        # A place without a row may attend to everything: its result is discarded, but must be finite.
         mask = own.new_zeros(self.queries.batch * self.queries.longest, positions * slots)
         mask[self.queries.flat] = own.flatten(1)
         return mask.view(self.queries.batch, 1, self.queries.longest, positions * slots)
@@ -116,14 +117,14 @@ class BeamCache:
         def grown(kept: Tensor) -> Tensor:
             copy = kept.new_empty(len(kept), longer, wider, *kept.shape[3:])
             copy[:, :position, :present] = kept[:, :position]
-            # A slot that nobody wrote is multiplied by a weight of 0, and 0 · NaN is not 0.
+            # A slot that was never written is multiplied by a weight of 0, and 0 · NaN is not 0.
             copy[:, :position, present:] = 0
             return copy
 
         return BeamCache([grown(each) for each in self.keys], [grown(each) for each in self.values], written=position)
 
     def of_sentences(self, sentences: Int[Tensor, " picked"], *, positions: int) -> "BeamCache":
-        """What these sentences have written up to here."""
+        """The cache of these sentences, up to this many positions."""
 
         def picked(kept: Tensor) -> Tensor:
             copy = kept.new_empty(len(sentences), *kept.shape[1:])
@@ -142,7 +143,7 @@ class BeamCache:
         key: Float[Tensor, "sentences heads queries size"],
         value: Float[Tensor, "sentences heads queries size"],
     ) -> tuple[Float[Tensor, "sentences heads keys size"], Float[Tensor, "sentences heads keys size"]]:
-        """Put down what the rows have at this position; all that may be looked at now, slot after slot."""
+        """Write the keys and values of a position; returns all that may be attended to, slot after slot."""
         keys, values = self.keys[layer], self.values[layer]
         for kept, new in ((keys, key), (values, value)):
             kept[:, position, : new.shape[2]] = new.transpose(1, 2)

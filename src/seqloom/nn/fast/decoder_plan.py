@@ -167,8 +167,8 @@ def _can_be_planned(layer: Sublayers) -> bool:
     """Output matrices, no positions inside attention, and no listeners."""
     attention, cross = layer.attention, layer.cross
     has_outputs = isinstance(attention.output, nn.Linear) and isinstance(cross.output, nn.Linear)
-    is_heard = attention.weights.is_heard or cross.weights.is_heard
-    return has_outputs and attention.relative is None and not is_heard
+    has_listeners = attention.weights.has_listeners or cross.weights.has_listeners
+    return has_outputs and attention.relative is None and not has_listeners
 
 
 def _product(linear: nn.Module) -> Product:

@@ -1,4 +1,4 @@
-"""Products with weights in eight bits, for decoding on a processor.
+"""Products with weights in eight bits, for decoding on CPUs.
 
     s_r = max_k |x_rk| / 127                        one scale per row of x, so that neighbours change nothing
     q_rk = round(x_rk / s_r)                        −127 … 127
@@ -6,9 +6,9 @@
     Q_ok = round(W_ok / t_o)                        −63 … 63
     y_ro = s_r t_o Σ_k q_rk Q_ok + b_o              the sum is of integers, hence exact
 
-Processors without a dot product of eight-bit numbers add two products of q + 128 and Q in sixteen bits, which holds
-2 · 255 · 64 and not 2 · 255 · 127. Weights of seven bits are what makes the same sum on all of them. A row of y depends
-on its row of x alone, to the last bit, which a product of floats does not promise.
+CPUs without a dot product of eight-bit numbers add two products of q + 128 and Q in sixteen bits, which holds
+2 · 255 · 64 but not 2 · 255 · 127. Weights of seven bits give the same sum on all of them. A row of y depends on its
+row of x alone, to the last bit, which a product of floats does not guarantee.
 """
 
 import copy
@@ -26,18 +26,18 @@ from seqloom.core.jit import compiled
 from seqloom.nn.fast.beam_attention import uses_loops
 from seqloom.nn.outputs import Output
 
-LEAST_WEIGHTS = 100_000
+MIN_WEIGHTS = 100_000
 """Weights of a matrix from which on the product in eight bits saves more than rounding its input costs."""
 
 SHIFT = 128
-"""What is added to an input of eight bits, because the kernel wants numbers from 0 on."""
+"""Added to an input of eight bits, because the kernel needs numbers from 0 on."""
 
 SHARE, LEAST = np.float32(1 / 127), np.float32(torch.finfo(torch.float32).tiny)
 """A scale is this share of the largest number of its row, and at least this."""
 
 
 SCALES = "int8_scales"
-"""The buffer of a linear layer whose weight was rounded before it was loaded; it is no part of the weights."""
+"""The buffer of a linear layer whose weight was rounded before it was loaded; it is not part of the weights."""
 
 
 Array = Any
@@ -74,7 +74,7 @@ class Int8Weight:
         *,
         scales: Float[Tensor, " outputs"] | None = None,
     ) -> None:
-        """`scales` are those of a weight that was rounded before: then the same whole numbers are found again."""
+        """`scales` are those of a weight that was rounded before: then the same integers are found again."""
         weight = weight.detach().float()
         if scales is None:
             scales = (weight.abs().amax(1) / 63).clamp(min=torch.finfo(torch.float32).tiny)
@@ -97,7 +97,7 @@ class Int8Weight:
         return result.view(*x.shape[:-1], len(self.scales))
 
     def plain_product(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
-        """The same by exact sums in float64: what the kernel is compared with."""
+        """The same by exact sums in float64: the plain twin of the kernel."""
         rounded, scales = round_rows(x)
         sums = (rounded.double() - SHIFT) @ self.rounded.double().t()
         result = (sums * self.scales.double()).float() * scales
@@ -123,7 +123,7 @@ def _by_torch(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inpu
 
 
 class Int8Linear(nn.Linear):
-    """A linear layer that multiplies in eight bits; it keeps its weights for those who look at them."""
+    """A linear layer that multiplies in eight bits; it keeps its float weights for inspection."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
@@ -148,14 +148,14 @@ class Int8Output(Output):
         return self._int8.product(features)
 
 
-def with_int8(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> nn.Module:
+def with_int8(model: nn.Module, *, least_weights: int = MIN_WEIGHTS) -> nn.Module:
     """A model that shares all parameters with this one and multiplies large matrices in eight bits; not to be trained.
 
-    What a cell or an attention does without a linear layer of its own stays as it is.
+    Products of cells and attentions that do not use a linear layer are not changed.
     """
     device = next(model.parameters()).device
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        raise UsageError(f"search.precision=int8 is for processors with oneDNN, not for {device}; use float32")
+        raise UsageError(f"search.precision=int8 needs a CPU with oneDNN and is not supported on {device}; use float32")
     shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
     twin = copy.deepcopy(model, shared)
     for name, module in list(twin.named_modules()):
@@ -166,7 +166,7 @@ def with_int8(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> nn.Mod
     return twin.eval()
 
 
-def row_scales(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> dict[str, Float[Tensor, " outputs"]]:
+def row_scales(model: nn.Module, *, least_weights: int = MIN_WEIGHTS) -> dict[str, Float[Tensor, " outputs"]]:
     """The scales of the weights that `with_int8` rounds and nothing else reads, by their names.
 
     Tables of symbols are not among them: embeddings and shortlists read them as they are.
@@ -180,7 +180,7 @@ def row_scales(model: nn.Module, *, least_weights: int = LEAST_WEIGHTS) -> dict[
 
 
 def keep_scales(model: nn.Module, scales: Mapping[str, Float[Tensor, " outputs"]]) -> None:
-    """Tell linear layers, by the names of their weights, the scales with which these were rounded."""
+    """Store the scales with which weights were rounded in their linear layers, by the names of the weights."""
     for name, values in scales.items():
         layer = dict(model.named_modules()).get(name.removesuffix(".weight"))
         if not isinstance(layer, nn.Linear):
@@ -189,7 +189,7 @@ def keep_scales(model: nn.Module, scales: Mapping[str, Float[Tensor, " outputs"]
 
 
 def kept_scales(model: nn.Module) -> dict[str, Float[Tensor, " outputs"]]:
-    """What `keep_scales` was given."""
+    """The scales that `keep_scales` stored."""
     found = ((name, getattr(module, SCALES, None)) for name, module in model.named_modules())
     return {f"{name}.weight": scales for name, scales in found if scales is not None}
 

@@ -1,8 +1,8 @@
-"""A shortlist: only the symbols that may come up in the translation of a sentence get a score.
+"""A shortlist: only symbols that are likely in the translation of a sentence get a score.
 
     P(y ∣ …) = exp(w_y · x + b_y) / Σ_{y' offered} exp(w_y' · x + b_y')        for the symbols offered to the sentence
 
-Each sentence has its own list, whatever stands beside it, and a step costs as much as the list is long.
+Each sentence has its own list, independent of its neighbours, and the cost of a step is proportional to its length.
 """
 
 from collections.abc import Callable
@@ -51,12 +51,13 @@ class Offered:
     def log_probs(
         self, features: Float[Tensor, "rows width"], *, owners: Int[Tensor, " rows"], slots: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows offered"]:
-        """Of the rows of each sentence, which stand side by side in slots."""
+        """Of the rows of each sentence, which are side by side in slots."""
         if uses_loops(features):
             return log_softmax_(self._scores_by_loops(features, owners))
         width = int(slots.max()) + 1 if len(slots) else 0
-        table = features.new_zeros(len(self.symbols), width, features.shape[1])
+        table = features.new_zeros(len(self.symbols), width, features.shape[1])  # [sentences, slots, width]
         table[owners, slots] = features
+        # [sentences, slots, offered]
         scores = torch.baddbmm(self.bias[:, None], table, self._own_weight.transpose(1, 2))
         return log_softmax_(scores[owners, slots])
 
@@ -82,7 +83,7 @@ def _check(listed: Int[Tensor, "sentences offered"], *, symbols: int) -> None:
             "it belongs to another vocabulary: make it again for this model"
         )
     if not bool((listed == END).any(1).all()):
-        raise ModelError("a shortlist without the end symbol lets no output end; add it to every list")
+        raise ModelError("a shortlist without the end symbol cannot end an output; add it to every list")
 
 
 # Scores of the symbols offered to each sentence, compiled. A product needs the rows of the output that belong to a
