@@ -128,7 +128,10 @@ def replace_unknown(
     text, done = "", 0
     spans: list[Span] = []
     rows: list[np.ndarray] = []
-    groups = {span: _inside(look, span) for span in _words_with(unknown, look.target)}
+    groups = {
+        (first, last): [j for j, (begin, end) in enumerate(look.target_spans) if first <= begin and end <= last]
+        for first, last in _words_with(unknown, look.target)
+    }
     taken = {j for inside in groups.values() for j in inside}
     plain = {look.target_spans[j]: [j] for j in range(len(look.target_spans)) if j not in taken}
     for (begin, end), inside in sorted({**groups, **plain}.items()):
@@ -155,11 +158,6 @@ def _words_with(unknown: Sequence[Span], text: str) -> list[Span]:
         for start, stop in word_spans("".join(letters))
         if any(max(start, begin) < min(stop, end) for begin, end in unknown)
     ]
-
-
-def _inside(look: Look, span: Span) -> list[int]:
-    """The target words that lie in a span."""
-    return [j for j, (begin, end) in enumerate(look.target_spans) if span[0] <= begin and end <= span[1]]
 
 
 def _translation(look: Look, weights: np.ndarray, dictionary: Mapping[str, str]) -> str | None:

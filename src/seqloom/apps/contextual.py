@@ -160,14 +160,13 @@ def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequen
             inside = [number for number, (first, last) in enumerate(pieces) if first < end and last > begin]
             uses.append(WordUse(sentence, each, place))
             vectors.append([found.static[inside].mean(0), *(layer[inside].mean(0) for layer in found.layers)])
-    return WordComparison(tuple(uses), np.stack([_cosines(np.stack(layer)) for layer in zip(*vectors, strict=True)]))
-
-
-def _cosines(vectors: Float[np.ndarray, "uses width"]) -> Float[np.ndarray, "uses uses"]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    directions = vectors / np.maximum(norms, np.finfo(vectors.dtype).tiny)
-    cosines: Float[np.ndarray, "uses uses"] = directions @ directions.T
-    return cosines
+    similarities = []
+    for layer in zip(*vectors, strict=True):
+        stacked = np.stack(layer)  # [uses, width]
+        norms = np.linalg.norm(stacked, axis=1, keepdims=True)
+        directions = stacked / np.maximum(norms, np.finfo(stacked.dtype).tiny)
+        similarities.append(directions @ directions.T)
+    return WordComparison(tuple(uses), np.stack(similarities))
 
 
 # --- training a small model ------------------------------------------------------------------------------------------

@@ -124,19 +124,19 @@ class EngineTranslator:
         return self.tokenizers.target.encode(given.prefix) if given else []
 
     def _translations(self, searched: Sequence[tuple[Part, Sequence[Found]]]) -> list[Translation]:
+        """The translations of a line out of those of its parts: of several parts, the best of each."""
         if not searched:
             return [Translation("", None)]
         lists = [found for _, found in searched]
-        ways = [[each] for each in lists[0]] if len(lists) == 1 else [[found[0] for found in lists]]
-        return [self._translation([part for part, _ in searched], way) for way in ways]
-
-    def _translation(self, parts: Sequence[Part], found: Sequence[Found]) -> Translation:
-        texts = [self.tokenizers.target.decode(each.ids) for each in found]
-        joined = join(texts, inside_word=[part.is_inside_word for part in parts])
-        hypotheses = tuple(
-            Hypothesis(each.ids, each.is_finished, each.score, {"log_prob": each.score}, ()) for each in found
-        )
-        return Translation(joined.text, sum(each.score for each in found), hypotheses)
+        inside_word = [part.is_inside_word for part, _ in searched]
+        translations = []
+        for way in [[each] for each in lists[0]] if len(lists) == 1 else [[found[0] for found in lists]]:
+            joined = join([self.tokenizers.target.decode(each.ids) for each in way], inside_word=inside_word)
+            hypotheses = tuple(
+                Hypothesis(each.ids, each.is_finished, each.score, {"log_prob": each.score}, ()) for each in way
+            )
+            translations.append(Translation(joined.text, sum(each.score for each in way), hypotheses))
+        return translations
 
 
 def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator:

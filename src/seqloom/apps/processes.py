@@ -106,7 +106,13 @@ class ProcessTranslator:
             raise UsageError("several processes need the same constraints for all lines; translate with one process")
         found: Results = [[] for _ in lines]
         try:
-            tasks = {self._send(lines, places, request, first): places for places in shares(lines, jobs=self._jobs)}
+            tasks: dict[Future[Results | _Failure], list[int]] = {}
+            for places in shares(lines, jobs=self._jobs):
+                # Blank lines take the place of other processes' lines: the place of a line decides its random draws.
+                sent = [""] * (max(places) + 1)
+                for at in places:
+                    sent[at] = lines[at]
+                tasks[self._pool.submit(_work, sent, places, request, first)] = places
             for task in self._completed(set(tasks)):
                 results, places = task.result(), tasks[task]
                 if isinstance(results, _Failure):
@@ -139,15 +145,6 @@ class ProcessTranslator:
                     f"none of {self._jobs} processes has done any work for {MAX_IDLE_SECONDS:g} seconds; something has "
                     "stopped them. Try again, or translate with one process"
                 )
-
-    def _send(
-        self, lines: Sequence[str], places: Sequence[int], request: Request, first: int
-    ) -> "Future[Results | _Failure]":
-        # Blank lines take the place of other processes' lines: the place of a line decides its random draws.
-        sent = [""] * (max(places) + 1)
-        for at in places:
-            sent[at] = lines[at]
-        return self._pool.submit(_work, sent, list(places), request, first)
 
 
 def _processor_seconds(pid: int | None) -> float:

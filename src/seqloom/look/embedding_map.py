@@ -73,7 +73,9 @@ def lay_out(
         raise UsageError(
             f"t-SNE lays out {MAX_TSNE_WORDS:,} words at most, and {len(words):,} were given; take fewer or pca"
         )
-    units = _units(np.asarray(vectors, np.float64))
+    exact = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    units = exact / np.where(lengths > 0, lengths, 1.0)
     named, near = tuple(words), tuple(tuple(each) for each in neighbours)
     points, shares = principal_plane(units)
     if method == "pca":
@@ -167,12 +169,6 @@ def _squared_distances(points: Float64[np.ndarray, "words width"]) -> Float64[np
         lengths[:, None] + lengths[None] - 2 * points @ points.T, 0.0
     )
     return squares
-
-
-def _units(vectors: Float64[np.ndarray, "words width"]) -> Float64[np.ndarray, "words width"]:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Float64[np.ndarray, "words width"] = vectors / np.where(lengths > 0, lengths, 1.0)
-    return units
 
 
 def draw_words(
