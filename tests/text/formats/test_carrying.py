@@ -114,7 +114,7 @@ def test_text_inside_a_placeholder_makes_it_fuzzy() -> None:
 
 @pytest.mark.parametrize("text", ["{n, plural, other {" + "a " * 1_000 + "}}", "<!--" + "a " * 1_000 + "-->"])
 def test_what_is_too_long_to_be_kept_whole_is_not_torn_up(text: str) -> None:
-    with pytest.raises(CannotCarry, match="for more than 2,000 characters"):
+    with pytest.raises(CannotCarry, match="have more than 2,000 characters"):
         Carrier(("Save ", text))
 
 

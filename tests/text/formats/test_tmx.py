@@ -101,12 +101,12 @@ def test_a_memory_without_a_target_language_asks_for_one(tmp_path: Path) -> None
         read_tmx(path).filled({0: Filling(("b",))})
 
 
-def test_what_is_no_memory_is_told(tmp_path: Path) -> None:
+def test_a_file_without_a_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_text("<html/>")
     with pytest.raises(DataError, match="its outermost element is <html>"):
         read_tmx(path)
-    with pytest.raises(DataError, match="there is no <tmx> in it"):
+    with pytest.raises(DataError, match="it has no <tmx>"):
         list(read_pairs(path))
 
 
