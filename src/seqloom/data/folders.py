@@ -173,7 +173,7 @@ def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[st
         raise UsageError(f"{folder} holds files in {found[0]} only; parallel text needs a second language", file=folder)
     raise UsageError(
         f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; choose the direction: "
-        f" data.source={found[0]} data.target={found[-1]}",
+        f"data.source={found[0]} data.target={found[-1]}",
         file=folder,
     )
 
