@@ -140,7 +140,7 @@ def test_an_arpa_file_is_exported_measured_and_writes(models: Models, tmp_path: 
     written = call("generate", out, "--count", "2", "search.length_constant=5", "search.seed=2")
     assert (written.code, len(written.lines)) == (0, 2), written.err
     again = call("export", tmp_path / "run", "--to", "arpa", "--out", out)
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "already exists" in again.err) == (2, True)
     wrong = call("export", models.recurrent, "--to", "arpa", "--out", tmp_path / "no.arpa")
     assert (wrong.code, "which is for n-grams" in wrong.err) == (2, True)
 
@@ -168,7 +168,7 @@ def test_models_are_mixed_with_given_or_tuned_weights(models: Models) -> None:
 
 def test_a_model_in_place_of_a_text_points_to_with(models: Models) -> None:
     called = call("perplexity", models.recurrent, models.counted, models.text)
-    assert (called.code, f"write --with {models.counted}" in called.err) == (2, True)
+    assert (called.code, f"use --with {models.counted}" in called.err) == (2, True)
 
 
 def test_settings_of_steps_are_reported_for_fitted_models(models: Models, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_info_describes_language_models(models: Models) -> None:
     arrays = load_fitted(models.counted).model.arrays()
     sizes = [f"{size:,} of length {length}" for length, size in enumerate(np.diff(arrays["borders"]).tolist(), start=1)]
     assert f"N-grams  {', '.join(sizes)}\n" in out
-    assert f"Text     {arrays['borders'][1]:,} pieces; size 1000" in out
+    assert f"Text     {arrays['borders'][1]:,} pieces\n         size 1000" in out
     assert "alpha" not in out
     assert "Search   method sample, length_factor 0.0, length_constant" in out
     assert call("info", models.recurrent, "--json").records[0]["config"]["task"]["kind"] == "language_modelling"
@@ -358,7 +358,7 @@ def test_a_translator_is_no_language_model(tiny: Tiny, models: Models) -> None:
         (["perplexity", "MODEL", "TEXT", "--tune", "TEXT"], 2, ["--tune", "--tune requires --with MODEL"]),
         (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "1.5"], 2, ["--weight 1.5 leaves -0.5"]),
         (["perplexity", "MODEL", "TEXT", "--with", "MODEL", "--weight", "nan"], 2, ["--weight nan"]),
-        (["perplexity", "MODEL", "TEXT", "--weight", "0.5"], 2, ["1 times for 0 models"]),
+        (["perplexity", "MODEL", "TEXT", "--weight", "0.5"], 2, ["got 1 --weight for 0 --with"]),
         (["perplexity", "MODEL", "TEXT", "--context", "text"], 2, ["each line by itself"]),
         (["generate", "MODEL", "Once"], 2, ["'Once'", "--prompt"]),
         (["generate", "MODEL", "model.order=2"], 2, ["cannot be changed after training"]),

@@ -15,7 +15,7 @@ def test_the_page_is_written_and_summarised(tiny: Tiny, tmp_path: Path) -> None:
     called = call("look", "beam", tiny.run, SENTENCE, "search.beam=3", "--out", page)
     assert called.code == 0, called.err
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert "candidates were looked at" in called.out
+    assert "candidates were expanded" in called.out
     assert called.lines[-1] == f"drawn in {page}"
 
 
@@ -34,7 +34,7 @@ def test_invalid_arguments_are_refused(tiny: Tiny, tmp_path: Path) -> None:
         ([SENTENCE, "--out", tmp_path / "beam.doc"], "neither .html nor .svg nor .png"),
         ([SENTENCE, "another"], "quote the sentence"),
         ([SENTENCE, "model.width=3"], "cannot be changed after training"),
-        ([SENTENCE, "search.method=sample", "--out", tmp_path / "beam.svg"], "only our own beam search"),
+        ([SENTENCE, "search.method=sample", "--out", tmp_path / "beam.svg"], "only the built-in beam search"),
         ([SENTENCE, "search.mode=fairseq", "--out", tmp_path / "beam.svg"], "set search.mode=seqloom\n"),
     ):
         called = call("look", "beam", tiny.run, *words)
