@@ -33,9 +33,9 @@ from seqloom.runs.prepare import open_run, prepare_resume
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.vocabulary import Vocabulary
-from seqloom.training.averaging import average_weights
 from seqloom.training.checkpoint import checkpoint_folder, newest_checkpoint, pointed_step, read_checkpoint
 from seqloom.training.run_guard import RECORD, locked
+from seqloom.training.weights import average_weights
 from system.bad_files import ENGLISH, GERMAN, prepare
 from system.mutations import Build, Case
 from system.small_models import LINES, change_json, vouch_again, write_small_model

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import ignore
-from seqloom.training.averaging import average_weights, final_weights
-from seqloom.training.checkpoint import checkpoint_folder, read_checkpoint
-from seqloom.training.weights import load_weights, weights_of
+from seqloom.training.checkpoint import checkpoint_folder, final_folders, read_checkpoint
+from seqloom.training.weights import average_weights, load_weights, weights_of
 from training.toy import ToyModel, make_trainer, same_bits
 
 
@@ -84,10 +83,10 @@ def test_weights_of_another_model_are_refused_with_the_way_out() -> None:
 def test_the_final_model_is_the_best_checkpoint_or_the_mean_of_the_last_regular_ones(tmp_path: Path) -> None:
     trainer, _ = make_trainer(tmp_path, steps=7, save_every=2, validate_every=3)
     trainer.train()
-    best = read_checkpoint(checkpoint_folder(tmp_path, trainer.progress.best.step or 0)).weights
-    assert same_bits(final_weights(tmp_path, trainer.config, listener=ignore), best)
-    # Step 3 has a checkpoint because it was best then; it is no regular one.
+    best = checkpoint_folder(tmp_path, trainer.progress.best.step or 0)
+    assert final_folders(tmp_path, average=0, save_every=2, listener=ignore) == [best]
+    assert same_bits(average_weights([best]), read_checkpoint(best).weights)
+    # Step 3 has a checkpoint because it was best then; it is not a regular one.
     regular = [checkpoint_folder(tmp_path, step) for step in (2, 4, 6, 7)]
-    config = trainer.config.model_copy(update={"average": 4})
-    assert same_bits(final_weights(tmp_path, config, listener=ignore), average_weights(regular))
+    assert final_folders(tmp_path, average=4, save_every=2, listener=ignore) == regular
     assert checkpoint_folder(tmp_path, 3).exists()

@@ -49,14 +49,13 @@ from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.tasks.translation import TranslationTask
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.training.averaging import average_weights
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked
 from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
-from seqloom.training.weights import load_weights
+from seqloom.training.weights import average_weights, load_weights
 
 # The journal of a run: `events.jsonl`, a line per event, for curves and monitoring.
 

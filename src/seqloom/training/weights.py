@@ -1,11 +1,13 @@
 """The weights of a model as named tensors: read, loaded, compared, averaged. Shared weights are stored once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
-from seqloom.core.errors import ModelError
+from seqloom.core.errors import ModelError, UsageError
 from seqloom.training.distributed import World
 
 _SHOWN = 3
@@ -79,3 +81,38 @@ def _shape(tensor: Tensor) -> str:
 
 def _some(items: list[str]) -> str:
     return ", ".join(items[:_SHOWN]) + (", …" if len(items) > _SHOWN else "")
+
+
+# Checkpoint averaging: the mean of the weights at several steps is often better than any one of them.
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """w̄ = (w₁ + … + wₖ) / k for each weight of k safetensors files, added up in float64.
+
+    A path may be a folder with a `model.safetensors`. Integer tensors (counters, tables) are taken from the last path.
+    One file is held in memory at a time, besides the sum.
+    """
+    if not paths:
+        raise UsageError("no weights to average: name at least one model")
+    files = [path / "model.safetensors" if path.is_dir() else path for path in paths]
+    first = _read(files[0])
+    sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in first.items()}
+    for file in files[1:]:
+        tensors = _read(file)
+        differences = first_differences(first, tensors)
+        if differences:
+            raise ModelError(f"{file} cannot be averaged with {files[0]}: {differences}")
+        for name, tensor in tensors.items():
+            sums[name] = sums[name] + tensor if tensor.is_floating_point() else tensor
+    return {
+        name: (total / len(files)).to(first[name].dtype) if first[name].is_floating_point() else total
+        for name, total in sums.items()
+    }
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(str(file), framework="pt") as reader:
+            return {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
+    except Exception as error:
+        raise ModelError(f"{file} cannot be read as safetensors: {error}") from error
