@@ -57,7 +57,7 @@ def test_some_bad_lines_of_utf8_are_not_taken_for_latin1(
         ("skip", ["gut", "", "ä", ""], "are read as empty"),
     ],
 )
-def test_bad_lines_are_mended_or_skipped_and_counted(
+def test_bad_lines_are_repaired_or_skipped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, on_bad: OnBad, lines: list[str], said: str
 ) -> None:
     monkeypatch.setattr(files, "CHUNK", chunk)
@@ -141,7 +141,7 @@ def test_codecs_that_are_not_of_files_are_refused(tmp_path: Path, name: str) -> 
         read(b"der Hund\nKatze\n", tmp_path, encoding=name)
 
 
-def test_half_a_character_is_told_with_its_place_or_mended(tmp_path: Path) -> None:
+def test_half_a_character_is_reported_with_its_place_or_repaired(tmp_path: Path) -> None:
     data = b"good\nab+2AA-c\n"  # UTF-7 writes units of UTF-16, and nobody sees to it that they come in pairs
     with pytest.raises(DataError, match=r"text\.de:2:3: half of a character \(the lone surrogate U\+D800\)"):
         read(data, tmp_path, "error", "utf-7")

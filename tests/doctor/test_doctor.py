@@ -136,7 +136,7 @@ def test_odd_characters(source: str, target: str, odd: int) -> None:
     assert look_at_characters(source, target) == odd
 
 
-def test_what_is_odd_is_mended_and_the_rest_is_left() -> None:
+def test_what_is_odd_is_repaired_and_the_rest_is_left() -> None:
     assert repair_characters("Tom &amp; Jerry\u200b  MÃ¤dchen") == "Tom & Jerry  Mädchen"
     assert repair_mojibake("naïve café") == "naïve café"
     assert repair_mojibake("â€œSoâ€\u009d – MÃ¼ller") == "“So” – Müller"
@@ -264,7 +264,7 @@ def test_invisible_characters_that_a_script_needs_are_kept(text: str) -> None:
 
 
 @given(nasty.texts())
-def test_mended_text_is_mended(text: str) -> None:
+def test_repaired_text_is_repaired(text: str) -> None:
     once = repair_characters(text)
     assert "\n" not in once
     assert not {"\u202e", "\ufeff", "\u200b"} & set(once)

@@ -282,7 +282,7 @@ def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> Non
     assert "misaligned" in {fault.kind for fault in again.faults}, "what was not asked for stays"
 
 
-def test_what_was_not_mended_is_named_with_its_repair(damaged: Case, tmp_path: Path) -> None:
+def test_what_was_not_repaired_is_named_with_its_repair(damaged: Case, tmp_path: Path) -> None:
     left = repair(damaged.found, choose_repairs("safe"), tmp_path / "safe").left
     assert {"swapped", "misaligned"} <= {each.repair for each in left} <= set(REPAIRS) - set(SAFE)
     (shifted,) = (each for each in left if each.repair == "misaligned")
@@ -293,7 +293,7 @@ def test_what_was_not_mended_is_named_with_its_repair(damaged: Case, tmp_path: P
     assert repair(damaged.found, choose_repairs("all"), tmp_path / "all").left == ()
 
 
-def test_a_test_set_is_not_mended(damaged: Case, tmp_path: Path) -> None:
+def test_a_test_set_is_not_repaired(damaged: Case, tmp_path: Path) -> None:
     swapped = write_pairs([(b, a) for a, b in phrases("test", 100, 2)], tmp_path, "test", LANGUAGES)
     found = diagnose(damaged.files, test=swapped)
     left = [each for each in left_over(found, choose_repairs("all")) if each.split == "test"]

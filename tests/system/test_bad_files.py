@@ -237,16 +237,16 @@ def test_a_line_that_is_skipped_in_one_file_is_scored_in_none(bench: Bench) -> N
     (record,) = called.records
     assert record["lines"] == len(ENGLISH) - 1
     assert record["systems"][0]["scores"][0]["value"] == pytest.approx(100)
-    mended = bench.call(*USES["evaluate"], "--on-bad-utf8", "replace", "--json").records[0]
-    assert mended["lines"] == len(ENGLISH)
-    assert mended["systems"][0]["scores"][0]["value"] < 100
+    repaired = bench.call(*USES["evaluate"], "--on-bad-utf8", "replace", "--json").records[0]
+    assert repaired["lines"] == len(ENGLISH)
+    assert repaired["systems"][0]["scores"][0]["value"] < 100
 
 
 # --- training on what can be put right ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("on_bad", "kept"), [("skip", 10), ("replace", 12)])
-def test_bad_lines_are_mended_or_dropped_on_both_sides(tmp_path: Path, on_bad: str, kept: int) -> None:
+def test_bad_lines_are_repaired_or_dropped_on_both_sides(tmp_path: Path, on_bad: str, kept: int) -> None:
     target = B.replace(b"Haus 5", b"Stra\xdfe 5")
     found = prepare(tmp_path, BAD, target, f"data.on_bad_utf8={on_bad}")
     assert (found.encoded()["read"], found.encoded()["kept"]) == (12, kept)

@@ -225,7 +225,7 @@ def _records(found: "Diagnosis", repaired: "Repaired | None", page: Path | None)
     pairs = {split.name: len(split.survey) for split in found.splits}
     verdict = {"severity": found.verdict.severity, "sentence": found.verdict.sentence, "first": found.verdict.first}
     sizes = {"sizes": found.sizes, "settings": found.sizing.defaults}
-    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "mended": repaired, "report": page})
+    yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "repaired": repaired, "report": page})
 
 
 def _record(found: "Diagnosis", fault: "Fault") -> dict[str, Any]:

@@ -136,9 +136,9 @@ def test_placeholders_that_touch_stay_as_they_are(text: str) -> None:
     assert _same((text,), *Carrier((text,)).lines) == Filling((text,))
 
 
-def test_placeholders_that_touch_stay_together_where_order_is_mended_or_words_get_in_the_way() -> None:
-    mended = Carrier(("a %d%% b %s d",)).filling([_aligned("A D B", [(0, 0), (1, 2), (2, 1)])])
-    assert mended == Filling(("A %d%% D %s B",), is_fuzzy=True)
+def test_placeholders_that_touch_stay_together_where_order_is_repaired_or_words_get_in_the_way() -> None:
+    repaired = Carrier(("a %d%% b %s d",)).filling([_aligned("A D B", [(0, 0), (1, 2), (2, 1)])])
+    assert repaired == Filling(("A %d%% D %s B",), is_fuzzy=True)
     apart = Carrier(("a%s{0}", X, " b {1}")).filling([_aligned("X% B", [(0, 1), (1, 2)])])
     assert apart == Filling(("X% B %s{0}", X, " {1}"), is_fuzzy=True)
 
