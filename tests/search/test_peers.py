@@ -20,8 +20,9 @@ from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.peers.rules import PeerMode, PeerOptions
+from seqloom.search.peers.rules import PeerOptions
 from seqloom.search.peers.search import peer_search
+from seqloom.search.settings import PeerMode
 
 MODES: tuple[PeerMode, ...] = get_args(PeerMode)
 PLAIN = PeerOptions()

@@ -16,8 +16,9 @@ from seqloom.interop.ctranslate2 import write_ctranslate2
 from seqloom.models.transformer import Transformer
 from seqloom.nn.positions import sinusoids
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.peers.rules import PeerMode, PeerOptions
+from seqloom.search.peers.rules import PeerOptions
 from seqloom.search.peers.search import peer_search
+from seqloom.search.settings import PeerMode
 
 pytestmark = pytest.mark.parity
 

@@ -17,7 +17,6 @@ from seqloom.search.constraints import (
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.peers.search import peer_search
 from seqloom.search.sampling import Sampling, sample_search
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
@@ -54,6 +53,8 @@ def decode(
             raise UsageError(
                 f"search.mode={settings.mode} supports neither constraints nor traces; set search.mode=seqloom"
             )
+        from seqloom.search.peers.search import peer_search  # training does not need it
+
         return peer_search(
             stepper,
             source,

@@ -11,9 +11,9 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
-from seqloom.search.peers.rules import PeerMode
 from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, Score
 
+PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
 Rerank = Literal["none", "agreement"]

@@ -21,6 +21,7 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import PAD, UNKNOWN
 from seqloom.search.hypothesis import BackPointer
 from seqloom.search.scores import EndNormalisation, Outcome
+from seqloom.search.settings import PeerMode
 
 # How other systems search: what their beam searches do differently, as values of one dataclass.
 #
@@ -33,8 +34,6 @@ from seqloom.search.scores import EndNormalisation, Outcome
 # sentence stops, and what happens at its maximum length. Each field of `PeerRules` is one of these differences;
 # `rules_of` has one value for each peer. docs/search/peer-modes.md says which version of each was read, and how the
 # rules were checked.
-
-PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 
 PlaceRule = Literal["refilled", "lost", "kept", "haunted"]
 PoolRule = Literal["all", "first", "best"]

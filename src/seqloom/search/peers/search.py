@@ -24,7 +24,6 @@ from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
 from seqloom.search.peers.rules import (
     Ended,
     PeerHypothesis,
-    PeerMode,
     PeerOptions,
     PeerRules,
     PeerScore,
@@ -33,6 +32,7 @@ from seqloom.search.peers.rules import (
     patience_count,
     rules_of,
 )
+from seqloom.search.settings import PeerMode
 
 
 class PeerCandidate(NamedTuple):
