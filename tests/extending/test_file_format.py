@@ -1,5 +1,6 @@
 """A file format in one file, passed in as an argument or added to the package by one line."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,10 @@ from extending.conftest import EXAMPLES, TOP
 from seqloom.core.errors import DataError, UsageError
 from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import TextCorpus, read_one_language
+from seqloom.data.store import Store
+from seqloom.runs.train import resume, train
 from seqloom.text.formats.readers import FORMATS, open_catalogue
+from tiny_runs import TINY, write_corpus
 
 TEXT = "Guten Tag. ||| Good day.\nallein |||\nDanke. ||| Thank you.\n"
 
@@ -32,6 +36,26 @@ def test_a_format_from_outside_is_read_when_it_is_passed_in(example: Callable[[s
         open_catalogue(path, formats=formats)
     with pytest.raises(UsageError, match="a source file and a target file are needed"):
         open_corpus([path])
+
+
+def test_a_run_trains_and_resumes_on_files_of_a_format_from_outside(
+    example: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    (tmp_path / "text").mkdir()
+    for names in write_corpus(tmp_path):
+        source, target = (Path(name).read_text(encoding="utf-8").splitlines() for name in names)
+        pairs = zip(source, target, strict=True)
+        path = tmp_path / "text" / f"{Path(names[0]).stem}.bars"
+        path.write_text("".join(f"{one} ||| {other}\n" for one, other in pairs), encoding="utf-8")
+    formats = [example("file_format").BARS]
+    run, dev = tmp_path / "run", str(tmp_path / "text" / "dev.bars")
+    trained = train(None, TINY, out=run, train=[str(tmp_path / "text")], dev=[dev], formats=formats)
+    assert trained is not None
+    assert len(Store.open(run / "data" / "train")) == 120
+    os.utime(dev)  # the text is read again
+    resumed = resume(run, ["training.steps=8"], formats=formats)
+    assert resumed is not None
+    assert resumed.outcome.step == 8
 
 
 def test_its_errors_name_file_and_line(example: Callable[[str], ModuleType], path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +32,7 @@ from seqloom.runs.model_dir import add_file, read_card, read_settings
 from seqloom.runs.prepare import choose_config, prepare_resume, prepare_run
 from seqloom.runs.train import Trained, average, resume, train
 from seqloom.runs.translation import PairText, open_pairs
+from seqloom.text.formats.segments import Format
 from tiny_runs import TINY, write_corpus
 
 Corpus = tuple[list[str], list[str]]
@@ -157,9 +159,11 @@ def test_text_that_was_not_touched_is_not_read_again(tmp_path: Path, monkeypatch
     train(None, TINY, out=tmp_path / "run", train=files, dev=dev)
     opened: list[object] = []
 
-    def counted(config: RunConfig, *, split: Literal["sources", "pairs"], listener: Listener) -> PairText:
+    def counted(
+        config: RunConfig, *, split: Literal["sources", "pairs"], formats: Sequence[Format], listener: Listener
+    ) -> PairText:
         opened.append(config)
-        return open_pairs(config, split=split, listener=listener)
+        return open_pairs(config, split=split, formats=formats, listener=listener)
 
     monkeypatch.setattr("seqloom.runs.prepare.open_pairs", counted)
     resume(tmp_path / "run", ["training.steps=8", "data.workers=1"])
@@ -455,7 +459,7 @@ def test_a_card_of_a_newer_format_is_refused_as_a_manifest_is(tiny: Trained, tmp
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such model directory"):
+    with pytest.raises(UsageError, match="model directory not found"):
         load(tmp_path / "nothing")
     with pytest.raises(ModelError, match=r"no model\.json"):
         load(tmp_path)

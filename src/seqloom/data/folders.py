@@ -14,8 +14,8 @@ from pathlib import Path
 
 from seqloom.core.errors import UsageError
 from seqloom.core.text_files import bare_name
-from seqloom.text.formats.readers import format_of
-from seqloom.text.formats.segments import Languages
+from seqloom.text.formats.readers import FORMATS, format_of, holds_both_sides
+from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.languages import is_known_language
 
 _HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")
@@ -47,12 +47,14 @@ def expand_folders(
     return tuple(files), tuple(notices)
 
 
-def pairs_in(folder: Path, languages: Languages, *, is_held_out: bool = False) -> FolderFiles:
+def pairs_in(
+    folder: Path, languages: Languages, *, is_held_out: bool = False, formats: Sequence[Format] = FORMATS
+) -> FolderFiles:
     """The pairs of files in a folder, source and target in turn, or else its tables.
 
     Unless the folder `is_held_out` itself, files that are called dev or test are left out.
     """
-    texts, tables, left_out = _sorted_files(folder, languages, is_held_out=is_held_out)
+    texts, tables, left_out = _sorted_files(folder, languages, is_held_out=is_held_out, formats=formats)
     if not texts:
         if not tables:
             raise UsageError(
@@ -89,9 +91,11 @@ def pairs_in(folder: Path, languages: Languages, *, is_held_out: bool = False) -
     return FolderFiles(tuple(files), f"{folder}: {pairs}, {source} → {target}{_left_out(left_out)}")
 
 
-def texts_in(folder: Path, language: str | None, *, is_held_out: bool = False) -> FolderFiles:
+def texts_in(
+    folder: Path, language: str | None, *, is_held_out: bool = False, formats: Sequence[Format] = FORMATS
+) -> FolderFiles:
     """The texts of a folder in one language; those whose names have no language are taken to be in it."""
-    texts, tables, left_out = _sorted_files(folder, (None, language), is_held_out=is_held_out)
+    texts, tables, left_out = _sorted_files(folder, (None, language), is_held_out=is_held_out, formats=formats)
     spoken = sorted({each for group in texts.values() for each in group})
     plain = [path for path in left_out if _is_plain(path) and (is_held_out or not _is_held_out(path))]
     if language is None and len(spoken) > 1:
@@ -100,7 +104,7 @@ def texts_in(folder: Path, language: str | None, *, is_held_out: bool = False) -
             file=folder,
         )
     chosen = [path for group in texts.values() for each, path in group.items() if language in (None, each)]
-    files = sorted([*plain, *chosen, *(path for path in tables if format_of(path) is not None)])
+    files = sorted([*plain, *chosen, *(path for path in tables if format_of(path, formats) is not None)])
     left_out = [path for path in _visible(folder) if path not in files]
     if not files:
         raise UsageError(
@@ -111,7 +115,7 @@ def texts_in(folder: Path, language: str | None, *, is_held_out: bool = False) -
 
 
 def _sorted_files(
-    folder: Path, languages: Languages, *, is_held_out: bool
+    folder: Path, languages: Languages, *, is_held_out: bool, formats: Sequence[Format]
 ) -> tuple[dict[str, dict[str, Path]], list[Path], list[Path]]:
     """Texts by name and language, tables, and the others."""
     texts: dict[str, dict[str, Path]] = {}
@@ -121,7 +125,7 @@ def _sorted_files(
         stem, language = _stem_and_language(path, languages)
         if _is_held_out(path) and not is_held_out:
             others.append(path)
-        elif bare_name(path).endswith(".tsv") or format_of(path) is not None:
+        elif holds_both_sides(path, formats):
             tables.append(path)
         elif language is None:
             others.append(path)

@@ -28,6 +28,8 @@ from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import Sizing, choose_fitted_sizes, choose_text_sizes, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.text.formats.readers import FORMATS
+from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
@@ -50,16 +52,17 @@ class Block:
         return islice(iter(self.text), self.begin, self.end)
 
 
-def size_text(config: RunConfig, files: Sequence[Path]) -> Sizing:
+def size_text(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Format] = FORMATS) -> Sizing:
     """Sizes for the text in these files."""
-    corpus = open_corpus(config.data, tuple(map(str, files)))
+    corpus = open_corpus(config.data, tuple(map(str, files)), formats=formats)
     facts = text_facts(corpus, segmentation=config.text.segmentation)
     if not needs_dev(config):
         return sizes_for(config, facts)
     held = held_out(config.data, len(corpus))
     if not config.data.dev:
         return sizes_for(config, facts, dev_tokens=facts.tokens(config.text.kind) * held // max(1, len(corpus)))
-    dev = text_facts(open_corpus(config.data, config.data.dev), segmentation=config.text.segmentation)
+    dev_corpus = open_corpus(config.data, config.data.dev, formats=formats)
+    dev = text_facts(dev_corpus, segmentation=config.text.segmentation)
     return sizes_for(config, facts, dev_tokens=dev.tokens(config.text.kind))
 
 
@@ -78,23 +81,30 @@ def needs_dev(config: RunConfig) -> bool:
     return config.purpose != "word vectors"
 
 
-def open_corpus(data: DataConfig, names: tuple[str, ...]) -> TextCorpus:
+def open_corpus(data: DataConfig, names: tuple[str, ...], *, formats: Sequence[Format] = FORMATS) -> TextCorpus:
     """The text of some files."""
     paths = [Path(name) for name in names]
-    corpus = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
+    corpus = TextCorpus(
+        paths,
+        encoding=data.encoding,
+        unit=data.unit,
+        on_bad=data.on_bad_utf8,
+        language=data.target,
+        formats=formats,
+    )
     corpus.require_text()
     return corpus
 
 
-def open_texts(config: RunConfig, *, listener: Listener) -> "PlainText":
+def open_texts(config: RunConfig, *, formats: Sequence[Format] = FORMATS, listener: Listener) -> "PlainText":
     """Open and check the text of a run. Without dev files, the end of the training text is held out."""
     data = config.data
-    train = open_corpus(data, data.train)
+    train = open_corpus(data, data.train, formats=formats)
     for sentence in train.notices:
         notice(listener, sentence)
     fingerprints = {"train": train.fingerprint()}
     if data.dev:
-        dev = open_corpus(data, data.dev)
+        dev = open_corpus(data, data.dev, formats=formats)
         for sentence in dev.notices:
             notice(listener, sentence)
         return PlainText(train, dev, {**fingerprints, "dev": dev.fingerprint()})

@@ -36,7 +36,8 @@ from seqloom.runs.model_dir import read_settings
 from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
 from seqloom.runs.sizing import EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
-from seqloom.text.formats.segments import Languages
+from seqloom.text.formats.readers import FORMATS
+from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.run_guard import RECORD, locked
@@ -61,11 +62,13 @@ FREE = ("data.workers", "data.train", "data.dev", "model.builder")
 """Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
-def open_text(config: RunConfig, *, split: Split = "sources", listener: Listener) -> PairText | PlainText:
+def open_text(
+    config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
+) -> PairText | PlainText:
     """Open and check the text of a run; `split` says how pairs are held out."""
     if config.purpose == "translator":
-        return open_pairs(config, split=split, listener=listener)
-    return open_texts(config, listener=listener)
+        return open_pairs(config, split=split, formats=formats, listener=listener)
+    return open_texts(config, formats=formats, listener=listener)
 
 
 def load_data(run: Path, config: RunConfig) -> PairData | TextData:
@@ -80,6 +83,7 @@ def choose_config(
     train: Sequence[str],
     dev: Sequence[str],
     model: BuildsModel | None = None,
+    formats: Sequence[Format] = FORMATS,
     listener: Listener,
 ) -> RunConfig:
     """The settings of a new run: chosen for its data, then the file, then the overrides.
@@ -107,7 +111,7 @@ def choose_config(
         )
     first = resolve(RunConfig, defaults={**defaults, **_text_defaults(first)}, file=file, overrides=overrides)
     given_tokenizers(first)  # to refuse what cannot be used
-    folders = _files_of_folders(first, train, dev, listener=listener)
+    folders = _files_of_folders(first, train, dev, formats=formats, listener=listener)
     if folders:
         named |= folders
         first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
@@ -122,7 +126,7 @@ def choose_config(
             f"kind {first.model.kind} is fitted to its text as a whole"
         )
 
-    sizing = (size_pairs if is_translation else size_text)(first, [Path(name) for name in names])
+    sizing = (size_pairs if is_translation else size_text)(first, [Path(name) for name in names], formats=formats)
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
@@ -159,7 +163,7 @@ def choose_config(
 
 
 def _files_of_folders(
-    first: RunConfig, train: Sequence[str], dev: Sequence[str], *, listener: Listener
+    first: RunConfig, train: Sequence[str], dev: Sequence[str], *, formats: Sequence[Format], listener: Listener
 ) -> dict[str, tuple[str, ...]]:
     """The files of folders that are named as text, for those of `train` and `dev` that name some.
 
@@ -174,15 +178,15 @@ def _files_of_folders(
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
             if first.purpose == "translator":
-                return pairs_in(folder, languages, is_held_out=is_held_out)
-            return texts_in(folder, languages[1], is_held_out=is_held_out)
+                return pairs_in(folder, languages, is_held_out=is_held_out, formats=formats)
+            return texts_in(folder, languages[1], is_held_out=is_held_out, formats=formats)
 
         files, notices = expand_folders(names, expand)
         for sentence in notices:
             notice(listener, sentence)
         if notices:
             found[side] = files
-        if first.purpose == "translator" and (said := languages_from([Path(name) for name in files])):
+        if first.purpose == "translator" and (said := languages_from([Path(name) for name in files], formats)):
             languages = languages[0] or said[0], languages[1] or said[1]
     both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
     if both:
@@ -338,12 +342,12 @@ def is_unprepared(run: Path) -> bool:
         return False
 
 
-def prepare_run(run: Path, config: RunConfig, *, listener: Listener) -> None:
+def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FORMATS, listener: Listener) -> None:
     """Make the run directory with everything that does not change in training."""
     require_new(run)
     files = _files([*config.data.train, *config.data.dev])
     stamps = _stamps(files)
-    text = open_text(config, listener=listener)
+    text = open_text(config, formats=formats, listener=listener)
     with locked(run):
         require_new(run)  # again, now that no other process can write here
         try:
@@ -470,7 +474,13 @@ def flat_settings(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def prepare_resume(
-    run: Path, config: RunConfig, *, record: dict[str, Any], allow_data_change: bool, listener: Listener
+    run: Path,
+    config: RunConfig,
+    *,
+    record: dict[str, Any],
+    allow_data_change: bool,
+    formats: Sequence[Format] = FORMATS,
+    listener: Listener,
 ) -> None:
     """Make sure that a run can be resumed: encode its text again if the ids are damaged or the text has changed."""
     _require_same_tokenizers(run, record)
@@ -496,7 +506,7 @@ def prepare_resume(
     if not damage and record.get("files") == _stamps(files):
         return  # without reading everything again
     # A run of an earlier version has no "split": it held out single pairs, and must do so again.
-    text = open_text(config, split=record.get("split", "pairs"), listener=ignore)
+    text = open_text(config, split=record.get("split", "pairs"), formats=formats, listener=ignore)
     has_changed = text.fingerprints != record["data"]
     if has_changed and not allow_data_change:
         raise DataError(

@@ -48,6 +48,8 @@ from seqloom.runs.translation import PairData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
 from seqloom.tasks.translation import TranslationTask
+from seqloom.text.formats.readers import FORMATS
+from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
@@ -124,6 +126,7 @@ def train(
     dev: Sequence[str] = (),
     strict_save: bool = False,
     model: BuildsModel | None = None,
+    formats: Sequence[Format] = (),
     listener: Listener = ignore,
 ) -> Trained | None:
     """Train a new model on `train` files and leave it in `out`/model.
@@ -131,7 +134,8 @@ def train(
     What `config` (a YAML file) and `overrides` ("model.width=128") leave open is chosen from the size of the data.
     `strict_save` ends the run when a checkpoint cannot be written. Under torchrun, ranks other than the first return
     None, and a run that torchrun restarts after a failure is resumed. `model` are the settings of a model: anything
-    with `build(symbols, seed=…)`; the run records their import path and values.
+    with `build(symbols, seed=…)`; the run records their import path and values. `formats` are file formats beyond those
+    of the package.
     """
     run = as_path(out, "out")
     file = None if config is None else as_path(config, "config")
@@ -141,14 +145,15 @@ def train(
     require_callable(listener, "listener")
     require_builder(model)
     if _is_restarted() and (run / "run.json").is_file():
-        return resume(run, strict_save=strict_save, model=model, listener=listener)
+        return resume(run, strict_save=strict_save, model=model, formats=formats, listener=listener)
     if _is_first():
         require_new(run)
-    chosen = choose_config(file, overrides, train=train, dev=dev, model=model, listener=listener)
+    readable = (*FORMATS, *formats)
+    chosen = choose_config(file, overrides, train=train, dev=dev, model=model, formats=readable, listener=listener)
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world)
         _report_threads(chosen, listener=listener)
-        world.first_does(lambda: prepare_run(run, chosen, listener=listener), what="prepare the run")
+        world.first_does(lambda: prepare_run(run, chosen, formats=readable, listener=listener), what="prepare the run")
         try:
             if isinstance(chosen.model, FitsText):
                 return _fit(run, chosen, world=world, listener=listener)
@@ -173,13 +178,14 @@ def resume(
     strict: bool = False,
     strict_save: bool = False,
     model: BuildsModel | None = None,
+    formats: Sequence[Format] = (),
     listener: Listener = ignore,
 ) -> Trained | None:
     """Resume a run from its newest undamaged checkpoint, with settings changed by `overrides`.
 
     `exact` refuses what could not give the same bits, `allow_data_change` allows other text, `strict` refuses to fall
     back from a damaged checkpoint, `strict_save` ends the run when one cannot be written. `model` are the settings of a
-    model that was given to `train`.
+    model that was given to `train`, and `formats` the file formats, which are needed if the text is encoded again.
     """
     run = as_path(run, "run")
     overrides = as_names(overrides if overrides is not None else (), "overrides", example='["training.steps=2000"]')
@@ -212,7 +218,14 @@ def resume(
         def prepare() -> None:
             # The trainer takes the lock itself; here it protects a run that another process is training.
             with locked(run):
-                prepare_resume(run, config, record=record, allow_data_change=allow_data_change, listener=listener)
+                prepare_resume(
+                    run,
+                    config,
+                    record=record,
+                    allow_data_change=allow_data_change,
+                    formats=(*FORMATS, *formats),
+                    listener=listener,
+                )
 
         world.first_does(prepare, what="open the run")
         if isinstance(config.model, FitsText):

@@ -41,6 +41,8 @@ from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.runs.translator import limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
+from seqloom.text.formats.readers import FORMATS
+from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
@@ -139,11 +141,12 @@ EXAMPLES = tuple(DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) fo
 """Corpora of very different sizes, which show the settings that depend on the corpus."""
 
 
-def size_pairs(config: RunConfig, files: Sequence[Path]) -> Sizing:
+def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Format] = FORMATS) -> Sizing:
     """Sizes for the pairs in these files, and the languages that the names of the files give."""
-    found = languages_from(files) or (None, None)
+    found = languages_from(files, formats) or (None, None)
     languages = (config.data.source or found[0], config.data.target or found[1])
-    corpus = open_corpus(files, encoding=config.data.encoding, languages=languages, on_bad=config.data.on_bad_utf8)
+    data = config.data
+    corpus = open_corpus(files, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     _held_out(config, len(corpus))
     sizing = sizes_for(config, facts_of(corpus, languages))
     named = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
@@ -162,16 +165,18 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
     )
 
 
-def open_pairs(config: RunConfig, *, split: Split = "sources", listener: Listener) -> "PairText":
+def open_pairs(
+    config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
+) -> "PairText":
     """Open and check the text of a run. Without dev files, a part of the training text is held out."""
-    train = _open(config, config.data.train, listener=listener)
+    train = _open(config, config.data.train, formats=formats, listener=listener)
     fingerprints = {"train": train.fingerprint()}
-    is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train]))
+    is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train], formats))
     files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
     if unknown := _unknown_languages(config):
         notice(listener, unknown)
     if config.data.dev:
-        dev = _open(config, config.data.dev, listener=listener)
+        dev = _open(config, config.data.dev, formats=formats, listener=listener)
         fingerprints["dev"] = dev.fingerprint()
         return PairText(train, dev, fingerprints, files)
     hold = hold_out if split == "sources" else hold_out_pairs
@@ -327,11 +332,11 @@ class PairData:
         return scores, count
 
 
-def _open(config: RunConfig, names: Sequence[str], *, listener: Listener) -> ParallelCorpus:
+def _open(config: RunConfig, names: Sequence[str], *, formats: Sequence[Format], listener: Listener) -> ParallelCorpus:
     """A corpus, with a word on what is odd about it."""
     languages = config.data.source, config.data.target
     paths, data = [Path(name) for name in names], config.data
-    corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8)
+    corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     for sentence in (*corpus.notices, *(f"{paths[0]}: {doubt}" for doubt in doubts_of_lines(corpus, languages))):
         notice(listener, sentence)
     return corpus
