@@ -20,7 +20,6 @@ from seqloom.doctor import alignment, models
 from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs
 from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, repair_characters, repair_mojibake
 from seqloom.doctor.faults import LineRun, grade, percentage, runs_of
-from seqloom.doctor.headers import examine_headers, is_header
 from seqloom.doctor.language import (
     ORDER,
     CharacterModel,
@@ -34,8 +33,8 @@ from seqloom.doctor.language import (
 from seqloom.doctor.leakage import examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.doctor.models import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
 from seqloom.doctor.page import draw_evidence, draw_lengths, draw_ratios, visible
-from seqloom.doctor.pairs import examine_duplicates, examine_ratios, is_copy, is_repeated
-from seqloom.doctor.reading import survey_lines
+from seqloom.doctor.pairs import examine_duplicates, examine_headers, examine_ratios, is_copy, is_header, is_repeated
+from seqloom.doctor.splits import survey_lines
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
 from seqloom.text.languages import contradicts, recognise

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from seqloom.drawing.findings import Finding, save_finding
-from seqloom.drawing.style import new_axes
+from seqloom.drawing.figures import Finding, new_axes, save_finding
 
 
 def draw() -> Figure:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.drawing.findings import save_finding
+from seqloom.drawing.figures import save_finding
 from seqloom.lab.bottleneck import bins_of, bottleneck_from, source_lengths
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import Bleu

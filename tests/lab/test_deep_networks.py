@@ -28,7 +28,7 @@ def spread(form: DeepForm, depth: int) -> list[float]:
 
 
 @pytest.mark.parametrize("skip", ["residual", "highway", "dense"])
-def test_a_way_past_keeps_more_gradient_than_a_plain_network_of_32_layers(skip: Skip) -> None:
+def test_skip_connections_keep_more_gradient_than_a_plain_network_of_32_layers(skip: Skip) -> None:
     assert min(spread(DeepForm(skip), 32)) > 1000 * max(spread(DeepForm("none"), 32))
 
 

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from seqloom.drawing.findings import save_finding
+from seqloom.drawing.figures import save_finding
 from seqloom.lab.depth import FORMS, SKIPS, CharacterTraining, run, two_layers_finding
 
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from seqloom.drawing.findings import save_finding
+from seqloom.drawing.figures import save_finding
 from seqloom.lab.horizon import (
     CELLS,
     NOTES,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from seqloom.drawing.findings import Finding
+from seqloom.drawing.figures import Finding
 from seqloom.lab import butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing
+from seqloom.lab.bench import Countdown
 from seqloom.lab.catalogue import EXPERIMENTS
-from seqloom.lab.progress import Countdown
 
 Measure = Callable[[Any], dict[str, Finding]]
 

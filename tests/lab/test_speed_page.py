@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seqloom.drawing.findings import save_finding
+from seqloom.drawing.figures import save_finding
 from seqloom.lab.speed import ATTENTION, PathLength, Paths, Times, path_finding, run, speed_finding
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seqloom.drawing.findings import save_finding
+from seqloom.drawing.figures import save_finding
 from seqloom.lab.truncation import EchoTask, Estimate, Row, run, truncation_finding, truncations
 
 

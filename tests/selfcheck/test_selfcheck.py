@@ -29,9 +29,8 @@ from seqloom.selfcheck import translators as batching
 from seqloom.selfcheck.cases import Case, CaseMaker, bare_settings
 from seqloom.selfcheck.files import check_files, check_saved
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
-from seqloom.selfcheck.page import selfcheck_page
 from seqloom.selfcheck.promises import PROMISES, Check, CheckResult
-from seqloom.selfcheck.run import CheckReport, selfcheck, timed
+from seqloom.selfcheck.run import CheckReport, selfcheck, selfcheck_page, timed
 from seqloom.selfcheck.searches import agreement, check_complete, check_fast, check_greedy, check_terms, rows_of
 from seqloom.selfcheck.translators import (
     check_batches,
@@ -221,7 +220,7 @@ def test_a_folder_that_cannot_be_checked_is_refused(tiny: Trained, tmp_path: Pat
     (folder / "manifest.json").unlink()
     with pytest.raises(ModelError, match=r"manifest\.json"):
         selfcheck(folder)
-    with pytest.raises(UsageError, match="no such model"):
+    with pytest.raises(UsageError, match="model directory not found"):
         selfcheck(tmp_path / "nowhere")
 
 

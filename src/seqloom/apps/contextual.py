@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.style import INK, as_written, fonts
+from seqloom.drawing.figures import INK, as_written, fonts
 from seqloom.models.elmo import ElmoConfig, GivesContextualVectors
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.embeddings import Symbols

@@ -16,7 +16,7 @@ from seqloom.core.events import Event, ignore
 from seqloom.core.files import require_folders_above
 
 if TYPE_CHECKING:
-    from seqloom.drawing.findings import Finding
+    from seqloom.drawing.figures import Finding
     from seqloom.lab.catalogue import Experiment
 
 EXAMPLES = examples(
@@ -132,7 +132,7 @@ def _usual(minutes: float) -> str:
 
 
 def _report(finding: "Finding", folder: Path, *, as_json: bool) -> None:
-    from seqloom.drawing.findings import save_finding
+    from seqloom.drawing.figures import save_finding
 
     written = save_finding(finding, folder)
     if as_json:

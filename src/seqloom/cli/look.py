@@ -22,7 +22,7 @@ from seqloom.core.files import require_folders_above
 from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
-    from seqloom.drawing.findings import Finding
+    from seqloom.drawing.figures import Finding
     from seqloom.look.beam_tree import BeamTree
     from seqloom.look.gradients import GradientPair
     from seqloom.look.zipf import OrderStatistics, ZipfFindings

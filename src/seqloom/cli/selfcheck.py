@@ -62,8 +62,8 @@ def selfcheck(
         require_new_file(out, inputs=[] if lines is None else [lines])
 
     from seqloom.core.files import write_atomically
-    from seqloom.selfcheck.page import selfcheck_page
     from seqloom.selfcheck.run import selfcheck as check
+    from seqloom.selfcheck.run import selfcheck_page
 
     printer = _Printer(_record if json else _promise, has_head=not json)
     try:
@@ -107,7 +107,7 @@ class _Printer:
 
 
 def _promise(checked: "Checked") -> Iterator[str]:
-    from seqloom.selfcheck.page import MARKS
+    from seqloom.selfcheck.run import MARKS
 
     finding = checked.finding
     yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAME_WIDTH}}{checked.promise}")

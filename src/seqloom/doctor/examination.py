@@ -15,15 +15,20 @@ from seqloom.data.corpus import ParallelCorpus, languages_from, open_corpus
 from seqloom.doctor.alignment import examine_alignment, examine_whole
 from seqloom.doctor.characters import examine_characters
 from seqloom.doctor.faults import Fault, Verdict, in_order, judge
-from seqloom.doctor.headers import examine_headers
 from seqloom.doctor.language import examine_languages, examine_names, examine_scripts
 from seqloom.doctor.leakage import NearLeaks, examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.doctor.models import HELD_OUT, Counts, Forecast, TextSample, examine_unknown, forecast_side
 from seqloom.doctor.page import PageContent, Shown, doctor_page
-from seqloom.doctor.pairs import examine_blanks, examine_copies, examine_duplicates, examine_long, examine_ratios
-from seqloom.doctor.reading import survey_lines
+from seqloom.doctor.pairs import (
+    examine_blanks,
+    examine_copies,
+    examine_duplicates,
+    examine_headers,
+    examine_long,
+    examine_ratios,
+)
 from seqloom.doctor.segments import examine_segments
-from seqloom.doctor.splits import Split, judge_split
+from seqloom.doctor.splits import Split, judge_split, survey_lines
 from seqloom.doctor.wording import examine_accents
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.text.formats.segments import Languages

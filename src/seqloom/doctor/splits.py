@@ -1,7 +1,10 @@
-"""The second pass over a split: every line judged by the models of the training text."""
+"""The two passes over a split: statistics of each pair, then every line judged by the models of the training text."""
 
+import re
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 import numpy as np
@@ -18,17 +21,99 @@ from seqloom.doctor.alignment import (
     find_runs,
     suspicious,
 )
+from seqloom.doctor.characters import look_at_characters
 from seqloom.doctor.faults import LineRun
 from seqloom.doctor.language import Languages, Verdicts, decide
 from seqloom.doctor.models import CHUNK, AlignmentModels, Counts, Models
+from seqloom.doctor.pairs import is_copy, is_header
 from seqloom.doctor.segments import segments_of
-from seqloom.doctor.survey import Survey
+from seqloom.doctor.survey import SideSurvey, Survey
 from seqloom.doctor.wording import Odds, Wording
-from seqloom.text.scripts import words_of
+from seqloom.text.normalise import is_blank
+from seqloom.text.scripts import key_of, likeness_of, main_script, scripts_of, words_of
 
 Progress = Callable[[int], None]
 Begin = Callable[[str], Progress]
 """Called with the name of a phase; returns the progress callback of that phase."""
+
+
+PROGRESS_INTERVAL = 2_000
+"""Lines between two progress events."""
+
+_DIGITS = re.compile(r"\d+(?: \d+)*")
+Keep = Callable[[Line, list[str], list[str]], None]
+
+
+@dataclass
+class _SideColumns:
+    characters: "array[int]" = field(default_factory=lambda: array("i"))
+    words: "array[int]" = field(default_factory=lambda: array("i"))
+    keys: "array[int]" = field(default_factory=lambda: array("Q"))
+    scripts: "array[int]" = field(default_factory=lambda: array("B"))
+    letters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, text: str, words: list[str], script_numbers: dict[str, int]) -> None:
+        self.characters.append(len(text))
+        self.words.append(len(words))
+        self.keys.append(likeness_of(text, words))
+        scripts = scripts_of(text)
+        self.letters.update(scripts)
+        script = main_script(scripts, words)
+        self.scripts.append(script_numbers.setdefault(script, min(len(script_numbers), 255)))
+
+    def finished(self) -> SideSurvey:
+        return SideSurvey(
+            np.array(self.characters, np.int32),
+            np.array(self.words, np.int32),
+            np.array(self.keys, np.uint64),
+            np.array(self.scripts, np.uint8),
+            self.letters,
+        )
+
+
+def survey_lines(
+    lines: Iterable[Line],
+    *,
+    split: str = "train",
+    keep: Keep | None = None,
+    progress: Progress = lambda _done: None,
+) -> Survey:
+    """Read a text once. `keep` is called with each line and its words."""
+    source, target = _SideColumns(), _SideColumns()
+    exact, shapes, odd, copies, blank = array("Q"), array("Q"), array("i"), array("B"), array("B")
+    numbers = {"": 0}
+    headers, file = list[int](), -1
+    for line in lines:
+        if line.file != file:
+            file = line.file
+            headers += [line.number] if is_header(line.source, line.target) else []
+        words = words_of(line.source), words_of(line.target)
+        source.add(line.source, words[0], numbers)
+        target.add(line.target, words[1], numbers)
+        exact.append(key_of(f"{line.source}\t{line.target}"))
+        shape, replaced = _DIGITS.subn("0", f"{' '.join(words[0])}\t{' '.join(words[1])}")
+        shapes.append(key_of(shape) if replaced else 0)
+        odd.append(look_at_characters(line.source, line.target))
+        copies.append(is_copy(line.source, line.target, words=words))
+        is_empty = [not words[side] and is_blank(text) for side, text in enumerate((line.source, line.target))]
+        blank.append(is_empty[0] + 2 * is_empty[1])
+        if keep is not None:
+            keep(line, *words)
+        if len(exact) % PROGRESS_INTERVAL == 0:
+            progress(len(exact))
+    progress(len(exact))
+    return Survey(
+        split,
+        source.finished(),
+        target.finished(),
+        exact=np.array(exact, np.uint64),
+        shapes=np.array(shapes, np.uint64),
+        odd=np.array(odd, np.int32),
+        copies=np.array(copies, np.uint8),
+        blank=np.array(blank, np.uint8),
+        script_names=tuple(numbers),
+        headers=tuple(headers),
+    )
 
 
 @dataclass(frozen=True, eq=False)

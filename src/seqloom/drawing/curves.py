@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from seqloom.core.events import Event, read_events
-from seqloom.drawing.style import FIRST, GRID, INK, QUIET, SECOND, as_written, fonts
+from seqloom.drawing.figures import FIRST, GRID, INK, QUIET, SECOND, as_written, fonts
 
 
 def plot_learning_curve(events: Path, picture: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seqloom.drawing.style import INK, QUIET, SERIES, tidy
+from seqloom.drawing.figures import INK, QUIET, SERIES, tidy
 from seqloom.nn.jacobians import Spectrum
 
 

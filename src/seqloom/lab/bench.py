@@ -1,5 +1,6 @@
-"""What the experiments on cells have in common: cells from a seed, random inputs, a state that has settled."""
+"""What experiments share: progress, frames to draw into, and cells from a seed with random inputs."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -13,10 +14,32 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.style import tidy
+from seqloom.drawing.figures import tidy
 from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.init import seeded
 from seqloom.nn.jacobians import directions, gradient_by_lag, states_along
+
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+def silent(_line: str) -> None:
+    """Says nothing."""
+
+
+class Countdown:
+    """Reports the estimated time left after each part of an experiment, if all parts cost the same."""
+
+    def __init__(self, say: Say, parts: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._say, self._parts, self._clock = say, parts, clock
+        self._since, self._done = clock(), 0
+
+    def done(self, what: str) -> None:
+        """One more part is done: "forget bias 2: 3 of 7, about 20 s left"."""
+        self._done += 1
+        left = (self._clock() - self._since) / self._done * (self._parts - self._done)
+        self._say(f"{what}: {self._done} of {self._parts}, about {left:.0f} s left")
+
 
 # Frames that several experiments draw into.
 

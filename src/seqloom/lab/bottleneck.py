@@ -21,9 +21,8 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
 from seqloom.data.batches import PairBatch
 from seqloom.data.phrasebook import PhrasePair, sample_pairs
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import SERIES, new_axes
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import SERIES, Finding, new_axes
+from seqloom.lab.bench import Countdown, Say, silent
 from seqloom.metrics.scoring import Bootstrap, Score, check_counts, score
 from seqloom.metrics.translation import Bleu, tokenize_for
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig

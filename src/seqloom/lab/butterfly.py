@@ -14,10 +14,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND
-from seqloom.lab.bench import Bench, frames, note_left, rounded, shades
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, FOURTH, INK, QUIET, SECOND, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, note_left, rounded, shades, silent
 from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.jacobians import fit_slope, states_along

@@ -16,10 +16,8 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.symbols import END, RESERVED
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, SECOND
-from seqloom.lab.bench import frames, rounded
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, SECOND, Finding
+from seqloom.lab.bench import Countdown, Say, frames, rounded, silent
 from seqloom.text.tokenizer import EncodedText
 
 

@@ -1,4 +1,4 @@
-"""What depth costs and what ways past the layers save: feed-forward networks, stacks of LSTMs, two layers or one."""
+"""What depth costs and what skip connections save: feed-forward networks, stacks of LSTMs, two layers or one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,8 @@ from torch.nn import functional as F
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.data.phrasebook import sample_sentences
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, new_axes
-from seqloom.lab.bench import frames, rounded, signed
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding, new_axes
+from seqloom.lab.bench import Countdown, Say, frames, rounded, signed, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, Skip, Stack, cells_of
@@ -386,7 +384,9 @@ def feed_forward_finding(ratios: By, losses: By, *, sizes: DeepSizes, seed: int)
         figure.legend(frameon=False, loc="outside upper center", ncols=len(ratios), fontsize=9)
         return figure
 
-    return Finding("depth-gradients", "Deep feed-forward networks, with and without ways past", sentence, data, draw)
+    return Finding(
+        "depth-gradients", "Deep feed-forward networks, with and without skip connections", sentence, data, draw
+    )
 
 
 def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:
@@ -416,7 +416,7 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
     sentence = (
         f"After {training.updates} updates {deepest} LSTM layers reach a test loss of {listed} nats per character "
         f"({_over(losses)}); {min(losses['plain'])} plain layer reaches {single:.2f}, and the frequencies of the "
-        f"characters alone give {frequency:.2f}. The notes say that ways past are needed at about 8 layers."
+        f"characters alone give {frequency:.2f}. The notes say that skip connections are needed at about 8 layers."
     )
     data: dict[str, Any] = {
         "seed": seed,
@@ -439,7 +439,9 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
         figure.legend(frameon=False, loc="outside upper center", ncols=len(losses), fontsize=9)
         return figure
 
-    return Finding("depth-stacks", "Deep stacks of LSTM layers, with and without ways past", sentence, data, draw)
+    return Finding(
+        "depth-stacks", "Deep stacks of LSTM layers, with and without skip connections", sentence, data, draw
+    )
 
 
 def _two_layers(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:

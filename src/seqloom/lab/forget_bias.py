@@ -9,10 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, INK, QUIET
-from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded, shades, signed
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, INK, QUIET, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, shades, signed, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.jacobians import fit_slope
 

@@ -25,10 +25,8 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from seqloom.core.errors import UsageError
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, INK, SECOND, SERIES, THIRD
-from seqloom.lab.bench import Bench, frames, rounded, signed
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, INK, SECOND, SERIES, THIRD, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, rounded, signed, silent
 from seqloom.nn.cells.cell import CellState
 from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.jacobians import jacobians_along, ordered_products, relative_errors, states_along

@@ -13,9 +13,8 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, new_axes
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, new_axes
+from seqloom.lab.bench import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell

@@ -14,10 +14,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, FOURTH, INK, QUIET, SECOND, THIRD
-from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, silent
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import spectral_radius
 from seqloom.nn.jacobians import (

@@ -18,10 +18,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, FOURTH, INK, SECOND
-from seqloom.lab.bench import Bench, frames, name_lags, plot_by_lag, rounded
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, FOURTH, INK, SECOND, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, silent
 from seqloom.nn.attention import AdditiveScore, Attention
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker

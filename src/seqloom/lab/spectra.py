@@ -9,10 +9,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from seqloom.drawing.findings import Finding
+from seqloom.drawing.figures import Finding
 from seqloom.drawing.spectra import draw_spectra
-from seqloom.lab.bench import Bench
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.lab.bench import Bench, Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import Start

@@ -15,10 +15,8 @@ from torch.autograd.graph import Node
 
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, FOURTH, QUIET, SECOND, THIRD
-from seqloom.lab.bench import frames, rounded
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, FOURTH, QUIET, SECOND, THIRD, Finding
+from seqloom.lab.bench import Countdown, Say, frames, rounded, silent
 from seqloom.nn.attention import Attention, BilinearScore
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker

@@ -17,10 +17,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, INK, QUIET, SECOND
-from seqloom.lab.bench import frames, rounded
-from seqloom.lab.progress import Say, silent
+from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
+from seqloom.lab.bench import Say, frames, rounded, silent
 from seqloom.nn.jacobians import largest_gain
 
 RATE, THRESHOLD = 0.1, 1.0

@@ -14,10 +14,8 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIRST, INK, QUIET, SECOND
-from seqloom.lab.bench import frames, rounded
-from seqloom.lab.progress import Countdown, Say, silent
+from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
+from seqloom.lab.bench import Countdown, Say, frames, rounded, silent
 from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform

@@ -11,12 +11,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from seqloom.core.seeds import seed_for
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SIXTH, THIRD
-from seqloom.lab.bench import Bench, frames, name_lags, note_left, plot_by_lag, rounded
+from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SIXTH, THIRD, Finding
+from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, note_left, plot_by_lag, rounded, silent
 from seqloom.lab.horizon import CELLS as HORIZON_CELLS
 from seqloom.lab.horizon import MeasuredHorizon, RecallBudget, horizon_finding, horizon_growing
-from seqloom.lab.progress import Countdown, Say, silent
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.rnn import Activation
 from seqloom.nn.jacobians import fit_slope

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from seqloom.drawing.figures import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
 from seqloom.drawing.pages import as_text, fill_page, read_template
-from seqloom.drawing.style import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
 from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, PlacedNode, cells, describe, number, percent
 
 # The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band.

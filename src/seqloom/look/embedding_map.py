@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
+from seqloom.drawing.figures import FIRST, INK, QUIET, as_written, fonts
 from seqloom.drawing.pages import fill_page
-from seqloom.drawing.style import FIRST, INK, QUIET, as_written, fonts
 
 Method = Literal["pca", "tsne"]
 

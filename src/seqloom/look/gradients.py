@@ -25,9 +25,8 @@ from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.data import plain_text as stream
 from seqloom.data.batches import PairBatch
 from seqloom.data.store import HEADER, Store
-from seqloom.drawing.findings import Finding
+from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.drawing.spectra import draw_spectra
-from seqloom.drawing.style import FIRST, INK, QUIET, SECOND, as_written, fonts, tidy
 from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
 from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import Cell, CellState, unroll

@@ -32,8 +32,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import require_file
 from seqloom.core.symbols import BEGIN, END
 from seqloom.data.plain_text import read_one_language
-from seqloom.drawing.findings import Finding
-from seqloom.drawing.style import INK, QUIET, SERIES, new_axes
+from seqloom.drawing.figures import INK, QUIET, SERIES, Finding, new_axes
 from seqloom.models.reading import RecurrentReader
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution

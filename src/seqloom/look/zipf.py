@@ -23,7 +23,7 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.files import require_file
 from seqloom.data.plain_text import read_one_language
-from seqloom.drawing.style import INK, QUIET, SERIES, tidy
+from seqloom.drawing.figures import INK, QUIET, SERIES, tidy
 from seqloom.text.marks import JOINER, split_words
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizer
