@@ -22,9 +22,10 @@ from seqloom.core.events import Event, Listener, ignore, read_events
 from seqloom.data.corpus import hold_out, hold_out_pairs, open_corpus
 from seqloom.data.store import Store
 from seqloom.models.rnn_lm import RnnLmConfig
-from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.recurrent import MakeCell
 from seqloom.runs.config import OutsideConfig, RunConfig
 from seqloom.runs.loading import load, require_device
 from seqloom.runs.memory import require_memory
@@ -415,6 +416,24 @@ def test_settings_of_our_own_given_as_a_model_are_recorded_as_such(tmp_path: Pat
     trained = train(None, settings, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=ours)
     assert trained is not None
     assert load(trained.model).config.model == ours
+
+
+class Widened(Seq2SeqConfig):
+    """Settings of our own with another `build`."""
+
+    def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> Seq2Seq:
+        wide = Seq2SeqConfig(**{**self.model_dump(), "width": 2 * self.width})
+        return wide.build(symbols, seed=seed, make_cell=make_cell)
+
+
+def test_a_subclass_of_our_settings_is_a_model_from_outside(tmp_path: Path, corpus: Corpus) -> None:
+    settings = [each for each in TINY if not each.startswith("model.")]
+    model = Widened(width=8, embedding_width=8, encoder_layers=1, decoder_layers=1)
+    trained = train(None, settings, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=model)
+    assert trained is not None
+    with pytest.raises(ModelError, match=r"holds a model from outside, .*Widened\("):
+        load(trained.model)
+    assert len(Translator.load(trained.model, model=model).translate(["Hello."])) == 1
 
 
 def test_average_of_two_checkpoints_is_their_mean(tiny: Trained, tmp_path: Path) -> None:

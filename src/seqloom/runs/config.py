@@ -155,8 +155,8 @@ class FitsText(Protocol):
 
 
 def is_own(model: object) -> TypeGuard[ModelSettings]:
-    """Whether settings are those of a model of this package."""
-    return isinstance(model, tuple(MODELS.values())) and not isinstance(model, OutsideConfig)
+    """Whether settings are those of a model of this package; a subclass of them may build another model."""
+    return type(model) in MODELS.values() and not isinstance(model, OutsideConfig)
 
 
 def _task_of(earlier: dict[str, Any]) -> AnyTask:
