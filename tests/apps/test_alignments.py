@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.apps.alignments import align_parts, best_head, look_of, model1_links
+from seqloom.apps.alignments import align_parts, best_head, model1_links
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.runs.loading import load
 from seqloom.runs.long_lines import Part
 from seqloom.runs.train import Trained
+from seqloom.runs.word_attention import attention_of
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
@@ -34,14 +35,14 @@ def test_the_attention_of_words_is_the_mean_over_the_pieces_of_one_and_the_sum_o
 ) -> None:
     # Source a b ▁ c d END, target e f: ▁ belongs to no word, END to none either.
     attention = torch.tensor([[0.1, 0.2, 0.3, 0.0, 0.1, 0.3], [0.0, 0.2, 0.0, 0.5, 0.3, 0.0], [0, 0, 0, 0, 0, 1.0]])
-    look = look_of(part(tokenizers, "ab cd"), hypothesis(tokenizers, "ef", attention), tokenizers)
+    look = attention_of(part(tokenizers, "ab cd"), hypothesis(tokenizers, "ef", attention), tokenizers)
     np.testing.assert_allclose(look.weights, [[(0.3 + 0.2) / 2, (0.1 + 0.8) / 2]], atol=1e-7)
     assert look.links() == [(1, 0)]
 
 
 def test_the_parts_of_a_line_are_counted_on(tokenizers: Tokenizers) -> None:
     attention = torch.eye(3)
-    looks = [look_of(part(tokenizers, "ab"), hypothesis(tokenizers, "cd", attention), tokenizers)] * 2
+    looks = [attention_of(part(tokenizers, "ab"), hypothesis(tokenizers, "cd", attention), tokenizers)] * 2
     alignment = align_parts(looks, [0, 3])
     assert alignment.source_words == ("ab", "ab")
     assert alignment.links == ((0, 0), (1, 1))
@@ -50,7 +51,7 @@ def test_the_parts_of_a_line_are_counted_on(tokenizers: Tokenizers) -> None:
 
 def test_without_attention_there_is_a_sentence_and_no_alignment(tokenizers: Tokenizers) -> None:
     with pytest.raises(UsageError, match="seqloom align"):
-        look_of(part(tokenizers, "ab"), hypothesis(tokenizers, "cd", None), tokenizers)
+        attention_of(part(tokenizers, "ab"), hypothesis(tokenizers, "cd", None), tokenizers)
 
 
 def test_model_1_links_words_that_come_together(tokenizers: Tokenizers) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.apps.alignments import Alignment, Look, align_parts, look_of, replace_unknown
+from seqloom.apps.alignments import Alignment, align_parts
 from seqloom.apps.language_model import load_language_model
 from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of
 from seqloom.apps.request import ConstraintSet, Request, constraint_of, part_constraints, required_symbols
@@ -45,6 +45,7 @@ from seqloom.runs.translator import (
     sentences_at_once,
     source_batch,
 )
+from seqloom.runs.word_attention import words_of
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import constraints_for, decode
 from seqloom.search.ensemble import Ensemble, Fusion
@@ -340,7 +341,7 @@ class Translator:
         return self.loaded.tokenizers.target
 
     def _part_search(
-        self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None], *, attention: bool = False
+        self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None], *, attention: bool
     ) -> PartSearch:
         def stepper(places: Sequence[int]) -> Stepper:
             required = [required_symbols(constraints[at], self._target) for at in places]
@@ -380,7 +381,8 @@ class Translator:
                 f"{self.longest} tokens; give a line that is neither blank nor longer"
             )
         recorder = Recorder()
-        core = self._part_search(settings, given)
+        render = _Render(self.tokenizers, settings, Request())
+        core = self._part_search(settings, given, attention=render.needs_attention)
         with torch.inference_mode():
             (found,) = decode(
                 core.stepper([0]),
@@ -390,8 +392,7 @@ class Translator:
                 recorder=recorder,
                 show=core.show,
             )
-        translations = _Render(self.tokenizers, settings, Request()).line(parts, [found])
-        return Watched(tuple(translations), recorder.traces(1)[0], self._target.piece)
+        return Watched(tuple(render.line(parts, [found])), recorder.traces(1)[0], self._target.piece)
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
         return make_parts(lines, self._source, limit=self.longest, split=settings.split, first=first)
@@ -456,32 +457,26 @@ class _Render:
         return [self._translation(parts, way) for way in ways]
 
     def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
-        looks = [self._look(part, each) for part, each in zip(parts, hypotheses, strict=True)]
+        source, target = self.tokenizers.source, self.tokenizers.target
+        unknown, dictionary = self.settings.unknown, self.request.dictionary
+        words = [
+            words_of(part, each, self.tokenizers, unknown=unknown, dictionary=dictionary, align=self.align)
+            for part, each in zip(parts, hypotheses, strict=True)
+        ]
         texts = [
-            self.tokenizers.target.decode(each.symbols) if look is None else look.target
-            for each, look in zip(hypotheses, looks, strict=True)
+            target.decode(each.symbols) if found is None else found.target
+            for each, found in zip(hypotheses, words, strict=True)
         ]
         joined = join(texts, inside_word=[part.is_inside_word for part in parts])
         is_shown = self.request.pieces and len(parts) == 1
-        source, target = self.tokenizers.source, self.tokenizers.target
         return Translation(
             text=joined.text,
             score=sum(each.score for each in hypotheses),
             hypotheses=tuple(hypotheses),
             source_pieces=tuple(source.piece(id) for id in parts[0].ids) if is_shown else (),
             target_pieces=tuple(target.piece(id) for id in hypotheses[0].symbols) if is_shown else (),
-            alignment=align_parts([look for look in looks if look], joined.starts) if self.align else None,
+            alignment=align_parts([each for each in words if each], joined.starts) if self.align else None,
         )
-
-    def _look(self, part: Part, hypothesis: Hypothesis) -> Look | None:
-        """The attention of the words, if it is needed."""
-        has_unknown = self.settings.unknown == "copy" and UNKNOWN in hypothesis.symbols
-        if not (self.align or has_unknown):
-            return None
-        look = look_of(part, hypothesis, self.tokenizers)
-        if not has_unknown:
-            return look
-        return replace_unknown(hypothesis.symbols, look, self.tokenizers.target, dictionary=self.request.dictionary)
 
 
 def open_translator(

@@ -21,6 +21,7 @@ from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.long_lines import Part, join, make_parts
+from seqloom.runs.word_attention import words_of
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode
@@ -127,15 +128,13 @@ class BestTranslations:
 def translate_lines(
     loaded: LoadedModel, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None
 ) -> BestTranslations:
-    """Translate with the search settings of a model; `progress` gets the number of lines that were finished.
-
-    Unknown words stay unknown whatever `search.unknown` says.
-    """
+    """Translate with the search settings of a model; `progress` gets the number of lines that were finished."""
     settings, tokenizers = loaded.search_settings(), loaded.tokenizers
+    target, unknown = tokenizers.target, settings.unknown
     model = with_int8(loaded.model) if settings.precision == "int8" else loaded.model
-    attention = settings.coverage > 0
+    attention = settings.coverage > 0 or unknown == "copy"
     search = PartSearch(
-        tokenizers.target,
+        target,
         loaded.device,
         settings,
         sentences_at_once(loaded, settings),
@@ -153,7 +152,11 @@ def translate_lines(
         found = search(parts, on_batch=line_counter(parts, len(some), progress))
         for places in by_line:
             best = [found[at][0] for at in places]
-            translations = [tokenizers.target.decode(each.symbols) for each in best]
+            words = [words_of(parts[at], found[at][0], tokenizers, unknown=unknown) for at in places]
+            translations = [
+                target.decode(each.symbols) if known is None else known.target
+                for each, known in zip(best, words, strict=True)
+            ]
             texts.append(join(translations, inside_word=[parts[at].is_inside_word for at in places]).text)
             cut += ended_at_limit(best)
     return BestTranslations(texts, cut)
