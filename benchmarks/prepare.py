@@ -32,7 +32,7 @@ from harness.synthetic import write_corpus
 from harness.tree_memory import Run, run_watched
 from seqloom.core.files import sha256_of
 from seqloom.data.corpus import open_corpus
-from seqloom.data.encoding import Encoder, encode_corpus
+from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.text.tokenizer import Tokenizers
 
 HERE = Path(__file__).parent
@@ -81,7 +81,7 @@ def encoding_rates(folder: Path, sources: Path, targets: Path, run: Path) -> tup
         model_type="bpe", num_threads=2, minloglevel=2,
     )  # fmt: skip
     peer = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    encoder = Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, 256)
+    encoder = PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, 256)
     ours, theirs = [], []
     for turn in range(FEWEST_PAIRS):
         _write_slice((sources, targets), paths, turn)

@@ -8,8 +8,7 @@ A test compares the page with what this gives, so the page cannot fall behind.
 from collections.abc import Iterator
 from pathlib import Path
 
-from seqloom.core.config import describe_fields
-from seqloom.core.schema import FieldDoc
+from seqloom.core.config import FieldDoc, describe_fields
 from seqloom.runs.config import RunConfig
 
 PAGE = Path(__file__).parent / "config.md"

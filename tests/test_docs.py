@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqloom.core.sizing import DataFacts
+from seqloom.core.declaration import DataFacts
 from seqloom.models.cell_options import TEXT_SIZES
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig

@@ -15,7 +15,7 @@ import numpy as np
 from harness.progress import say
 from seqloom.core.errors import UsageError
 from seqloom.data.corpus import open_corpus
-from seqloom.data.encoding import Encoder, encode_corpus
+from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.store import Side, Store
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
@@ -66,7 +66,7 @@ def _make(folder: Path) -> None:
         for split, corpus in corpora.items():
             encode_corpus(
                 corpus,
-                Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, LONGEST),
+                PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, LONGEST),
                 partial / split,
                 symbols=tokenizers.target.size,
             )

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.declaration import ModelSettings
-from seqloom.core.sizing import DataFacts, ModelSizes, Reason
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.dropout import evaluating

@@ -16,7 +16,7 @@ from seqloom.core.errors import DataError, SeqloomError
 from seqloom.data import blocks
 from seqloom.data.blocks import RangeBlock, TextBlock
 from seqloom.data.corpus import hold_out, open_corpus
-from seqloom.data.encoding import Encoder, encode_corpus
+from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.workers import in_order
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
@@ -119,7 +119,7 @@ def tokenizers(texts: list[Path]) -> Tokenizers:
 def test_stores_have_the_same_bytes_for_one_and_two_processes(texts: list[Path], tmp_path: Path, kind: str) -> None:
     lines = texts[0].read_text().split("\n")
     tokenizers = train_tokenizers(lines, lines, TextConfig.model_validate({"kind": kind, "size": 100}))
-    encoder = Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, 30)
+    encoder = PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, 30)
     reports = [
         encode_corpus(open_corpus(texts), encoder, tmp_path / str(workers), symbols=200, workers=workers)
         for workers in (1, 2)

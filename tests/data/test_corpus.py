@@ -19,7 +19,7 @@ from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data import blocks
 from seqloom.data.blocks import Line
 from seqloom.data.corpus import hold_out, languages_from, open_corpus
-from seqloom.data.encoding import Encoder, encode_corpus
+from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.store import Store
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import FlatIds, TextConfig, Tokenizer
@@ -91,7 +91,7 @@ def test_whatever_is_in_a_line_comes_back_from_the_store(
     for path in paths:
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     ours = spelling()
-    encoder = Encoder(ours.encode_flat, ours.encode_flat, longest=10_000)
+    encoder = PairEncoder(ours.encode_flat, ours.encode_flat, longest=10_000)
     encode_corpus(open_corpus(paths), encoder, folder / "ids", symbols=ours.size, workers=1)
     store = Store.open(folder / "ids", verify=True)
     expected = {number: ours.normaliser(line) for number, line in enumerate(lines, start=1) if not is_blank(line)}
@@ -224,7 +224,7 @@ def test_pairs_are_encoded_dropped_and_counted(
     told: list[tuple[int, int]] = []
     report = encode_corpus(
         corpus,
-        Encoder(letters, letters, longest=4),
+        PairEncoder(letters, letters, longest=4),
         tmp_path / "ids",
         symbols=50,
         progress=lambda done, total: told.append((done, total)),
@@ -251,7 +251,7 @@ def test_a_sentence_that_the_tokenizer_empties_is_dropped(write: Write, tmp_path
     corpus = open_corpus(write(a_de="a\nb\n", a_en="x\ny\n"))
     report = encode_corpus(
         corpus,
-        Encoder(letters, lambda texts: FlatIds.of([[7] if text == "x" else [] for text in texts]), longest=4),
+        PairEncoder(letters, lambda texts: FlatIds.of([[7] if text == "x" else [] for text in texts]), longest=4),
         tmp_path / "s",
         symbols=50,
     )
@@ -261,7 +261,7 @@ def test_a_sentence_that_the_tokenizer_empties_is_dropped(write: Write, tmp_path
 def test_a_corpus_of_which_nothing_is_left_is_an_error(write: Write, tmp_path: Path) -> None:
     corpus = open_corpus(write(a_de="abcdef\n" * 7, a_en="x\n" * 7))
     with pytest.raises(DataError) as caught:
-        encode_corpus(corpus, Encoder(letters, letters, longest=3), tmp_path / "ids", symbols=50)
+        encode_corpus(corpus, PairEncoder(letters, letters, longest=3), tmp_path / "ids", symbols=50)
     assert str(caught.value) == (
         "no pairs left to train on: 7 of 7 pairs dropped for a side that is too long (lines 1, 2, 3, 4, 5 …); "
         "at most 3 tokens are allowed on a side"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqloom.core.errors import ConfigError, DataError
 from seqloom.core.symbols import BEGIN, END
-from seqloom.data.windows import Places, RandomWindows, SequentialWindows, cut_windows
+from seqloom.data.windows import RandomWindows, SequentialWindows, WindowStarts, cut_windows
 
 SIZES = {"tokens": st.integers(40, 200), "rows": st.integers(1, 6), "length": st.integers(1, 9)}
 
@@ -61,7 +61,7 @@ def test_an_epoch_is_a_function_of_its_number(make: type[SequentialWindows] | ty
 
 def test_labels_are_the_next_tokens_and_lines_begin_with_begin() -> None:
     ids = np.array([7, 8, END, 9, END, 5], dtype=np.uint16)
-    window = cut_windows(ids, Places(np.array([0, 2]), 4))
+    window = cut_windows(ids, WindowStarts(np.array([0, 2]), 4))
     assert window.labels.tolist() == [[7, 8, END, 9], [END, 9, END, 5]]
     assert window.previous.tolist() == [[BEGIN, 7, 8, BEGIN], [8, BEGIN, 9, BEGIN]]
 

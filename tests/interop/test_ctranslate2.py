@@ -19,7 +19,7 @@ from seqloom.runs.loading import LoadedModel
 from seqloom.search.decode import decode
 from seqloom.search.greedy import forced_search, greedy_search
 from seqloom.search.settings import SearchConfig
-from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
+from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.parity
@@ -199,7 +199,7 @@ def with_odd_word(tokenizer: Tokenizer) -> Tokenizer:
     tokens = [tokenizer.piece(number) for number in range(4, tokenizer.size)]
     tokens[-1] = "</s>"
     vocabulary = Vocabulary(tuple(tokens), tuple(range(len(tokens), 0, -1)))
-    return Tokenizer(tokenizer.config, Words(vocabulary, segmentation="spaces"))
+    return Tokenizer(tokenizer.config, WordPieces(vocabulary, segmentation="spaces"))
 
 
 def test_int8_is_a_quarter_of_the_size_and_close(learned: Learned, engine: CTranslate2Engine, tmp_path: Path) -> None:

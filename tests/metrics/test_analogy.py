@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqloom.core.errors import DataError
-from seqloom.metrics.analogy import Section, read_questions, score_analogies
+from seqloom.metrics.analogy import QuestionSection, read_questions, score_analogies
 
 WORDS = ("man", "King", "woman", "queen", "paris", "france", "king")
 
@@ -17,8 +17,8 @@ def always_queen(triples: np.ndarray) -> np.ndarray:
 
 def test_counts_right_answers_by_section_and_leaves_unknown_words_out() -> None:
     sections = [
-        Section("family", (("Man", "king", "woman", "Queen"), ("man", "king", "woman", "paris"))),
-        Section("capitals", (("paris", "france", "rome", "italy"),)),
+        QuestionSection("family", (("Man", "king", "woman", "Queen"), ("man", "king", "woman", "paris"))),
+        QuestionSection("capitals", (("paris", "france", "rome", "italy"),)),
     ]
     found = score_analogies(sections, WORDS, always_queen)
     assert [(each.right, each.asked, each.left_out) for each in found.sections] == [(1, 2, 0), (0, 0, 1)]
@@ -26,7 +26,7 @@ def test_counts_right_answers_by_section_and_leaves_unknown_words_out() -> None:
 
 
 def test_only_the_most_frequent_words_count() -> None:
-    sections = [Section("family", (("man", "king", "woman", "queen"),))]
+    sections = [QuestionSection("family", (("man", "king", "woman", "queen"),))]
     assert score_analogies(sections, WORDS, always_queen, vocabulary=4).total.asked == 1
     assert score_analogies(sections, WORDS, always_queen, vocabulary=3).total.asked == 0
 
@@ -38,7 +38,7 @@ def test_words_that_differ_in_case_are_one_word_the_more_frequent_one() -> None:
         asked.append(triples)
         return np.full(len(triples), 6, np.int64)  # "king", where "King" is expected
 
-    found = score_analogies([Section("x", (("man", "woman", "queen", "KING"),))], WORDS, solve)
+    found = score_analogies([QuestionSection("x", (("man", "woman", "queen", "KING"),))], WORDS, solve)
     assert asked[0].tolist() == [[0, 2, 3]]
     assert found.total.right == 1
 
@@ -46,7 +46,10 @@ def test_words_that_differ_in_case_are_one_word_the_more_frequent_one() -> None:
 def test_reads_sections(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text(": one\na b c d\n: two\ne f g h\n", encoding="utf-8")
-    assert read_questions(file) == [Section("one", (("a", "b", "c", "d"),)), Section("two", (("e", "f", "g", "h"),))]
+    assert read_questions(file) == [
+        QuestionSection("one", (("a", "b", "c", "d"),)),
+        QuestionSection("two", (("e", "f", "g", "h"),)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.config import resolve
+from seqloom.core.declaration import DataFacts
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Event, ignore
-from seqloom.core.sizing import DataFacts
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.classical.ngram import NGramConfig
-from seqloom.core.sizing import TextFacts
+from seqloom.core.declaration import TextFacts
 from seqloom.data.plain_text import TextCorpus
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.runs.sizing import choose_text_sizes, text_facts

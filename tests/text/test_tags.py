@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import nasty
 from seqloom.text import tags as module
 from seqloom.text.normalise import Normaliser
-from seqloom.text.tags import Node, place_tags, take_out
+from seqloom.text.tags import TagNode, place_tags, take_out
 from seqloom.text.words import word_spans
 
 
@@ -100,12 +100,12 @@ def test_a_place_without_a_partner_is_a_guess(line: str, links: str, is_guessed:
     assert placed.is_guessed is is_guessed
 
 
-def tree(nodes: tuple[Node, ...]) -> Counter[object]:
+def tree(nodes: tuple[TagNode, ...]) -> Counter[object]:
     """What is inside what, whatever the order of neighbours."""
     return Counter((node.tag.text, node.closing and node.closing.text, _key(node.children)) for node in nodes)
 
 
-def _key(nodes: tuple[Node, ...]) -> object:
+def _key(nodes: tuple[TagNode, ...]) -> object:
     return frozenset(tree(nodes).items())
 
 
@@ -170,7 +170,7 @@ def test_every_tag_of_any_line_comes_back_once(line: str, translated: str, links
     assert "\n" not in found
 
 
-def spelled(node: Node) -> str:
+def spelled(node: TagNode) -> str:
     """A tag, what closes it, and those inside."""
     closing = "" if node.closing is None else node.closing.text
     return node.tag.text + "".join(map(spelled, node.children)) + closing

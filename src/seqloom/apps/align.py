@@ -47,7 +47,7 @@ class WordText:
 
 
 @dataclass
-class _Words:
+class _WordIds:
     """The words of one side while it is read: an id for each by its first place, after the reserved ones."""
 
     known: dict[str, int] = field(default_factory=lambda: {word: number for number, word in enumerate(RESERVED)})
@@ -68,7 +68,7 @@ class _Words:
 def read_words(corpus: ParallelCorpus, config: AlignConfig, *, listener: Listener = ignore) -> WordText:
     """Split every line of a corpus into words."""
     normalise, cut = Normaliser(lowercase=config.lowercase), word_cutter(config.segmentation)
-    source, target = _Words(), _Words()
+    source, target = _WordIds(), _WordIds()
     for line in corpus:
         source.add(cut(normalise(line.source)))
         target.add(cut(normalise(line.target)))

@@ -41,7 +41,7 @@ from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.text.normalise import is_blank
-from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, Words
+from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import Vocabulary
 
 
@@ -124,7 +124,7 @@ def load_arpa(path: Path) -> LoadedFitted:
     # Words are looked up as the file writes them: normalised, they might become others.
     text = TextConfig(kind="word", segmentation="spaces", unicode_form="none")
     words = tuple(model.vocabulary[len(RESERVED) :])
-    tokenizer = Tokenizer(text, Words(Vocabulary(words, (0,) * len(words)), segmentation="spaces"))
+    tokenizer = Tokenizer(text, WordPieces(Vocabulary(words, (0,) * len(words)), segmentation="spaces"))
     settings = {"text": text.model_dump(), "model": {"kind": "ngram", "order": model.order}}
     card = Card(source=None, target=None, parameters=sum(array.size for array in model.arrays().values()))
     return LoadedFitted(path, resolve(RunConfig, defaults=settings), Tokenizers(tokenizer, tokenizer), model, card)

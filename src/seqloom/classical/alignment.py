@@ -53,7 +53,7 @@ class Pairs(NamedTuple):
     target_starts: Array
 
 
-class Places(NamedTuple):
+class WordPositions(NamedTuple):
     """The positions of each source word, in the order of the text; the null word comes last, at position −1."""
 
     starts: Array
@@ -115,7 +115,7 @@ def share_diagonal(source_starts: Array, target_starts: Array, tension: float, s
 
 
 @compiled()
-def count_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: int, lengths: Array) -> None:
+def count_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, lengths: Array) -> None:
     """How many different target words occur in the sentences of each of these source words."""
     seen = np.full(symbols, -1, np.int64)
     for word in range(first, last):
@@ -130,7 +130,7 @@ def count_partners(first: int, last: int, places: Places, pairs: Pairs, symbols:
 
 
 @compiled()
-def list_partners(first: int, last: int, places: Places, pairs: Pairs, symbols: int, table: Table) -> None:
+def list_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, table: Table) -> None:
     """Which ones, sorted."""
     seen = np.full(symbols, -1, np.int64)
     for word in range(first, last):
@@ -174,7 +174,7 @@ def look_up(table: Table, row: int, column: int) -> float:
 def explain(
     first: int,
     last: int,
-    places: Places,
+    places: WordPositions,
     pairs: Pairs,
     symbols: int,
     table: Table,
@@ -218,7 +218,7 @@ def explain(
 def reestimate(
     first: int,
     last: int,
-    places: Places,
+    places: WordPositions,
     pairs: Pairs,
     symbols: int,
     table: Table,
@@ -637,7 +637,7 @@ def fit_model1(
     return Model1(config, TranslationTable(*table), tuple(history))
 
 
-def _find_places(bitext: Bitext, config: Model1Config) -> Places:
+def _find_places(bitext: Bitext, config: Model1Config) -> WordPositions:
     """The positions of each source word; the null word is in every sentence, if there is one."""
     pairs = len(bitext) if config.null_rate != 0 else 0
     sentence_of = np.repeat(np.arange(len(bitext), dtype=np.int32), np.diff(bitext.source_starts))
@@ -645,14 +645,14 @@ def _find_places(bitext: Bitext, config: Model1Config) -> Places:
     sentences = sentence_of[order]
     positions = (order - bitext.source_starts[sentences]).astype(np.int32)
     counts = np.append(np.bincount(bitext.sources), pairs)
-    return Places(
+    return WordPositions(
         _starts(counts),
         np.concatenate([sentences, np.arange(pairs, dtype=np.int32)]),
         np.concatenate([positions, np.full(pairs, -1, np.int32)]),
     )
 
 
-def _uniform_table(threads: int, borders: Sequence[int], places: Places, pairs: Pairs, symbols: int) -> Table:
+def _uniform_table(threads: int, borders: Sequence[int], places: WordPositions, pairs: Pairs, symbols: int) -> Table:
     lengths = np.zeros(len(places.starts) - 1, np.int64)
     _in_ranges(threads, count_partners, borders, places, pairs, symbols, lengths)
     starts = _starts(lengths)

@@ -32,12 +32,11 @@ from seqloom.classical.kneser_ney import (
 )
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.classical.ngram_kernels import NODE, Trie
-from seqloom.classical.ngram_words import Words
-from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
+from seqloom.classical.ngram_words import WordFinder
+from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.reading import TextReader
-from seqloom.core.sizing import ModelSizes, Pieces, Reason, TextFacts
 from seqloom.core.symbols import BEGIN, END
 from seqloom.text.tokenizer import EncodedText
 
@@ -332,9 +331,9 @@ class NGram:
         return result
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> WordFinder:
         """From the text of words to their ids."""
-        return Words(self.vocabulary)
+        return WordFinder(self.vocabulary)
 
     def _score(
         self,

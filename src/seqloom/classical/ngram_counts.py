@@ -236,7 +236,7 @@ def _with_begins(ids: Integer[np.ndarray, " tokens"], sentences: int, room: _Roo
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _CountRun:
     """Different keys in rising order, and how often each came."""
 
     keys: Int64[np.ndarray, " keys"]
@@ -244,7 +244,7 @@ class _Run:
 
 
 @dataclass(frozen=True, eq=False)
-class _SortedRun(_Run):
+class _SortedRun(_CountRun):
     """A run that remembers where its keys were: token `places[i]` begins the n-gram `keys[numbers[i]]`."""
 
     begin: int
@@ -275,11 +275,11 @@ class _Counter:
         contexts, words = np.divmod(merged.keys, self._symbols)
         return Grams(contexts, words.astype(np.int32), suffixes, np.array(merged.counts))
 
-    def _merge(self, length: int) -> _Run:
+    def _merge(self, length: int) -> _CountRun:
         """All keys of one length. Runs wait until another of about their size comes: so each key is moved log times."""
-        waiting: list[_Run] = []
+        waiting: list[_CountRun] = []
         for run in self._sorted_runs(length):
-            waiting.append(_Run(self._room.keep(run.keys), self._room.keep(run.counts)))
+            waiting.append(_CountRun(self._room.keep(run.keys), self._room.keep(run.counts)))
             while len(waiting) > 1 and len(waiting[-2].keys) <= 2 * len(waiting[-1].keys):
                 waiting.append(self._merged(waiting.pop(), waiting.pop()))
         while len(waiting) > 1:
@@ -292,11 +292,11 @@ class _Counter:
             different, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
             yield _SortedRun(different, counts.astype(np.int64), begin, places, numbers)
 
-    def _merged(self, one: _Run, other: _Run) -> _Run:
+    def _merged(self, one: _CountRun, other: _CountRun) -> _CountRun:
         most = len(one.keys) + len(other.keys)
         keys, counts = self._room.empty(most, np.int64), self._room.empty(most, np.int64)
         size = kernels.merge_runs(one.keys, one.counts, other.keys, other.counts, keys, counts)
-        return _Run(keys[:size], counts[:size])
+        return _CountRun(keys[:size], counts[:size])
 
     def _keys(self, begin: int, length: int) -> tuple[Int64[np.ndarray, " grams"], Int64[np.ndarray, " grams"]]:
         """Where the n-grams begin that start in this run, and their keys."""

@@ -20,7 +20,7 @@ BASIS = np.int64(0xCBF29CE484222325 - (1 << 64))
 """Where FNV-1a begins."""
 
 
-class Words:
+class WordFinder:
     """The words of a vocabulary, ready to be found in text."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:

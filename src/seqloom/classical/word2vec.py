@@ -44,11 +44,10 @@ from seqloom.classical.word2vec_kernels import (
     Tables,
     Text,
 )
-from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
+from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.seeds import seed_for
-from seqloom.core.sizing import ModelSizes, Pieces, Reason, TextFacts
 from seqloom.core.symbols import END, RESERVED
 from seqloom.text.tokenizer import EncodedText
 

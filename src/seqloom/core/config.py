@@ -9,9 +9,11 @@ import difflib
 import json
 import re
 import textwrap
+import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,22 +22,343 @@ from pydantic_core import ErrorDetails
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.files import require_file
-from seqloom.core.schema import (
-    FieldDoc,
-    Section,
-    describe_fields,
-    field_text,
-    is_collection,
-    kinds_of,
-    plain_default,
-    plain_value,
-    section_for,
-    sections_of,
-    type_text,
-)
 from seqloom.core.yaml_files import Keys, Tree, parse_yaml, write_value
 
-# What is wrong with settings, in sentences: where it was written, its full path, its value, and the remedy.
+C = TypeVar("C", bound="Config")
+
+_PATH = re.compile(r"[^\s.=]+(\.[^\s.=]+)*")
+_COMMENT_WIDTH = 100
+
+MAX_CONFIG_BYTES = 1 << 20
+"""Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
+
+
+class Config(BaseModel):
+    """The base of every settings class. A docstring after each field is its description.
+
+    Types are strict: a whole number is accepted as a number, nothing else is converted. Numbers are finite.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    def __init__(self, /, **values: Any) -> None:
+        """Settings from Python. What is wrong with them is a ConfigError here, too."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise problems_error(type(self), Tree(values), error, name=type(self).__name__) from error
+
+    # Says to pydantic that it need not call this one for sections inside a whole, whose errors it gathers by itself.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a setting."""
+        raise ConfigError(
+            f"{name} of {type(self).__name__} cannot be changed: settings are read-only. Create new ones: "
+            f"{type(self).__name__}(…, {name}=…)"
+        )
+
+    @classmethod
+    def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The given settings with what follows from them, before defaults are laid under them; here nothing does."""
+        return values
+
+
+def resolve(
+    cls: type[C],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> C:
+    """The settings that defaults, file and overrides give together, the later ones winning.
+
+    Where a later one chooses another `kind` of section, the defaults of that section are dropped as a whole.
+    """
+    given = read_config_file(file) if file is not None else Tree()
+    for override in overrides:
+        given = merge(given, read_override(override))
+    chosen = _of_same_kind(plain_value(defaults or {}), given.values)
+    tree = merge(Tree(chosen, _places(chosen, CHOSEN)), given)
+    tree = Tree(_with_class_defaults(cls, tree.values), tree.places)
+    try:
+        # Through JSON, because there a path or a tuple may come as text or list without loosening the types.
+        return cls.model_validate_json(json.dumps(tree.values))
+    except ValidationError as error:
+        raise problems_error(cls, tree, error, name=str(file) if file else "settings") from error
+
+
+def read_config_file(path: Path) -> Tree:
+    """The settings written in a YAML file, with the line of each key."""
+    require_file(path)
+    with path.open("rb") as stream:
+        written = stream.read(MAX_CONFIG_BYTES + 1)
+    if len(written) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_CONFIG_BYTES:,} bytes; is this a file of settings?")
+    text = _decoded(written, path)
+    values, places = parse_yaml(text, lambda line: f"{path}:{line}")
+    if values is None:
+        return Tree()
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path}:1: settings are keys with values, such as `seed: 1`; found {write_value(values)[:60]}"
+        )
+    return Tree(values, places)
+
+
+def _decoded(written: bytes, path: Path) -> str:
+    if written.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError(f"{path}:1: settings must be UTF-8 text, and this is UTF-16; save it as UTF-8")
+    try:
+        return written.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = error.object[error.start]
+        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is none") from error
+
+
+def read_override(text: str) -> Tree:
+    """One `path.to.field=value`; the value is read as in a file, so lists and mappings may be given."""
+    path, equals, value = text.partition("=")
+    place = f"{OVERRIDE} {text!r}"
+    if not equals or not _PATH.fullmatch(path):
+        raise ConfigError(f"{place} is not of the form path.to.field=value, such as model.heads=8")
+    keys = tuple(path.split("."))
+    inner, places = parse_yaml(value, lambda _: place)
+    for key in reversed(keys):
+        inner = {key: inner}
+    outer = {keys[:end]: place for end in range(1, len(keys) + 1)}
+    return Tree(inner, outer | {(*keys, *below): place for below in places})
+
+
+def merge(base: Tree, over: Tree) -> Tree:
+    """The second tree laid over the first: sections are joined key by key, all other values are replaced."""
+    return Tree(_joined(base.values, over.values), {**base.places, **over.places})
+
+
+def _joined(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = _joined(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _places(values: Mapping[str, Any], place: str, keys: Keys = ()) -> dict[Keys, str]:
+    places = {(*keys, key): place for key in values}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            places |= _places(value, place, (*keys, key))
+    return places
+
+
+def _of_same_kind(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """The base without the sections for which `over` chooses another kind."""
+    if "kind" in base and "kind" in over and base["kind"] != over["kind"]:
+        return {}
+    return {
+        key: _of_same_kind(value, over[key])
+        if isinstance(value, Mapping) and isinstance(over.get(key), Mapping)
+        else value
+        for key, value in base.items()
+    }
+
+
+def _with_class_defaults(cls: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay each section over the section that is its default, so that setting one field keeps its neighbours."""
+    result = dict(cls.follow(values) if issubclass(cls, Config) else values)
+    for name, field in cls.model_fields.items():
+        value = result.get(name)
+        if not isinstance(value, Mapping):
+            continue
+        default = None if field.is_required() else plain_default(field)
+        if isinstance(default, Mapping):
+            value = _joined(_of_same_kind(default, value), value)
+        section = section_for(field.annotation, value.get("kind"))
+        result[name] = _with_class_defaults(section, value) if section else value
+    return result
+
+
+def to_yaml(config: Config, *, comments: bool) -> str:
+    """The complete settings as a YAML file, which reads back equal; with comments, each field is explained."""
+    return "\n".join(_lines(config, "", comments=comments)) + "\n"
+
+
+def _lines(config: BaseModel, indent: str, *, comments: bool) -> list[str]:
+    lines: list[str] = []
+    plain = config.model_dump(mode="json")
+    for name, field in type(config).model_fields.items():
+        if comments and field.description:
+            if lines and not indent:
+                lines.append("")
+            words = " ".join(field.description.split())
+            lines += textwrap.wrap(words, _COMMENT_WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+        value = getattr(config, name)
+        if isinstance(value, BaseModel) and type(value).model_fields:
+            lines += [f"{indent}{name}:", *_lines(value, indent + "  ", comments=comments)]
+        else:
+            lines.append(f"{indent}{name}: {write_value(plain[name])}")
+    return lines
+
+
+# --- settings classes in words ----------------------------------------------------------------------------------------
+
+Section = type[BaseModel]
+
+_WORDS: Mapping[Any, str] = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    Path: "path",
+    type(None): "null",
+    Any: "any value",
+}
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "multiple_of": "a multiple of"}
+
+
+@dataclass(frozen=True)
+class FieldDoc:
+    """One setting in words. `kind` is the kind of section it belongs to, where its section has several."""
+
+    path: str
+    type: str
+    default: str
+    description: str
+    kind: str | None = None
+
+
+def describe_fields(section: Section) -> list[FieldDoc]:
+    """Every setting below a class, in the order of the classes, sections in their place."""
+    return list(_describe(section, prefix="", kind=None))
+
+
+def _describe(section: Section, *, prefix: str, kind: str | None) -> Iterator[FieldDoc]:
+    for name, field in section.model_fields.items():
+        path = prefix + name
+        inner = sections_of(field.annotation)
+        if not inner or is_collection(field.annotation):
+            default = "required" if field.is_required() else write_value(plain_default(field))
+            yield FieldDoc(path, field_text(field), default, field.description or "", kind)
+            continue
+        yield FieldDoc(path, field_text(field), _section_default(field), field.description or "", kind)
+        for each in inner:
+            own = kinds_of(each)
+            yield from _describe(each, prefix=path + ".", kind=own[0] if len(inner) > 1 and own else kind)
+
+
+def _section_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = plain_default(field)
+    return str(default.get("kind", "")) if isinstance(default, Mapping) else write_value(default)
+
+
+def plain_default(field: FieldInfo) -> Any:
+    """The default of a field that has one, as plain values."""
+    return plain_value(field.get_default(call_default_factory=True, validated_data={}))
+
+
+def plain_value(value: Any) -> Any:
+    """A value of a settings class as YAML and JSON know it: mappings, lists, text, numbers, true, false, null."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_value(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def sections_of(annotation: Any) -> tuple[Section, ...]:
+    """The settings classes that an annotation admits, also as parts of a list or mapping."""
+    annotation = _bare(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(section for part in get_args(annotation) for section in sections_of(part))
+
+
+def is_collection(annotation: Any) -> bool:
+    """Whether an annotation is a list or a mapping (or null)."""
+    parts = [part for part in _members(annotation) if part is not type(None)]
+    return any(get_origin(part) in (tuple, list, dict, set, frozenset, Mapping) for part in parts)
+
+
+def kinds_of(section: Section) -> tuple[str, ...]:
+    """The values by which a section is chosen from several: those of its field `kind`."""
+    field = section.model_fields.get("kind")
+    annotation = _bare(field.annotation) if field else None
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def section_for(annotation: Any, kind: Any) -> Section | None:
+    """The settings class of a value of this kind, if the annotation admits it."""
+    sections = sections_of(annotation)
+    if len(sections) == 1:
+        return sections[0]
+    return next((section for section in sections if kind in kinds_of(section)), None)
+
+
+def field_text(field: FieldInfo) -> str:
+    """The type of a field with its bounds: "whole number, at least 1"."""
+    bounds = [
+        f"{word} {_shown(getattr(part, name))}"
+        for part in field.metadata
+        for name, word in _BOUNDS.items()
+        if getattr(part, name, None) is not None
+    ]
+    least = [part.min_length for part in field.metadata if getattr(part, "min_length", None)]
+    return ", ".join([type_text(field.annotation), *bounds, *(f"{count} or more" for count in least)])
+
+
+def _shown(bound: float | int) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def type_text(annotation: Any) -> str:
+    """An annotation in words: "list of text", "one of greedy, beam", "number or null"."""
+    annotation = _bare(annotation)
+    if annotation in _WORDS:
+        return _WORDS[annotation]
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ("one of " if len(inner) > 1 else "") + ", ".join(write_value(value) for value in inner)
+    if origin in (Union, types.UnionType):
+        sections = sections_of(annotation)
+        kinds = [kind for section in sections for kind in kinds_of(section)]
+        others = [part for part in _members(annotation) if not sections_of(part)]
+        chosen = [f"section with kind: {', '.join(kinds)}"] if len(sections) > 1 and kinds else []
+        rest = others if chosen else _members(annotation)
+        return " or ".join([*chosen, *(type_text(part) for part in rest)])
+    if origin is tuple and Ellipsis not in inner:
+        return f"list of {len(inner)} ({', '.join(type_text(part) for part in inner)})"
+    if origin in (tuple, list, set, frozenset):
+        return f"list of {type_text(inner[0])}"
+    if origin is not None and issubclass(origin, Mapping):
+        return f"mapping from {type_text(inner[0])} to {type_text(inner[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"section ({', '.join(annotation.model_fields)})"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _bare(annotation: Any) -> Any:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The alternatives of a union, flat; of anything else, itself."""
+    annotation = _bare(annotation)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [member for part in get_args(annotation) for member in _members(part)]
+    return [annotation]
+
+
+# --- problems: the place of a setting, its full path, its value and the remedy ----------------------------------------
 
 MAX_SHOWN_PROBLEMS = 5
 """Problems written out; the rest is counted."""
@@ -253,185 +576,3 @@ def _short(value: Any) -> str:
         text = repr(value)
     text = repr(value) if "\n" in text else text
     return text if len(text) <= 60 else text[:59] + "…"
-
-
-__all__ = ["Config", "FieldDoc", "Tree", "describe_fields", "merge", "read_config_file", "resolve", "to_yaml"]
-
-C = TypeVar("C", bound="Config")
-
-_PATH = re.compile(r"[^\s.=]+(\.[^\s.=]+)*")
-_COMMENT_WIDTH = 100
-
-MAX_CONFIG_BYTES = 1 << 20
-"""Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
-
-
-class Config(BaseModel):
-    """The base of every settings class. A docstring after each field is its description.
-
-    Types are strict: a whole number is accepted as a number, nothing else is converted. Numbers are finite.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-    def __init__(self, /, **values: Any) -> None:
-        """Settings from Python. What is wrong with them is a ConfigError here, too."""
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise problems_error(type(self), Tree(values), error, name=type(self).__name__) from error
-
-    # Says to pydantic that it need not call this one for sections inside a whole, whose errors it gathers by itself.
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to change a setting."""
-        raise ConfigError(
-            f"{name} of {type(self).__name__} cannot be changed: settings are read-only. Create new ones: "
-            f"{type(self).__name__}(…, {name}=…)"
-        )
-
-    @classmethod
-    def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The given settings with what follows from them, before defaults are laid under them; here nothing does."""
-        return values
-
-
-def resolve(
-    cls: type[C],
-    *,
-    defaults: Mapping[str, Any] | None = None,
-    file: Path | None = None,
-    overrides: Sequence[str] = (),
-) -> C:
-    """The settings that defaults, file and overrides give together, the later ones winning.
-
-    Where a later one chooses another `kind` of section, the defaults of that section are dropped as a whole.
-    """
-    given = read_config_file(file) if file is not None else Tree()
-    for override in overrides:
-        given = merge(given, read_override(override))
-    chosen = _of_same_kind(plain_value(defaults or {}), given.values)
-    tree = merge(Tree(chosen, _places(chosen, CHOSEN)), given)
-    tree = Tree(_with_class_defaults(cls, tree.values), tree.places)
-    try:
-        # Through JSON, because there a path or a tuple may come as text or list without loosening the types.
-        return cls.model_validate_json(json.dumps(tree.values))
-    except ValidationError as error:
-        raise problems_error(cls, tree, error, name=str(file) if file else "settings") from error
-
-
-def read_config_file(path: Path) -> Tree:
-    """The settings written in a YAML file, with the line of each key."""
-    require_file(path)
-    with path.open("rb") as stream:
-        written = stream.read(MAX_CONFIG_BYTES + 1)
-    if len(written) > MAX_CONFIG_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_CONFIG_BYTES:,} bytes; is this a file of settings?")
-    text = _decoded(written, path)
-    values, places = parse_yaml(text, lambda line: f"{path}:{line}")
-    if values is None:
-        return Tree()
-    if not isinstance(values, dict):
-        raise ConfigError(
-            f"{path}:1: settings are keys with values, such as `seed: 1`; found {write_value(values)[:60]}"
-        )
-    return Tree(values, places)
-
-
-def _decoded(written: bytes, path: Path) -> str:
-    if written.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ConfigError(f"{path}:1: settings must be UTF-8 text, and this is UTF-16; save it as UTF-8")
-    try:
-        return written.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        byte = error.object[error.start]
-        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is none") from error
-
-
-def read_override(text: str) -> Tree:
-    """One `path.to.field=value`; the value is read as in a file, so lists and mappings may be given."""
-    path, equals, value = text.partition("=")
-    place = f"{OVERRIDE} {text!r}"
-    if not equals or not _PATH.fullmatch(path):
-        raise ConfigError(f"{place} is not of the form path.to.field=value, such as model.heads=8")
-    keys = tuple(path.split("."))
-    inner, places = parse_yaml(value, lambda _: place)
-    for key in reversed(keys):
-        inner = {key: inner}
-    outer = {keys[:end]: place for end in range(1, len(keys) + 1)}
-    return Tree(inner, outer | {(*keys, *below): place for below in places})
-
-
-def merge(base: Tree, over: Tree) -> Tree:
-    """The second tree laid over the first: sections are joined key by key, all other values are replaced."""
-    return Tree(_joined(base.values, over.values), {**base.places, **over.places})
-
-
-def _joined(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(base)
-    for key, value in over.items():
-        old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = _joined(old, value) if both else value  # type: ignore[arg-type]
-    return result
-
-
-def _places(values: Mapping[str, Any], place: str, keys: Keys = ()) -> dict[Keys, str]:
-    places = {(*keys, key): place for key in values}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            places |= _places(value, place, (*keys, key))
-    return places
-
-
-def _of_same_kind(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """The base without the sections for which `over` chooses another kind."""
-    if "kind" in base and "kind" in over and base["kind"] != over["kind"]:
-        return {}
-    return {
-        key: _of_same_kind(value, over[key])
-        if isinstance(value, Mapping) and isinstance(over.get(key), Mapping)
-        else value
-        for key, value in base.items()
-    }
-
-
-def _with_class_defaults(cls: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay each section over the section that is its default, so that setting one field keeps its neighbours."""
-    result = dict(cls.follow(values) if issubclass(cls, Config) else values)
-    for name, field in cls.model_fields.items():
-        value = result.get(name)
-        if not isinstance(value, Mapping):
-            continue
-        default = None if field.is_required() else plain_default(field)
-        if isinstance(default, Mapping):
-            value = _joined(_of_same_kind(default, value), value)
-        section = section_for(field.annotation, value.get("kind"))
-        result[name] = _with_class_defaults(section, value) if section else value
-    return result
-
-
-def to_yaml(config: Config, *, comments: bool) -> str:
-    """The complete settings as a YAML file, which reads back equal; with comments, each field is explained."""
-    return "\n".join(_lines(config, "", comments=comments)) + "\n"
-
-
-def _lines(config: BaseModel, indent: str, *, comments: bool) -> list[str]:
-    lines: list[str] = []
-    plain = config.model_dump(mode="json")
-    for name, field in type(config).model_fields.items():
-        if comments and field.description:
-            if lines and not indent:
-                lines.append("")
-            words = " ".join(field.description.split())
-            lines += textwrap.wrap(words, _COMMENT_WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
-        value = getattr(config, name)
-        if isinstance(value, BaseModel) and type(value).model_fields:
-            lines += [f"{indent}{name}:", *_lines(value, indent + "  ", comments=comments)]
-        else:
-            lines.append(f"{indent}{name}: {write_value(plain[name])}")
-    return lines

@@ -3,10 +3,12 @@
 Code above `models` and `classical` reads these declarations. It never asks which model it has.
 """
 
-from typing import ClassVar, Literal
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
-from seqloom.core.sizing import DataFacts, ModelSizes, Pieces, TextFacts
 
 Purpose = Literal["translator", "language model", "word vectors"]
 
@@ -16,6 +18,80 @@ TaskKind = Literal["translation", "language_modelling", "bidirectional_language_
 StepperOption = Literal["heads", "shortlist"]
 """Keyword arguments of a translation model's `stepper` besides `attention`, which its `stepper_options` name: which
 head counts as attention, and the symbols that each sentence may use."""
+
+Pieces = Literal["word", "char", "bpe", "unigram"]
+"""What text is split into."""
+
+WordPairs = Literal["single words", "words and phones", "words and tags"]
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What the sizes of a translator are chosen from."""
+
+    pairs: int
+    source_characters: float
+    """Mean characters in a source line."""
+    target_characters: float
+    """Mean characters in a target line."""
+    are_unspaced: bool
+    """Whether a side is written without spaces between words."""
+    source_words: float = 0.0
+    """Mean words in a source line."""
+    target_words: float = 0.0
+    """Mean words in a target line."""
+    alphabet: int = 0
+    """Different characters of both sides."""
+    words: WordPairs | None = None
+    """What the pairs are, if they are words and not sentences."""
+
+    def tokens(self, kind: Pieces, size: int) -> float:
+        """About how many tokens the longer side has in all, its ends counted, with so many pieces of this kind."""
+        characters = max(self.source_characters, self.target_characters)
+        if kind == "char":
+            longer = characters
+        elif kind == "word" and self.source_words:
+            longer = max(self.source_words, self.target_words)
+        else:
+            # A subword has about four letters, fewer in Chinese and similar scripts. Where characters alone nearly
+            # fill the vocabulary, there is no room for longer pieces.
+            is_spelled = size < 1.3 * self.alphabet
+            longer = characters / (1.2 if is_spelled else 2.0 if self.are_unspaced else 4.0)
+        return self.pairs * (longer + 2)
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What the sizes of a model of plain text are chosen from."""
+
+    lines: int
+    characters: int
+    """Of the whole text, estimated from a sample."""
+    words: int
+    """Likewise, split as they will be: marks are words of their own unless words are separated by spaces."""
+
+    def tokens(self, kind: Pieces) -> int:
+        """About how many tokens the text has in pieces of this kind, the end of each line counted."""
+        pieces = {"char": self.characters, "word": self.words}
+        return pieces.get(kind, self.characters // 4) + self.lines  # a subword has about four letters
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why some settings were chosen as they are."""
+
+    paths: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """The settings of a model that suit some data, with their reasons."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+    max_learning_rate: float = math.inf
+    """The highest rate at which it trains reliably."""
 
 
 class ModelSettings(Config):

@@ -271,7 +271,7 @@ class ParallelCorpus:
     ) -> None:
         self.parts = tuple(parts)
         self._reading = _Reading(encoding, languages, on_bad, tuple(formats))
-        checks: list[_Check] = []
+        checks: list[_PartCheck] = []
         empty: dict[Path, str] = {}
         problems: list[Problem] = []
         more = 0
@@ -369,7 +369,7 @@ class _Reading:
 
 
 @dataclass(frozen=True)
-class _Check:
+class _PartCheck:
     lines: int
     digest: bytes
     notices: tuple[str, ...]
@@ -392,7 +392,7 @@ def _pairs(part: Part, reading: _Reading) -> Iterator[tuple[str, str]]:
         raise changed(part) from error
 
 
-def _check_once(part: Part, reading: _Reading) -> _Check:
+def _check_once(part: Part, reading: _Reading) -> _PartCheck:
     """What is known of files that were checked before and have the same size and time since."""
     stamps = file_stamps(part)
     # Two changes within a tick of the clock leave the same time, so only what has rested for a while is known by it.
@@ -403,7 +403,7 @@ def _check_once(part: Part, reading: _Reading) -> _Check:
 
 
 @lru_cache(maxsize=32)
-def _check_remembered(part: Part, reading: _Reading, _stamps: tuple[tuple[int, int], ...]) -> _Check:
+def _check_remembered(part: Part, reading: _Reading, _stamps: tuple[tuple[int, int], ...]) -> _PartCheck:
     return _check(part, reading)
 
 
@@ -413,7 +413,7 @@ def file_stamps(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
-def _check(part: Part, reading: _Reading) -> _Check:
+def _check(part: Part, reading: _Reading) -> _PartCheck:
     if reading.format_of(part) is not None:
         return _check_catalogue(reading.pairs(part[0]))
     readers = reading.lines(part)
@@ -421,27 +421,27 @@ def _check(part: Part, reading: _Reading) -> _Check:
         lines, digest = _check_table(readers[0], part[0])
     else:
         lines, digest = _check_pair(readers, part, reading.encoding)
-    return _Check(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
+    return _PartCheck(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
 
 
 _CHOSEN = "data.source and data.target choose the languages, and where they are not given the first file does"
 
 
-def _check_catalogue(reader: PairReader) -> _Check:
+def _check_catalogue(reader: PairReader) -> _PartCheck:
     requested = " and ".join(language or "any" for language in reader.languages)
     named = languages_of(reader.path, (reader.format,)) if reader.format.settle is None else (None, None)
     both = zip(named, reader.languages, strict=True)
     if not all(has is None or wanted is None or is_language(has, wanted) for has, wanted in both):
         foreign = " and ".join(language or "any" for language in named)
-        return _Check(0, b"", (), f"its languages are {foreign}, not {requested}; {_CHOSEN}")
+        return _PartCheck(0, b"", (), f"its languages are {foreign}, not {requested}; {_CHOSEN}")
     asked_for = f" in {requested}; {_CHOSEN}" if any(reader.languages) else ""
     digest = hashlib.sha256()
     for pair in reader:
         digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
     if reader.pairs == 0:
         message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked_for}"
-        return _Check(0, b"", (), message)
-    return _Check(reader.pairs, digest.digest(), tuple(reader.notices()))
+        return _PartCheck(0, b"", (), message)
+    return _PartCheck(reader.pairs, digest.digest(), tuple(reader.notices()))
 
 
 def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:

@@ -68,7 +68,7 @@ class SideReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class EncodingReport:
     """What became of the lines of a corpus."""
 
     read: int = 0
@@ -78,8 +78,8 @@ class Report:
     source: SideReport = SideReport()
     target: SideReport = SideReport()
 
-    def __add__(self, other: "Report") -> "Report":
-        return Report(
+    def __add__(self, other: "EncodingReport") -> "EncodingReport":
+        return EncodingReport(
             self.read + other.read,
             self.kept + other.kept,
             self.empty + other.empty,
@@ -106,11 +106,11 @@ class Examples:
     sources: Sentences
     targets: Sentences
     lines: Int64[np.ndarray, " examples"]
-    report: Report
+    report: EncodingReport
 
 
 @dataclass(frozen=True)
-class Encoder:
+class PairEncoder:
     """Encodes blocks of lines, END after each sentence.
 
     Left out are pairs with a blank side and pairs with more than `longest` tokens on a side, END counted.
@@ -132,7 +132,7 @@ class Encoder:
         is_kept = ~(is_empty | is_long)
         numbers = np.fromiter((line.number for line in visible), dtype=np.int64, count=len(visible))
         kept = [_ended(side, is_kept) for side in (sources, targets)]
-        report = Report(
+        report = EncodingReport(
             read=len(lines),
             kept=int(is_kept.sum()),
             empty=Dropped.of(_blank(lines, numbers[~is_empty])),
@@ -158,20 +158,20 @@ def _ended(side: FlatIds, is_kept: Bool[np.ndarray, " texts"]) -> Sentences:
 
 def encode_corpus(
     corpus: Lines,
-    encoder: Encoder,
+    encoder: PairEncoder,
     folder: Path,
     *,
     symbols: int,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Report:
+) -> EncodingReport:
     """Encode every pair into a new store at `folder`, and report what was dropped.
 
     `symbols` is the size of the larger vocabulary; `progress` gets the lines done and the total. `workers`
     are processes: one for each processor if it is None, and none but this one for few lines.
     """
     count = workers or (processors() if len(corpus) >= MIN_LINES_FOR_WORKERS else 1)
-    report = Report()
+    report = EncodingReport()
     with StoreWriter(folder, symbols=symbols) as writer:
         for examples in in_order(encoder, corpus.blocks(), workers=count):
             writer.append_flat(examples.sources, examples.targets, examples.lines)

@@ -52,7 +52,7 @@ class TextLines(Protocol):
 
 
 @dataclass(frozen=True)
-class _Check:
+class _FileCheck:
     pieces: int
     lines: int
     has_text: bool
@@ -119,7 +119,7 @@ class TextCorpus:
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
         require_text_files(self.paths)
         self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
-        checks: list[_Check] = []
+        checks: list[_FileCheck] = []
         kept: list[Path] = []
         empty: list[str] = []
         problems: list[Problem] = []
@@ -203,7 +203,7 @@ def split_pieces(lines: Iterator[str], unit: Unit) -> Iterator[tuple[int, str]]:
         yield first, " ".join(gathered)
 
 
-def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _Check:
+def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _FileCheck:
     digest, pieces, has_text = hashlib.sha256(), 0, False
     for _, text in split_pieces(iter(reader), unit):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
@@ -215,7 +215,7 @@ def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _Check:
     if pieces == 0:
         what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])
-    return _Check(pieces, reader.lines, has_text, digest.digest(), tuple(reader.notices()))
+    return _FileCheck(pieces, reader.lines, has_text, digest.digest(), tuple(reader.notices()))
 
 
 def _count(lines: int) -> str:

@@ -28,7 +28,7 @@ Offset = Literal["cut", "anywhere"]
 
 
 @dataclass(frozen=True)
-class Places:
+class WindowStarts:
     """Where the windows of a batch begin, row by row, and how many tokens each holds."""
 
     starts: Int64[np.ndarray, " rows"]
@@ -55,13 +55,13 @@ class SequentialWindows:
         _, first = self._draw(epoch)
         return 1 + -(-(self.tokens // self.rows - first) // self.length)
 
-    def batch(self, epoch: int, index: int) -> Places:
+    def batch(self, epoch: int, index: int) -> WindowStarts:
         """The windows of a batch."""
         (begin, first), each = self._draw(epoch), self.tokens // self.rows
         done = 0 if index == 0 else first + (index - 1) * self.length
         length = first if index == 0 else min(self.length, each - done)
         assert length > 0, f"batch {index} lies beyond the end of epoch {epoch}"
-        return Places(begin + each * np.arange(self.rows, dtype=np.int64) + done, length)
+        return WindowStarts(begin + each * np.arange(self.rows, dtype=np.int64) + done, length)
 
     def _draw(self, epoch: int) -> tuple[int, int]:
         generator = np.random.default_rng(seed_for(self.seed, "sequential windows", epoch))
@@ -93,11 +93,11 @@ class RandomWindows:
         """How many batches an epoch has."""
         return -(-len(self._starts(epoch)) // self.rows)
 
-    def batch(self, epoch: int, index: int) -> Places:
+    def batch(self, epoch: int, index: int) -> WindowStarts:
         """The windows of a batch; the last one of an epoch may have fewer rows."""
         starts = self._starts(epoch)[index * self.rows : (index + 1) * self.rows]
         assert len(starts), f"batch {index} lies beyond the end of epoch {epoch}"
-        return Places(starts, self.length)
+        return WindowStarts(starts, self.length)
 
     def _starts(self, epoch: int) -> Int64[np.ndarray, " windows"]:
         if self._latest is None or self._latest[0] != epoch:
@@ -120,7 +120,7 @@ class Window:
     labels: Int[Tensor, "rows time"]
 
 
-def cut_windows(ids: Integer[np.ndarray, " tokens"], places: Places) -> Window:
+def cut_windows(ids: Integer[np.ndarray, " tokens"], places: WindowStarts) -> Window:
     """The windows at these places of a text.
 
     The symbol before a label is read as it is, except that BEGIN is read at the start of the text and in the place of

@@ -25,7 +25,7 @@ from jaxtyping import Float64, Int32, Int64
 
 from seqloom.classical.ngram import LONGEST, Layer, NGram
 from seqloom.classical.ngram_kernels import Array, extend_hash, first_slot
-from seqloom.classical.ngram_words import BASIS, Words, WordTable, find_word, hash_byte
+from seqloom.classical.ngram_words import BASIS, WordFinder, WordTable, find_word, hash_byte
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import open_output, require_file
 from seqloom.core.jit import compiled
@@ -224,7 +224,7 @@ def read_arpa(path: Path) -> NGram:
     reader = _Reader(path, _read_bytes(path))
     sizes = reader.read_header()
     vocabulary, words = reader.read_words(sizes[0])
-    table = Words([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
+    table = WordFinder([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
     sections = [words, *(reader.read_section(length, size, table) for length, size in enumerate(sizes[1:], 2))]
     reader.read_end()
     layers = None
@@ -302,7 +302,7 @@ class _Reader:
         column = np.arange(len(log_probs), dtype=np.int32)[:, None]
         return list(ids), Section(column, np.array(log_probs), np.array(backoffs))
 
-    def read_section(self, length: int, size: int, table: Words) -> Section:
+    def read_section(self, length: int, size: int, table: WordFinder) -> Section:
         """The n-grams of one length."""
         self._expect(b"\\%d-grams:" % length)
         section = Section(np.empty((size, length), np.int32), np.empty(size), np.zeros(size))

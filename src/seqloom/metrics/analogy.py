@@ -24,7 +24,7 @@ Solve = Callable[[Int64[np.ndarray, "questions three"]], Int64[np.ndarray, " que
 
 
 @dataclass(frozen=True)
-class Section:
+class QuestionSection:
     """Questions of one kind: a, b, c and the answer."""
 
     name: str
@@ -68,7 +68,7 @@ class AnalogyScore:
         )
 
 
-def read_questions(path: Path) -> list[Section]:
+def read_questions(path: Path) -> list[QuestionSection]:
     """Sections headed by `: name`, and lines of four words, as in Google's questions-words.txt."""
     names: list[str] = []
     questions: list[list[tuple[str, str, str, str]]] = []
@@ -87,14 +87,14 @@ def read_questions(path: Path) -> list[Section]:
         else:
             questions[-1].append((words[0], words[1], words[2], words[3]))
     problems.require_none()
-    sections = [Section(name, tuple(asked)) for name, asked in zip(names, questions, strict=True)]
+    sections = [QuestionSection(name, tuple(asked)) for name, asked in zip(names, questions, strict=True)]
     if not any(section.questions for section in sections):
         raise DataError(f"{path} has no questions; a section begins with `: name`, then come lines of four words")
     return sections
 
 
 def score_analogies(
-    sections: Sequence[Section], words: Sequence[str], solve: Solve, *, vocabulary: int = VOCABULARY
+    sections: Sequence[QuestionSection], words: Sequence[str], solve: Solve, *, vocabulary: int = VOCABULARY
 ) -> AnalogyScore:
     """Ask all questions whose words are known; `words` are in the order of their rows, the most frequent first."""
     folded = [word.casefold() for word in words[:vocabulary]]

@@ -4,9 +4,8 @@ import sys
 
 from pydantic import Field, model_validator
 
-from seqloom.core.declaration import ModelSettings
+from seqloom.core.declaration import ModelSettings, ModelSizes, Reason
 from seqloom.core.errors import ConfigError
-from seqloom.core.sizing import ModelSizes, Reason
 from seqloom.nn.cells.gru import Reset, Update
 from seqloom.nn.cells.kinds import CellKind, cell_maker, kinds_with
 from seqloom.nn.cells.lstm import Peephole

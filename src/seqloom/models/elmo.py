@@ -24,9 +24,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.declaration import Purpose, TaskKind
+from seqloom.core.declaration import ModelSizes, Pieces, Purpose, TaskKind, TextFacts
 from seqloom.core.errors import ConfigError, UsageError
-from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper

@@ -16,9 +16,8 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.declaration import Purpose, TaskKind
+from seqloom.core.declaration import ModelSizes, Pieces, Purpose, TaskKind, TextFacts
 from seqloom.core.errors import ConfigError
-from seqloom.core.sizing import ModelSizes, Pieces, TextFacts
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.reading import RecurrentReader, RecurrentStepper
 from seqloom.nn.bptt.truncation import FULL, Truncation

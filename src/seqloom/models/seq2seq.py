@@ -18,9 +18,8 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.declaration import StepperOption
+from seqloom.core.declaration import DataFacts, ModelSizes, Reason, StepperOption
 from seqloom.core.errors import ConfigError
-from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions

@@ -19,9 +19,8 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.declaration import ModelSettings, StepperOption
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption
 from seqloom.core.errors import ConfigError
-from seqloom.core.sizing import DataFacts, ModelSizes, Reason
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from seqloom.core.declaration import TextFacts
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import write_atomically
-from seqloom.core.sizing import TextFacts
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.data.store import read_stored_lines
 from seqloom.metrics.scoring import Score
@@ -38,7 +38,7 @@ DEV_LINES = "dev.txt"
 
 
 @dataclass(frozen=True)
-class Block:
+class LineRange:
     """A run of lines of a text."""
 
     text: TextLines
@@ -114,13 +114,13 @@ def open_texts(config: RunConfig, *, formats: Sequence[Format] = FORMATS, listen
     unit = f"{data.unit}s"
     notice(listener, f"no dev files: the last {count:,} of {len(train):,} {unit} are held out for validation")
     border = len(train) - count
-    end = Block(train, border, len(train))
+    end = LineRange(train, border, len(train))
     if all(is_blank(line.text) for line in end):
         raise DataError(
             f"{data.train[-1]}: the last {count:,} {unit}, which would be held out for validation, are blank; remove "
             "them, or give a --dev file"
         )
-    return PlainText(Block(train, 0, border), end, fingerprints)
+    return PlainText(LineRange(train, 0, border), end, fingerprints)
 
 
 def held_out(data: DataConfig, pieces: int) -> int:

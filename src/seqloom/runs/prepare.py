@@ -38,7 +38,7 @@ from seqloom.runs.sizing import EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
-from seqloom.text.tokenizer import Tokenizer, Tokenizers, Words
+from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.run_guard import RECORD, locked
 from seqloom.training.settings import TrainingConfig
@@ -257,7 +257,7 @@ def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
             f"{path} has {vocabulary.size:,} words, reserved symbols included, more than text.size={config.text.size}; "
             "leave out text.size"
         )
-    return Tokenizer(config.text, Words(vocabulary, segmentation="spaces"))
+    return Tokenizer(config.text, WordPieces(vocabulary, segmentation="spaces"))
 
 
 def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:

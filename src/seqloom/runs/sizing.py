@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Any, Protocol
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import ModelSettings
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Pieces, Reason, TextFacts, WordPairs
 from seqloom.core.errors import SeqloomError
-from seqloom.core.sizing import DataFacts, ModelSizes, Pieces, Reason, TextFacts, WordPairs
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
 from seqloom.text.languages import find_language

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import torch
 
+from seqloom.core.declaration import DataFacts
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
-from seqloom.core.sizing import DataFacts
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.data.corpus import (
     HeldOut,
@@ -29,7 +29,7 @@ from seqloom.data.corpus import (
     parts_of,
     sample_lines,
 )
-from seqloom.data.encoding import Encoder, encode_corpus
+from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines
 from seqloom.metrics.scoring import Bootstrap, Score, score
@@ -219,7 +219,7 @@ class PairText:
             def progress(done: int, everything: int, name: str = name) -> None:
                 listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
 
-            encoder = Encoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
+            encoder = PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
             report = encode_corpus(
                 lines,
                 encoder,

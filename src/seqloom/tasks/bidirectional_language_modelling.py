@@ -17,9 +17,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
+from seqloom.core.declaration import Reason
 from seqloom.core.errors import DataError
 from seqloom.core.seeds import seed_for
-from seqloom.core.sizing import Reason
 from seqloom.data.plain_text import Stream
 from seqloom.data.plan import BatchPlan
 from seqloom.metrics.perplexity import perplexity

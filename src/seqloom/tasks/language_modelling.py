@@ -21,12 +21,12 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
+from seqloom.core.declaration import Reason
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
-from seqloom.core.sizing import Reason
 from seqloom.data.plain_text import Stream
-from seqloom.data.windows import Offset, Places, RandomWindows, SequentialWindows, Window, cut_windows
+from seqloom.data.windows import Offset, RandomWindows, SequentialWindows, Window, WindowStarts, cut_windows
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.reading import RecurrentLanguageModel
 from seqloom.nn.bptt.truncation import FULL, Truncation
@@ -377,7 +377,7 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
     starts = each * np.arange(rows, dtype=np.int64)
     sums, rest_sum = np.zeros(rows), 0.0
 
-    def read(places: Places, state: StackState | None) -> tuple[list[float], StackState]:
+    def read(places: WindowStarts, state: StackState | None) -> tuple[list[float], StackState]:
         window = cut_windows(text.ids, places)
         features, state = reader(window.previous.to(device), state)
         labels = window.labels.to(device)
@@ -385,12 +385,12 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
 
     state = _lead(reader, text, starts, device=device)
     for begin in range(0, each, DEV_LENGTH):
-        nats, state = read(Places(starts + begin, min(DEV_LENGTH, each - begin)), state)
+        nats, state = read(WindowStarts(starts + begin, min(DEV_LENGTH, each - begin)), state)
         sums += nats
     if rest := count - rows * each:
         assert state is not None
         last = tuple(tuple(part[-1:] for part in layer) for layer in state)
-        (rest_sum,), _ = read(Places(np.array([rows * each]), rest), last)
+        (rest_sum,), _ = read(WindowStarts(np.array([rows * each]), rest), last)
     return TextLoss(float(sums.sum()) + rest_sum, count, starts, sums / each)
 
 
@@ -400,6 +400,6 @@ def _lead(
     """The states before these places, of which the first is the beginning of the text."""
     if len(starts) == 1:
         return None
-    window = cut_windows(text.ids, Places(starts[1:] - LEAD, LEAD))
+    window = cut_windows(text.ids, WindowStarts(starts[1:] - LEAD, LEAD))
     _, state = reader(window.previous.to(device), None)
     return tuple(tuple(torch.cat([torch.zeros_like(part[:1]), part]) for part in layer) for layer in state)

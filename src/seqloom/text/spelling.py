@@ -42,11 +42,11 @@ def spelling_of(tokenizer: Tokenizer) -> Spelling:
     """How a tokeniser writes its symbols."""
     pieces = [tokenizer.piece(number) for number in range(tokenizer.size)]
     if tokenizer.kind == "word":
-        return _Words(pieces, has_joiners=tokenizer.config.segmentation == "words")
+        return _SpacedWords(pieces, has_joiners=tokenizer.config.segmentation == "words")
     return _Bytes(pieces)
 
 
-class _Words:
+class _SpacedWords:
     """Words with spaces between them, unless a mark touches its neighbour. A place is whether nothing is to stand
     before the next word: no space at the start, nor after a mark that touches what follows."""
 

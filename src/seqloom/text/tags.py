@@ -61,12 +61,12 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class Node:
+class TagNode:
     """A tag that stands alone, or a pair with what is inside it."""
 
     tag: Tag
     closing: Tag | None = None
-    children: tuple["Node", ...] = ()
+    children: tuple["TagNode", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Tagged:
     """A line without its tags, and the tags as they are nested."""
 
     plain: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[TagNode, ...]
 
 
 def take_out(line: str) -> Tagged:
@@ -132,9 +132,9 @@ def _has_break(tags: Sequence[Tag], place: int) -> bool:
     return False
 
 
-def _nest(tags: Iterable[Tag]) -> tuple[Node, ...]:
+def _nest(tags: Iterable[Tag]) -> tuple[TagNode, ...]:
     """Pairs find each other as in XML; one whose partner is missing stands alone."""
-    nodes: list[Node] = []  # what is not inside a closed pair
+    nodes: list[TagNode] = []  # what is not inside a closed pair
     opened: list[tuple[str, int]] = []  # names of open pairs, and where among the nodes they are
     names: Counter[str] = Counter()
     for tag in tags:
@@ -144,12 +144,12 @@ def _nest(tags: Iterable[Tag]) -> tuple[Node, ...]:
             while closed != name:  # those opened in between and never closed stay where they are
                 closed, place = opened.pop()
                 names[closed] -= 1
-            nodes[place:] = [Node(nodes[place].tag, tag, tuple(nodes[place + 1 :]))]
+            nodes[place:] = [TagNode(nodes[place].tag, tag, tuple(nodes[place + 1 :]))]
             continue
         if name and not slash and not is_empty:
             opened.append((name, len(nodes)))
             names[name] += 1
-        nodes.append(Node(tag))
+        nodes.append(TagNode(tag))
     return tuple(nodes)
 
 
@@ -187,7 +187,7 @@ def place_tags(
     `target_spans` are the places of the words of the translation; source words are those of the line without tags after
     it was normalised.
     """
-    words = _Words(tagged, normalise)
+    words = _TagPositions(tagged, normalise)
     placement = _Placement(words, links, target_spans, translation=translation)
     text = _spell(_lay_out(tagged.nodes, translation, placement))
     return Placed(text, placement.has_guessed)
@@ -199,7 +199,7 @@ def _end_of_words(text: str) -> int:
     return len(text[: -len(marks)].rstrip(" ")) if marks else len(text)
 
 
-class _Words:
+class _TagPositions:
     """Between which words of the normalised line a tag stands, found by counting the letters before it."""
 
     def __init__(self, tagged: Tagged, normalise: Callable[[str], str]) -> None:
@@ -255,7 +255,7 @@ def _composes(character: str) -> bool:
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"  # Hangul vowels and finals
 
 
-def _all_tags(nodes: Sequence[Node]) -> Iterator[Tag]:
+def _all_tags(nodes: Sequence[TagNode]) -> Iterator[Tag]:
     left = list(nodes)
     while left:
         node = left.pop()
@@ -269,7 +269,7 @@ class _Placement:
     """Where nodes would like to be in a translation."""
 
     def __init__(
-        self, words: _Words, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, translation: str
+        self, words: _TagPositions, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, translation: str
     ) -> None:
         self._words, self._spans = words, spans
         self._length, self._marks = len(translation), _end_of_words(translation)
@@ -282,7 +282,7 @@ class _Placement:
                 last[source] = max(last[source], target)
         self._first, self._last = _Ranges(first, min), _Ranges(last, max)
 
-    def around(self, node: Node) -> Span | None:
+    def around(self, node: TagNode) -> Span | None:
         """From where to where the words of a pair have gone; None if it has no words, or they have no partner."""
         if node.closing is None:
             return None
@@ -342,14 +342,14 @@ class _Ranges:
 class _Level:
     """Nodes that are laid side by side into a span of the translation."""
 
-    nodes: Iterator[tuple[Node, Span]]
+    nodes: Iterator[tuple[TagNode, Span]]
     cursor: int
     end: int
     closing: Tag | None
     """What ends the pair that they are inside of."""
 
 
-def _lay_out(nodes: Sequence[Node], translation: str, placement: _Placement) -> list[str | Tag]:
+def _lay_out(nodes: Sequence[TagNode], translation: str, placement: _Placement) -> list[str | Tag]:
     """Text and tags in a row: of those side by side first who would like to begin first."""
     tokens: list[str | Tag] = []
     levels = [_level(nodes, (0, len(translation)), placement)]
@@ -376,7 +376,7 @@ def _lay_out(nodes: Sequence[Node], translation: str, placement: _Placement) -> 
     return tokens
 
 
-def _level(nodes: Sequence[Node], inside: Span, placement: _Placement, *, closing: Tag | None = None) -> _Level:
+def _level(nodes: Sequence[TagNode], inside: Span, placement: _Placement, *, closing: Tag | None = None) -> _Level:
     begin, end = inside
     wanted = [each for run in _runs(nodes) for each in _places(run, inside, placement)]
     # One key for a run, and a sort that keeps the order of equals: nothing comes between what touches.
@@ -388,14 +388,14 @@ def _level(nodes: Sequence[Node], inside: Span, placement: _Placement, *, closin
 class _Wanted:
     """A node, where it would like to be, and where the run that it moves with begins."""
 
-    node: Node
+    node: TagNode
     span: Span
     key: int
 
 
-def _runs(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+def _runs(nodes: Sequence[TagNode]) -> Iterator[list[TagNode]]:
     """Neighbours that touch each other."""
-    run: list[Node] = []
+    run: list[TagNode] = []
     for node in nodes:
         if run and not node.tag.is_touching:
             yield run
@@ -405,7 +405,7 @@ def _runs(nodes: Sequence[Node]) -> Iterator[list[Node]]:
         yield run
 
 
-def _places(run: Sequence[Node], inside: Span, placement: _Placement) -> list[_Wanted]:
+def _places(run: Sequence[TagNode], inside: Span, placement: _Placement) -> list[_Wanted]:
     """Where those of a run would like to be: beside the last pair before them, or else the first, that has words.
 
     Such pairs go where their words went. A run without one goes to one place, by the space before its first.

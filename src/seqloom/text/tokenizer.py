@@ -88,7 +88,7 @@ class Kind(Protocol):
 # --- words and characters --------------------------------------------------------------------------------------------
 
 
-class Words:
+class WordPieces:
     """Whole words, from a vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, *, segmentation: Segmentation) -> None:
@@ -539,7 +539,7 @@ def _kind_from(config: TextConfig, content: bytes) -> Kind:
     vocabulary = Vocabulary.from_text(content.decode("utf-8"))
     if config.kind == "char":
         return Characters(vocabulary)
-    return Words(vocabulary, segmentation=config.segmentation)
+    return WordPieces(vocabulary, segmentation=config.segmentation)
 
 
 def _describe(config: TextConfig, kind: Kind) -> bytes:

@@ -10,7 +10,7 @@ from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, SPACE, mark_spaces
 from seqloom.text.normalise import Normaliser
 from seqloom.text.subwords import choose_alphabet, count_characters, count_chunks, learn_byte_pairs, learn_unigram
-from seqloom.text.tokenizer import Characters, Kind, TextConfig, Tokenizer, Tokenizers, Words, word_cutter
+from seqloom.text.tokenizer import Characters, Kind, TextConfig, Tokenizer, Tokenizers, WordPieces, word_cutter
 from seqloom.text.vocabulary import Vocabulary, count_tokens
 
 # Signs that a text was cut into words already, as WikiText and the Penn Treebank are.
@@ -127,7 +127,7 @@ def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listen
         lost = len(counts) - len(vocabulary.tokens) + len(leading)
         _tell_lost(listener, "words" if is_word else "characters", lost, vocabulary.unknown / counts.total(), config)
     vocabulary = replace(vocabulary, unknown=vocabulary.unknown + stand_ins)
-    return Words(vocabulary, segmentation=config.segmentation) if is_word else Characters(vocabulary)
+    return WordPieces(vocabulary, segmentation=config.segmentation) if is_word else Characters(vocabulary)
 
 
 def _characters(text: str) -> list[str]:

@@ -145,7 +145,7 @@ def _member(record: Mapping[str, Any], language: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TargetSpan:
     """Where the target of a record is, or belongs."""
 
     start: int
@@ -177,7 +177,7 @@ class JsonlCatalogue:
         self.script = script
         self.languages: tuple[str | None, str | None] = (None, None)
         self.segments: list[Segment] = []
-        self._places: list[_Place] = []
+        self._places: list[_TargetSpan] = []
         problems = Problems()
         at = 1 if script.text.startswith("\ufeff") else 0
         for number, line in enumerate(script.text[at:].split("\n"), start=1):
@@ -217,7 +217,7 @@ class JsonlCatalogue:
         return json.dumps(text, ensure_ascii=self.script.text.isascii() and "\\u" in self.script.text)
 
 
-def _place(line: str, start: int, names: Names) -> _Place:
+def _place(line: str, start: int, names: Names) -> _TargetSpan:
     """Where in a line that is known to be a record its target stands."""
     outer = _members(line, line.index("{"))
     object_at = outer.values[names.inside][0] if names.inside is not None else line.index("{")
@@ -226,10 +226,10 @@ def _place(line: str, start: int, names: Names) -> _Place:
     mark = (start + fuzzy[0], start + fuzzy[1]) if fuzzy else None
     if names.target in inner.values:
         begin, end = inner.values[names.target]
-        return _Place(start + begin, start + end, "", after, mark)
+        return _TargetSpan(start + begin, start + end, "", after, mark)
     # After the last member: the source is one, so there is a comma to be put in.
     at = start + inner.last
-    return _Place(at, at, f", {json.dumps(names.target, ensure_ascii=False)}: ", after, mark)
+    return _TargetSpan(at, at, f", {json.dumps(names.target, ensure_ascii=False)}: ", after, mark)
 
 
 @dataclass(frozen=True)

@@ -373,7 +373,7 @@ def _form(name: str) -> int:
 
 
 def _read_entries(script: Script) -> tuple[list[Entry], list[Problem]]:
-    reader = _Reader(script)
+    reader = _PoReader(script)
     at = 1 if script.text.startswith("\ufeff") else 0
     while at < len(script.text):
         newline = script.text.find("\n", at)
@@ -384,7 +384,7 @@ def _read_entries(script: Script) -> tuple[list[Entry], list[Problem]]:
     return reader.entries, reader.problems
 
 
-class _Reader:
+class _PoReader:
     """Takes in a catalogue line by line."""
 
     def __init__(self, script: Script) -> None:

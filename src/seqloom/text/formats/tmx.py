@@ -215,7 +215,7 @@ def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tu
 
 
 @dataclass(frozen=True)
-class _Place:
+class _UnitVariants:
     """A unit, its source variant, and its target variant if it has one."""
 
     unit: Element
@@ -241,7 +241,7 @@ class TmxCatalogue:
         header, body = root.child("header"), root.child("body")
         self._header = header.get("srclang") if header else None
         self._asked = languages
-        self._places: list[_Place] = []
+        self._places: list[_UnitVariants] = []
         self.segments: list[Segment] = []
         """The units that have the source language."""
         self.foreign = 0
@@ -255,7 +255,7 @@ class TmxCatalogue:
             if unit.name == "tu" and source is None:
                 self.foreign += 1
             elif unit.name == "tu" and source is not None:
-                self._places.append(_Place(unit, source, target))
+                self._places.append(_UnitVariants(unit, source, target))
                 self.segments.append(self._segment(unit, source, target))
 
     @property
@@ -316,7 +316,7 @@ class TmxCatalogue:
         elif mark is None and filling.is_fuzzy:
             yield Edit(segment.start, segment.start, f"{_FUZZY_MARK}{space_before(self.script.text, segment)}")
 
-    def _added(self, place: _Place, filling: Filling, code: str) -> Edit:
+    def _added(self, place: _UnitVariants, filling: Filling, code: str) -> Edit:
         """A variant after the last one, laid out as the source is."""
         text, source = self.script.text, place.source
         last = [each for each in place.unit.children if each.name == "tuv"][-1]

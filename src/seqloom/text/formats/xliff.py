@@ -29,7 +29,7 @@ _DONE = frozenset({"translated", "final", "signed-off", "reviewed"})
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TargetElement:
     """Where the target of a segment is, or belongs."""
 
     source: Element
@@ -77,19 +77,19 @@ class XliffCatalogue:
         file = self.root.child("file")
         return (file.get("source-language"), file.get("target-language")) if file else (None, None)
 
-    def _segments(self) -> Iterator[tuple[Segment, _Place]]:
+    def _segments(self) -> Iterator[tuple[Segment, _TargetElement]]:
         for unit, file, keeps_space in _units(self.root, self._unit):
             for holder in [each for each in unit.children if each.name == "segment"] if self.is_second else [unit]:
                 source = holder.child("source")
                 if source is not None:
                     cut = None if self.is_second else holder.child("seg-source")
-                    place = _Place(
+                    place = _TargetElement(
                         source, holder.child("target"), cut or source, holder if self.is_second else None, unit, file
                     )
                     keeps = keeps_space or "preserve" in (holder.get("xml:space"), source.get("xml:space"))
                     yield self._segment(place, unit, keeps_space=keeps), place
 
-    def _segment(self, place: _Place, unit: Element, *, keeps_space: bool) -> Segment:
+    def _segment(self, place: _TargetElement, unit: Element, *, keeps_space: bool) -> Segment:
         text = self.script.text
         target = "" if place.target is None else text_of(content_of(text, place.target, keeps_space=keeps_space))
         given = (place.state or place.target or unit).get("state")
@@ -122,7 +122,7 @@ class XliffCatalogue:
             edits += self._languages(list(files.values()), target)
         return self.script.edited(edits, errors="xmlcharrefreplace")
 
-    def _target(self, place: _Place, filling: Filling) -> Iterator[Edit]:
+    def _target(self, place: _TargetElement, filling: Filling) -> Iterator[Edit]:
         text, inner = self.script.text, write_content(filling.content)
         old = place.target
         if old is None:
@@ -141,7 +141,7 @@ class XliffCatalogue:
         else:
             yield Edit(old.inner_start, old.inner_end, inner)
 
-    def _states(self, place: _Place, filling: Filling) -> Iterator[Edit]:
+    def _states(self, place: _TargetElement, filling: Filling) -> Iterator[Edit]:
         """Of XLIFF 2, whose state is "initial" by default: beside a target, that means review."""
         assert place.state is not None
         state = "initial" if filling.is_fuzzy else "translated"
