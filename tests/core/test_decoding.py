@@ -104,7 +104,7 @@ def test_what_is_not_seen_is_counted_wherever_chunks_end(size: int) -> None:
     data = text.encode()
     odd, lines = Oddities(), 0
     for begin in range(0, len(data), size):
-        odd.look(data[begin : begin + size], lines=lines)
+        odd.count(data[begin : begin + size], lines=lines)
         lines += data[begin : begin + size].count(b"\n")
     assert (odd.counts["invisible"], odd.first["invisible"]) == (3, 1)
     assert (odd.counts["turning"], odd.first["turning"]) == (4, 2)

@@ -210,7 +210,7 @@ def test_required_files_are_named_with_the_reason(tmp_path: Path, monkeypatch: p
     written(tmp_path, b"", "x.en.xz")
     with pytest.raises(UsageError, match=r"nix\.en: no such file$"):
         require_file(tmp_path / "nix.en")
-    with pytest.raises(UsageError, match=r"no such file \(there is no folder .*nowhere either\)"):
+    with pytest.raises(UsageError, match=r"no such file \(the folder .*nowhere does not exist either\)"):
         require_file(tmp_path / "nowhere" / "train.de")
     with pytest.raises(UsageError, match="is a folder"):
         require_file(tmp_path)

@@ -50,7 +50,7 @@ def refused(text: bytes, folder: Path) -> str:
         (b"- seed\n", "run.yaml:1: settings are keys with values, such as `seed: 1`; found [seed]"),
         (b"seed=3\n", "run.yaml:1: settings are keys with values, such as `seed: 1`; found seed=3"),
         (b"model:\n\twidth: 8\n", "run.yaml:2: not valid YAML: found character '\\t'"),
-        (b"seed: 1\ndata: {source: caf\xe9}\n", "run.yaml:2: settings must be UTF-8 text; the byte 0xE9 is none"),
+        (b"seed: 1\ndata: {source: caf\xe9}\n", "run.yaml:2: settings must be UTF-8 text; the byte 0xE9 is invalid"),
         ("seed: 1\n".encode("utf-16"), "run.yaml:1: settings must be UTF-8 text, and this is UTF-16"),
         (b'data: {source: "\\ud800"}\n', "run.yaml:1: '\\ud800' holds half of a character"),
         (b'data: {train: ["a\\0b"]}\n', "run.yaml:1: 'a\\x00b' holds a NUL character"),

@@ -253,7 +253,7 @@ _TYPES = {
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file by name, read-only. The file must stay as it is while one of them lives."""
+    """The arrays of a file by name, read-only. The file must not change while one of them is in use."""
     require_file(path)
     size = path.stat().st_size
     with path.open("rb") as file:

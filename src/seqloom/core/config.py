@@ -50,7 +50,7 @@ class Config(BaseModel):
         except ValidationError as error:
             raise problems_error(type(self), Tree(values), error, name=type(self).__name__) from error
 
-    # Says to pydantic that it need not call this one for sections inside a whole, whose errors it gathers by itself.
+    # Pydantic need not call this for nested sections: it collects their errors itself.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -62,7 +62,7 @@ class Config(BaseModel):
 
     @classmethod
     def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The given settings with what follows from them, before defaults are laid under them; here nothing does."""
+        """The given settings and what follows from them, before defaults are added; here nothing does."""
         return values
 
 
@@ -116,7 +116,7 @@ def _decoded(written: bytes, path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         byte = error.object[error.start]
-        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is none") from error
+        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is invalid") from error
 
 
 def read_override(text: str) -> Tree:
@@ -134,7 +134,7 @@ def read_override(text: str) -> Tree:
 
 
 def merge(base: Tree, over: Tree) -> Tree:
-    """The second tree laid over the first: sections are joined key by key, all other values are replaced."""
+    """The second tree over the first: sections are merged key by key, all other values are replaced."""
     return Tree(_joined(base.values, over.values), {**base.places, **over.places})
 
 
@@ -168,7 +168,7 @@ def _of_same_kind(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
 
 
 def _with_class_defaults(cls: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay each section over the section that is its default, so that setting one field keeps its neighbours."""
+    """Merge each section with its default section, so that setting one field keeps the others."""
     result = dict(cls.follow(values) if issubclass(cls, Config) else values)
     for name, field in cls.model_fields.items():
         value = result.get(name)
@@ -384,7 +384,7 @@ def problems_error(section: Section, tree: Tree, error: ValidationError, *, name
     sentences: dict[Keys, str] = {}
     for details in error.errors(include_url=False):
         if details["type"] == "default_factory_not_called":
-            continue  # because of another field, which has an error of its own
+            continue  # because of another field, which has its own error
         # The members of a union complain one by one about the same value; one sentence covers them.
         spot = _Spot(section, tree, details)
         sentences.setdefault(spot.keys, spot.sentence(name))
@@ -396,7 +396,7 @@ def problems_error(section: Section, tree: Tree, error: ValidationError, *, name
 
 
 class _Spot:
-    """Where in the settings an error lies: the way the library names it, walked along the classes.
+    """Where in the settings an error lies: pydantic's location, followed through the classes.
 
     Pydantic puts the names of union members into its path; these are not keys and are left out.
     """
@@ -435,19 +435,19 @@ class _Spot:
         return next((self.tree.places[keys] for keys in around if keys in self.tree.places), name)
 
     def _place_of_named(self, problem: str, name: str) -> str:
-        """Where the settings of a section that do not go together were written: the first that the problem names."""
+        """Where conflicting settings of a section were written: the first that the problem names."""
         named = [(*self.keys, *word.strip(".").split(".")) for word in _WORD.findall(problem)]
         places = [self.tree.places[keys] for keys in named if keys in self.tree.places and keys not in self._around]
         places = [place for place in places if place != CHOSEN] or places
         if places:
             return places[0]
-        # A section that overrides have a part in has the place of the last of them, which may be innocent.
+        # A section that overrides have a part in has the place of the last of them, which may be valid.
         place = self.place(name)
         return name if place.startswith(OVERRIDE) else place
 
     @property
     def _around(self) -> set[Keys]:
-        """The ways to something that has other settings below it."""
+        """The paths of sections: they have other settings below them."""
         return {keys[:end] for keys in self.tree.places for end in range(1, len(keys))}
 
     def sentence(self, name: str) -> str:
@@ -472,8 +472,10 @@ class _Spot:
             return self.details["msg"]
         if self.keys and self.keys[-1] in self.parent.model_fields:
             return field_text(self.field)
-        said = self.details["msg"].removeprefix("Input should be ").removeprefix("a valid ").replace("string", "text")
-        return f"{said} (the whole is a {type_text(self.field.annotation)})"
+        expected = (
+            self.details["msg"].removeprefix("Input should be ").removeprefix("a valid ").replace("string", "text")
+        )
+        return f"{expected} (the whole is a {type_text(self.field.annotation)})"
 
     def _hint(self, value: Any) -> str:
         expected = self.details["type"]

@@ -13,11 +13,11 @@ from seqloom.core.config import Config
 Purpose = Literal["translator", "language model", "word vectors"]
 
 TaskKind = Literal["translation", "language_modelling", "bidirectional_language_modelling", "fitting"]
-"""What models are trained for; `fitting` is for models with a loop of their own."""
+"""What models are trained for; `fitting` is for models with their own loop."""
 
 StepperOption = Literal["heads", "shortlist"]
-"""Keyword arguments of a translation model's `stepper` besides `attention`, which its `stepper_options` name: which
-head counts as attention, and the symbols that each sentence may use."""
+"""Optional keyword arguments of a translation model's `stepper`, which its `stepper_options` name: which head counts as
+attention, and the symbols that each sentence may use."""
 
 Pieces = Literal["word", "char", "bpe", "unigram"]
 """What text is split into."""
@@ -54,7 +54,7 @@ class DataFacts:
             longer = max(self.source_words, self.target_words)
         else:
             # A subword has about four letters, fewer in Chinese and similar scripts. Where characters alone nearly
-            # fill the vocabulary, there is no room for longer pieces.
+            # fill the vocabulary, it has no room for longer pieces.
             is_spelled = size < 1.3 * self.alphabet
             longer = characters / (1.2 if is_spelled else 2.0 if self.are_unspaced else 4.0)
         return self.pairs * (longer + 2)
@@ -68,7 +68,7 @@ class TextFacts:
     characters: int
     """Of the whole text, estimated from a sample."""
     words: int
-    """Likewise, split as they will be: marks are words of their own unless words are separated by spaces."""
+    """The same for words, split as they will be: marks count as words unless words are separated by spaces."""
 
     def tokens(self, kind: Pieces) -> int:
         """About how many tokens the text has in pieces of this kind, the end of each line counted."""
@@ -78,7 +78,7 @@ class TextFacts:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some settings were chosen as they are."""
+    """Why some settings were chosen."""
 
     paths: tuple[str, ...]
     text: str

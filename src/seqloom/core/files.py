@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from seqloom.core.hidden_characters import Oddities
 
 
-# Names and rights of what is not yet whole: written beside its place, under a name that shows it.
+# Names and permissions of incomplete files: written next to the final path, under a recognisable name.
 
 _KEPT = 100
 """Bytes of a name that are kept. File systems take 255, or 143 where they encrypt names, and a mark is added."""
 
 
 def partial_name(path: Path, *, mark: str = "partial", is_hidden: bool = True) -> Path:
-    """Another name beside a path, for what is to get that one: `.NAME.partial-1a2b3c4d`, where a long NAME is cut."""
+    """A temporary name in the same folder as a path: `.NAME.partial-1a2b3c4d`, where a long NAME is cut."""
     kept = path.name
     if len(os.fsencode(kept)) > _KEPT:  # at a border of characters: some systems take no name that is not UTF-8
         kept = os.fsencode(kept)[:_KEPT].decode("utf-8", "ignore")
@@ -169,7 +169,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 def open_output(path: Path) -> Iterator[TextIOWrapper]:
     """A text file, in UTF-8 and with LF, that appears under its name when it is whole; a symbolic link is followed.
 
-    A file that is replaced hands on its permissions and owner. A pipe or a device is written into directly.
+    A new file keeps the permissions and owner of the one it replaces. A pipe or a device is written into directly.
     """
     if _is_stream(path):
         with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -241,7 +241,7 @@ def fsync(path: Path) -> None:
     if path.is_dir():
         fsync_directory(path)
         return
-    with path.open("rb+") as file:  # Windows asks for the right to write
+    with path.open("rb+") as file:  # Windows requires write access
         os.fsync(file.fileno())
 
 
@@ -322,7 +322,7 @@ def directory_manifest(folder: Path, *, leave_out: Collection[str] = ()) -> dict
 def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """What differs from the manifest, a sentence per file; empty when all is as it was written.
 
-    Files that the manifest does not name are not looked at.
+    Files that the manifest does not name are ignored.
     """
     found = (_difference_of(folder, name, record) for name, record in manifest.items())
     return [sentence for sentence in found if sentence is not None]
@@ -377,7 +377,7 @@ def require_file(path: Path) -> None:
 def _similar(path: Path) -> str:
     with contextlib.suppress(OSError):
         if not path.parent.is_dir():
-            return f" (there is no folder {path.parent} either)"
+            return f" (the folder {path.parent} does not exist either)"
         names = [file.name for file in path.parent.iterdir()]
         near = difflib.get_close_matches(path.name, names, n=1, cutoff=_NEAR)
         return f"; did you mean {path.with_name(near[0])}?" if near else ""
@@ -450,7 +450,7 @@ class LineReader:
         for chunk in self._chunks():
             before = met.lines
             lines = met.feed(chunk)
-            odd.look(chunk if met.is_utf8 else "\n".join(lines).encode("utf-8", "surrogatepass"), lines=before)
+            odd.count(chunk if met.is_utf8 else "\n".join(lines).encode("utf-8", "surrogatepass"), lines=before)
             yield from lines
         met.require_good()
 

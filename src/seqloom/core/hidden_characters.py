@@ -1,10 +1,10 @@
-"""Characters that are not seen but are there, counted in the bytes of UTF-8 as they pass.
+"""Invisible characters, counted in the UTF-8 bytes of a file while it is read.
 
 invisible    zero-width characters, soft hyphens, byte-order marks, marks of direction
 turning      embeddings, overrides and isolates, which turn the direction of the text that follows
 piled        runs of more than four accents on one letter
 
-Looking at bytes all at once costs a small part of what splitting the text into lines does.
+Searching the bytes with numpy costs a small part of the time that splitting the text into lines takes.
 """
 
 import codecs
@@ -33,9 +33,9 @@ class Oddities:
     first: dict[Kind, int] = field(default_factory=dict)
     _tail: bytes | None = None
 
-    def look(self, chunk: bytes, *, lines: int) -> None:
-        """Take in the next bytes, before which so many lines ended."""
-        if self._tail is None:  # at the very start, a mark is where it belongs
+    def count(self, chunk: bytes, *, lines: int) -> None:
+        """Count in the next bytes, which follow so many lines."""
+        if self._tail is None:  # a byte-order mark at the very start is legitimate
             self._tail, chunk = b"", chunk.removeprefix(codecs.BOM_UTF8)
         tail = self._tail
         self._tail = (tail + chunk[-2:])[-2:]  # a character may lie on the border of two chunks
@@ -75,13 +75,13 @@ class Oddities:
 
     def sentences(self, name: str) -> list[str]:
         """A sentence for each kind that a file of this name holds."""
-        said = []
+        found = []
         for kind, (noun, what) in _WORDS.items():
             count = self.counts.get(kind, 0)
             if count:
                 these = f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
-                said.append(f"{name}: {these} {what}; the first is in line {self.first[kind]:,}")
-        return said
+                found.append(f"{name}: {these} {what}; the first is in line {self.first[kind]:,}")
+        return found
 
 
 def _starts(codes: Any, lead: int, *, length: int, known: int) -> Any:

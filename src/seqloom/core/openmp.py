@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Literal
 
 VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""What decides it, by the OpenMP standard, for libgomp (Linux) and for libomp and libiomp5 (macOS, Windows, conda)."""
+"""These decide it: by the OpenMP standard, for libgomp (Linux) and for libomp and libiomp5 (macOS, Windows, conda)."""
 
 QUIET = ("GOMP_SPINCOUNT", "10000")
 BUSY = ("OMP_WAIT_POLICY", "PASSIVE")
 
 LOOKS, SECONDS_BETWEEN = 3, 0.004
-"""How often it is looked which programs are running: one that runs for a moment does not count."""
+"""Samples of the running programs: one that runs only for a moment does not count."""
 
 Reason = Literal["quiet machine", "busy machine", "environment", "torch was imported before seqloom"]
 
@@ -41,19 +41,19 @@ class WaitPolicy:
 
 def cores_in_use() -> int:
     """How many cores other programs use or wait for at this moment; 0 where the system does not report it."""
-    fewest = os.cpu_count() or 1
+    busy = os.cpu_count() or 1
     for look in range(LOOKS):
         if look:
             time.sleep(SECONDS_BETWEEN)
         try:
             # "0.40 0.61 0.52 3/824 5120": three are running or ready, this process among them.
             running = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]
-            fewest = min(fewest, int(running) - 1)
+            busy = min(busy, int(running) - 1)
         except (OSError, ValueError, IndexError):  # not Linux
             return 0
-        if fewest <= 0:
+        if busy <= 0:
             return 0
-    return fewest
+    return busy
 
 
 def _threads() -> int:

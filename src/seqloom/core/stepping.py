@@ -44,7 +44,7 @@ class Step:
 
     `symbols` names the offered symbols when only some are (a shortlist, the same for all rows or each row's own):
     column c of `log_probs` then belongs to `symbols[c]` or `symbols[row, c]`. A row with fewer symbols than others
-    fills its columns with any symbol at −∞. `attention` is how much each row looked at each source position, where the
+    fills its columns with any symbol at −∞. `attention` is how much each row attends to each source position, where the
     stepper was made to return it.
     """
 

@@ -1,4 +1,4 @@
-"""The reserved symbols: the first four ids of every vocabulary in the house."""
+"""The reserved symbols: the first four ids of every vocabulary."""
 
 PAD = 0
 BEGIN = 1

@@ -17,7 +17,7 @@ _OF_STREAM = {code: spelt for code, spelt in _SPELT.items() if code not in map(o
 
 
 def visible(text: str) -> str:
-    """One line that a terminal shows as it is: control characters and direction overrides are spelt out.
+    """One line that a terminal shows unchanged: control characters and direction overrides are spelt out.
 
     Tabs and line feeds do no harm but break a line: they become spaces.
     """

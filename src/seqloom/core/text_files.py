@@ -23,7 +23,7 @@ PIECE = 1 << 20
 """Bytes that a decompressor returns at a time, where it takes a limit."""
 
 RATIO_FREE_BYTES = 1 << 26
-"""Bytes that may come out before anybody looks at how much went in."""
+"""Decompressed bytes below which the compression ratio is not checked."""
 
 MAX_RATIO = 400
 """Bytes out for a byte in. Text comes to 3 to 20, and a corpus of one repeated line can reach some hundreds."""
@@ -31,7 +31,7 @@ MAX_RATIO = 400
 MAX_WHOLE_BYTES = 1 << 30
 """Bytes of a file that is read as a whole."""
 
-_XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB; a header can ask for gigabytes
+_XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB; a header can demand gigabytes
 _ZSTD_WINDOW = 1 << 27  # what zstd itself takes without being asked
 _ZSTD_FED = 1 << 10  # at most 128 KiB come out for four bytes, so this bounds what one call can give
 
@@ -311,27 +311,27 @@ class LineDecoder:
 
     def notices(self) -> list[str]:
         """What was changed while reading, a sentence each."""
-        said = []
+        notices = []
         if self.had_mark:
-            said.append(f"{self.name}: the byte-order mark at the start was left out")
+            notices.append(f"{self.name}: the byte-order mark at the start was left out")
         if self.had_carriage_returns:
-            said.append(f"{self.name}: carriage returns at the ends of lines were left out")
+            notices.append(f"{self.name}: carriage returns at the ends of lines were left out")
         if self.bad:
             shown = ", ".join(f"{number:,}" for number in self.bad[:MAX_NAMED_LINES])
             lines = f"line{'s' if len(self.bad) > 1 else ''} {shown}{' …' if len(self.bad) > MAX_NAMED_LINES else ''}"
             what = "are read as empty" if self._on_bad == "skip" else "have U+FFFD in place of each such byte"
-            said.append(
+            notices.append(
                 f"{self.name}: {len(self.bad):,} {'lines' if len(self.bad) > 1 else 'line'} with bytes that are not "
                 f"{self._codec.name.upper()} ({lines}) {what if len(self.bad) > 1 else _of_one(what)}"
             )
-        return said
+        return notices
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _ended(self, block: str) -> list[str]:
         lines = block.split("\n")
         if self._on_bad == "error" and not block.isascii():
-            # To look at each line of a good text would take its time.
+            # Checking each line of a valid text would be slow.
             self._above_ascii += sum(map(_is_above_ascii, lines)) if self._is_lenient else 1
         if self._is_lenient and self._sign.search(block):
             self._repair(lines)

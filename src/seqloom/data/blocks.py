@@ -19,7 +19,7 @@ BLOCK = 2048
 """Lines in a block; fewer at the end of a file."""
 
 _CHUNK = 1 << 24
-"""Bytes looked at at a time while line ends are counted."""
+"""Bytes read at a time while line ends are counted."""
 
 _LF_ENCODINGS = frozenset({"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252"})
 """Encodings in which the byte 0x0A is a line end and nothing else."""
@@ -133,7 +133,7 @@ def _line_borders(path: Path) -> np.ndarray:
 
 
 def _lines_between(path: Path, begin: int, end: int, encoding: str) -> list[str]:
-    """What `read_lines` gives there; it has been through the file before, so that all of it is known to be sound."""
+    """What `read_lines` gives there; it has read the file before, so all of it is known to be valid."""
     try:
         with path.open("rb") as file:
             file.seek(begin)

@@ -27,7 +27,7 @@ MAX_SHOWN_LINES = 5
 """Line numbers kept for each reason to drop a pair."""
 
 MIN_LINES_FOR_WORKERS = 100_000
-"""Lines from which on other processes are worth their start."""
+"""Lines from which other processes save time."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def encode_corpus(
     """Encode every pair into a new store at `folder`, and report what was dropped.
 
     `symbols` is the size of the larger vocabulary; `progress` gets the lines done and the total. `workers`
-    are processes: one for each processor if it is None, and none but this one for few lines.
+    are processes: one for each processor if it is None, and only this one for few lines.
     """
     count = workers or (processors() if len(corpus) >= MIN_LINES_FOR_WORKERS else 1)
     report = EncodingReport()

@@ -4,7 +4,7 @@
     tables   a.tsv, b.tmx, c.po …                            both sides in one file
     texts    a.txt, b.txt.gz, c.en, d.tmx                    for models of one language
 
-Files come in the order of their names, those of folders inside are not looked at, and what is left out is reported.
+Files come in the order of their names, subfolders are ignored, and what is left out is reported.
 """
 
 import re
@@ -165,7 +165,7 @@ def _is_held_out(path: Path) -> bool:
 
 
 def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[str, str]:
-    """Source and target: as they are given, or what is left of two."""
+    """Source and target as given, or the remaining one of two."""
     source, target = languages
     if source is not None and target is not None:
         return source, target

@@ -1,4 +1,4 @@
-"""What a store of pairs holds that is worth a word: repeated pairs, copies, lopsided pairs, unfamiliar pieces.
+"""What is unusual in a store of pairs: repeated pairs, copies, lopsided pairs, unfamiliar pieces.
 
 All of it is read off the ids, many pairs at a time, so that it costs a second where encoding took a minute. Pairs are
 compared as the model sees them: what differs in spaces or unknown words alone is the same to it.
@@ -15,12 +15,12 @@ from jaxtyping import Float, Int64, UInt64
 from seqloom.data.store import Side, Store
 
 MAX_PAIRS = 1_000_000
-"""Pairs from the beginning that are looked at; `seqloom doctor` looks at all."""
+"""Pairs from the beginning that are examined; `seqloom doctor` examines all."""
 
 PAIRS_PER_CHUNK = 1 << 15
 
 LOPSIDED_RATIO, LOPSIDED_MIN_TOKENS = 4, 12
-"""A pair is lopsided if one side has so many times the tokens that are usual beside the other, and so many at least."""
+"""A pair is lopsided if one side has so many times the tokens that are usual for the other, and so many at least."""
 
 DEVIATIONS = 6.0
 """Standard deviations of the logarithm of the ratio that are not lopsided, however large: some languages vary more."""
@@ -28,13 +28,13 @@ DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Overview:
-    """Counts among the pairs that were looked at."""
+    """Counts among the pairs that were examined."""
 
     pairs: int
     repeated: int
     """Pairs that occur earlier, with the same source and the same target."""
     copied: int | None
-    """Pairs whose target is their source; None where the sides have vocabularies of their own."""
+    """Pairs whose target is their source; None where the sides have separate vocabularies."""
     lopsided: int
     unfamiliar: tuple[float, float]
     """The share of tokens of each side that are unknown or spelled in bytes."""
@@ -49,7 +49,7 @@ Ids = tuple[Sequence[int], Sequence[int]]
 
 
 def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = ((), ())) -> Overview:
-    """Look at the first pairs of a store.
+    """Examine the first pairs of a store.
 
     `unfamiliar` are the ids for what a vocabulary does not have, `letters` those of single letters.
     """
@@ -72,7 +72,7 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = 
 
 
 def _count_lopsided(source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"]) -> int:
-    """Pairs whose ratio of lengths is far from the usual one: letters beside words are not a fault."""
+    """Pairs whose ratio of lengths is far from the usual one: letters paired with words are not a fault."""
     ratios = np.log((target + 1.0) / (source + 1.0))
     usual, deviation = usual_ratio(ratios)
     is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED_RATIO), DEVIATIONS * deviation)

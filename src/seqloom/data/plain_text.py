@@ -93,9 +93,9 @@ class TextCorpus:
 
     All files are read once when it is made: their lines are counted, their text hashed. Plain, .gz, .xz or .zst; a name
     may be a pattern (`news/*.txt.gz`). Of translators' files and records (.tmx, .po, .xlf, .jsonl) the texts
-    in `language` are read, each as a line and a piece of its own.
+    in `language` are read, each as a separate line and piece.
 
-    The end of a line is a symbol of its own (END), so a model that reads on over it reads line breaks as text, empty
+    The end of a line is a symbol (END), so a model that reads on over it reads line breaks as text, empty
     lines included: what it writes is set in lines, as verse, plays and programs are. Prose that was only broken to fit
     a page is better read with `unit="paragraph"`: the lines up to an empty one are one piece of text.
     """

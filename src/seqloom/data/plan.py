@@ -35,7 +35,7 @@ class BatchPlan:
         u ~ uniform(−NOISE, NOISE)                 new each epoch, so that companions change
 
     The sorted line is cut where the budget ends, and the batches are shuffled. An example longer than the budget gets
-    a batch of its own.
+    a separate batch.
     """
 
     def __init__(self, source_lengths: Lengths, target_lengths: Lengths, *, tokens_per_batch: int, seed: int) -> None:
@@ -51,7 +51,7 @@ class BatchPlan:
         for some in _parts(len(source_lengths)):
             source, target = source_lengths[some], target_lengths[some]
             self._longer[some] = np.maximum(source, target)
-            # Beyond 500 tokens, differences tell no more apart: it costs nothing but tightness.
+            # Lengths beyond 500 tokens are treated as equal, which only makes batches less tight.
             self._difference[some] = np.clip(source.astype(np.int32) - target.astype(np.int32), -500, 500) * STEPS
         self._tokens_per_batch = tokens_per_batch
         self._seed = seed

@@ -41,7 +41,7 @@ LAYOUT = ArrayLayout("store of examples", HEADER, FORMAT, _arrays)
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of one side as they are stored: their ids one after another, END after each, and their lengths."""
+    """Sentences of one side in stored form: their ids one after another, END after each, and their lengths."""
 
     ids: Integer[np.ndarray, " tokens"]
     lengths: Int64[np.ndarray, " examples"]
@@ -203,7 +203,7 @@ class Store:
 
 
 def read_stored_lines(path: Path, count: int) -> list[str]:
-    """Lines of text that were stored beside ids, one for each of `count` examples."""
+    """Lines of text that were stored with ids, one for each of `count` examples."""
     try:
         lines = list(read_lines(path))
     except (UsageError, DataError) as error:

@@ -123,7 +123,7 @@ class Window:
 def cut_windows(ids: Integer[np.ndarray, " tokens"], places: WindowStarts) -> Window:
     """The windows at these places of a text.
 
-    The symbol before a label is read as it is, except that BEGIN is read at the start of the text and in the place of
+    The symbol before a label is read unchanged, except that BEGIN is read at the start of the text and in the place of
     every END: the end of a line is the beginning of the next one. So a model that reads a single line is
     fed what it was fed in training.
     """

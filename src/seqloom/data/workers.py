@@ -23,7 +23,7 @@ BLOCK_TIMEOUT = 600.0
 """Seconds for one block after which a process is taken to hang; it takes a fraction of one."""
 
 BLOCKS_PER_WORKER = 3
-"""Blocks for each process that are under way, so that none waits for the next and few are held in memory."""
+"""Blocks in progress for each process: none waits for the next, and little is held in memory."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -74,14 +74,14 @@ class OwnProcesses(SpawnContext):
         self._made: list[SpawnProcess] = []
 
     def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """Make a process, as the pool asks for it."""
+        """Make a process for the pool."""
         process = SpawnProcess(*args, **options)
         self._made.append(process)
         return process
 
     @property
     def alive(self) -> list[SpawnProcess]:
-        """Those that have begun and not ended."""
+        """Those that have started and not ended."""
         return [process for process in self._made if process.pid is not None and process.is_alive()]
 
     def end(self) -> None:

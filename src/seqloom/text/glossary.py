@@ -33,7 +33,7 @@ class Glossary:
 
     terms: tuple[Pair, ...]
     ignores_case: bool = False
-    """Whether terms are found in the source however they are capitalised. Translations are taken as they are."""
+    """Whether terms are found in the source however they are capitalised. Translations are not changed."""
 
     def __post_init__(self) -> None:
         require_instance(self.terms, "terms", (tuple, list), what="a tuple of pairs, such as (('dog', 'Hund'),)")
@@ -86,7 +86,7 @@ class Glossary:
 
 
 def _folded(text: str, ignores_case: bool) -> str:
-    """A text as terms are looked for in it: Unicode form NFC, single spaces, perhaps without regard to case."""
+    """A text in the form in which terms are matched: Unicode form NFC, single spaces, optionally case-folded."""
     normal = Normaliser()(text)
     # A folded letter can fall apart (ŉ), so the form is made again.
     return unicodedata.normalize("NFC", normal.casefold()) if ignores_case else normal
@@ -99,7 +99,7 @@ def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
     """Read a glossary file. All lines that are wrong are named, not only the first."""
     normal = Normaliser()
     problems = Problems()
-    known: dict[str, tuple[int, str]] = {}  # from a term as it is looked for to its line and translation
+    known: dict[str, tuple[int, str]] = {}  # from a term in the form that is matched to its line and translation
     terms: list[Pair] = []
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith("#") or not line.strip():
@@ -133,7 +133,7 @@ def _fault(cells: Sequence[str]) -> str | None:
 # --- from terms to ids -----------------------------------------------------------------------------------------------
 
 _LEFT = ("", "a ", "(")
-"""What can stand before a term and change its pieces: nothing, a space after a word, a mark that touches it."""
+"""What can precede a term and change its pieces: nothing, a space after a word, a mark that touches it."""
 
 
 def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
@@ -145,7 +145,7 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     """
     normal = tokenizer.normaliser(term)
     first = sort_of(normal[0]) if normal else None
-    if first is None or first.is_attached:  # a combining mark would belong to what stands before it
+    if first is None or first.is_attached:  # a combining mark would belong to the character before it
         return []
     ways = []
     for left in _LEFT:

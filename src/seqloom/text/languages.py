@@ -154,7 +154,7 @@ MIN_FUNCTION_WORD_RATE = 0.08
 """The share of small words that a text in a language has at least."""
 
 MIN_LEAD = 1.5
-"""How many times more small words of its own language than of another a text has, for us to speak."""
+"""A text needs so many times more function words of another language than of its own to be reported."""
 
 
 def recognise(words: Mapping[str, int]) -> tuple[str, float] | None:

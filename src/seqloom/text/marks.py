@@ -1,8 +1,8 @@
-"""How spaces and joins are written inside pieces, so that joining the pieces gives back the text.
+"""How spaces and joins are written inside pieces, so that joining the pieces restores the text.
 
-    subwords     "Quoi ? Bien."  ↔  ▁Quoi▁?▁Bien.   ▁ stands for a space, and for the start of the text
+    subwords     "Quoi ? Bien."  ↔  ▁Quoi▁?▁Bien.   ▁ is a space, or the start of the text
     characters   "Quoi ?"        ↔  Quoi▁?
-    words        "(Bien.)"       ↔  (￭  Bien  ￭.  ￭)    ￭ stands on the side where a mark touches its neighbour
+    words        "(Bien.)"       ↔  (￭  Bien  ￭.  ￭)    ￭ is on the side where a mark touches its neighbour
 
 A text may hold these signs itself: they are swapped for control characters, which no normalised text has.
 """
@@ -66,7 +66,7 @@ _words = re.compile(r"[ld]+(?:(?:(?<=l)a(?=l)|(?<=d)p(?=d))[ld]+)*|.").finditer
 
 
 def split_words(text: str) -> list[str]:
-    """Cut normalised text into words and single marks, with ￭ where a mark touches what stands beside it."""
+    """Cut normalised text into words and single marks, with ￭ where a mark touches its neighbour."""
     words: list[str] = []
     for chunk in text.replace(JOINER, "\x1a").split(" "):
         if chunk.isalpha():
@@ -117,13 +117,13 @@ def _shape_of(character: str) -> str:
     if character in ".,":
         return "p"
     category = unicodedata.category(character)
-    # The zero-width joiners stand inside words of Persian and of Indian languages.
+    # The zero-width joiners occur inside words of Persian and of Indian languages.
     if category[0] in "LM" or character in "\u200c\u200d":
         return "l"
     return "d" if category[0] == "N" else "s"
 
 
-LONGEST_PHONE = 3
+MAX_PHONE_CHARACTERS = 3
 """Characters of a phone or a letter, where a word is spelled out with spaces between them: AH0, ts."""
 
 
@@ -143,4 +143,4 @@ def is_one_word(line: str) -> bool:
     if _unspaced.search(line):
         return count_words(line) == 1
     words = line.split()
-    return len(words) == 1 or (len(words) > 1 and max(map(len, words)) <= LONGEST_PHONE)
+    return len(words) == 1 or (len(words) > 1 and max(map(len, words)) <= MAX_PHONE_CHARACTERS)

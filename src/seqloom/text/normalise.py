@@ -20,7 +20,7 @@ _CONTROL = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 
 NO_BREAKS = ("\ufeff", "\u2060")
 """Invisible characters that only forbid a line break: a byte-order mark (zero width no-break space), which files keep
-inside when they are concatenated, and the word joiner, which replaces it. They would make the word beside them unknown.
+inside when they are concatenated, and the word joiner, which replaces it. They would make their word unknown.
 Other invisible characters carry meaning and stay: joiners (U+200C, U+200D) spell words and emoji, U+200B ends words."""
 
 _LONGEST_MARK_RUN = 200

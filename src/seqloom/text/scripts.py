@@ -1,4 +1,4 @@
-"""How a single text is looked at: its words, its scripts, and the key by which it is known again."""
+"""Properties of a single text: its words, its scripts, and a key by which repeats are found."""
 
 import re
 import unicodedata
@@ -23,11 +23,11 @@ _NO_SCRIPT = frozenset(
 
 
 MAX_SCANNED_CHARACTERS = 20_000
-"""Characters of a line whose words are looked at: what is longer is no sentence, and says no more."""
+"""Characters of a line that are searched for words: anything longer is not a sentence."""
 
 
 def words_of(text: str) -> list[str]:
-    """Words in small letters without punctuation; each character is one in scripts that put no space between words."""
+    """Words in lower case without punctuation; each character is one in scripts that put no space between words."""
     text = text[:MAX_SCANNED_CHARACTERS]
     if text.isascii():
         return _ascii_words(text.lower())
@@ -74,7 +74,7 @@ def scripts_of(text: str) -> Counter[str]:
 
 
 FEWEST_LETTERS = 3
-"""Letters below which a text is of no script."""
+"""Letters below which a text has no main script."""
 
 
 def main_script(scripts: Counter[str], words: Sequence[str]) -> str:

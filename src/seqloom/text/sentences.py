@@ -1,6 +1,6 @@
 """Where sentences and clauses of a line end, by rules alone.
 
-    always       。！？ ।॥ ؟۔ ։ ።፧ ။ ។៕         the mark ends a sentence wherever it stands
+    always       。！？ ।॥ ؟۔ ։ ።፧ ။ ។៕         the mark always ends a sentence
     if spaced    . ! ? …                         it does so before a space and something that can begin a sentence
 
 Closing quotes and brackets after a mark still belong to its sentence. A point ends no sentence after a title or another
@@ -52,7 +52,7 @@ NEVER_LAST = {
     "Turkish": "sn av doç alb yrd örn bkz",
     "Vietnamese": "ts ths pgs gs bs ks",
 }
-"""Abbreviations that stand before another word, so that their point ends no sentence."""
+"""Abbreviations that precede another word, so that their full stop does not end a sentence."""
 
 BEFORE_NUMBERS = {
     "Latin": "no nos nr n núm num art arts fig figs abb tab vol bd ch chap cap sec par abs p pp pg pag pág s str op č",
@@ -107,7 +107,7 @@ def _ends_before_space(text: str, match: re.Match[str]) -> bool:
 
 
 def _needs_more(word: str, *, is_number_next: bool) -> bool:
-    """Whether a word with a point stands before another word rather than at the end of a sentence."""
+    """Whether a word with a full stop is an abbreviation before another word, not the end of a sentence."""
     plain = word.lower()
     is_initials = bool(word) and all(len(part) == 1 and part.isalpha() for part in word.split("."))
     is_ordinal = word.isdigit() and len(word) <= 2
@@ -115,8 +115,8 @@ def _needs_more(word: str, *, is_number_next: bool) -> bool:
 
 
 def _word_before(text: str, end: int) -> str:
-    """What stands between a place and the last space before it, without what opens it."""
-    # Whatever is longer than this is no abbreviation.
+    """The text between the last space before a position and that position, without opening marks."""
+    # Anything longer is not an abbreviation.
     start = text.rfind(" ", max(0, end - 24), end) + 1
     return text[max(start, end - 24) : end].lstrip(OPENERS)
 

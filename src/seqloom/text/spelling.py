@@ -33,7 +33,7 @@ class Spelling(Protocol):
         ...
 
     def rest(self, place: Any) -> str:
-        """What the end of the text adds: a sign for bytes that are no whole character."""
+        """What the end of the text adds: a sign for the bytes of an incomplete character."""
         ...
 
 
@@ -47,8 +47,8 @@ def spelling_of(tokenizer: Tokenizer) -> Spelling:
 
 
 class _SpacedWords:
-    """Words with spaces between them, unless a mark touches its neighbour. A place is whether nothing is to stand
-    before the next word: no space at the start, nor after a mark that touches what follows."""
+    """Words with spaces between them, unless a mark touches its neighbour. A place is whether the next word
+    follows without a space: at the start, and after a mark that touches what follows."""
 
     def __init__(self, pieces: Sequence[str], *, has_joiners: bool) -> None:
         self._pieces = [UNKNOWN_SIGN if number == UNKNOWN else piece for number, piece in enumerate(pieces)]
@@ -75,7 +75,7 @@ class _SpacedWords:
 
 
 class _Bytes:
-    """Pieces in UTF-8, one after the other. A place is the bytes that are no whole character yet."""
+    """Pieces in UTF-8, one after the other. A place is the bytes of an incomplete character."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
         spelled = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
@@ -104,16 +104,16 @@ class _Bytes:
         return show_spaces(text, has_start=False), content[read:]
 
 
-# Phrases in a text that is written symbol by symbol: where one would stand that must not, where one may begin and end.
+# Phrases in a text that is written symbol by symbol: where a forbidden one would occur, where one may begin and end.
 #
 # A text says the same however it is cut into symbols, so both read the characters that each symbol adds, as the
-# decoded text will show them. A phrase stands in a text only between borders of words (`seqloom.text.words`).
+# decoded text will show them. A phrase occurs in a text only between word borders (`seqloom.text.words`).
 
 _ROOT = 0
 
 
 class Reading(NamedTuple):
-    """Where a text stands: how its next symbol is spelled, its last character, and which phrases it has begun."""
+    """The state of a text: how its next symbol is spelled, its last character, and which phrases it has begun."""
 
     spelled: Hashable
     last: Sort | None
@@ -229,7 +229,7 @@ def word_borders(tokenizer: Tokenizer) -> "WordBorders":
 
 
 class WordBorders:
-    """Tells before which symbols the text has a border of words. Where that is open, there is none."""
+    """Finds the symbols before which the text has a word border. Where that is undecided, it has none."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._spelling = spelling_of(tokenizer)

@@ -174,7 +174,7 @@ def learn_unigram(chunks: Mapping[str, int], alphabet: Alphabet, *, size: int, h
             required_chars="".join(sorted(alphabet.kept)),
             byte_fallback=has_bytes,
             split_digits=True,
-            # The text comes normalised and marked: sentencepiece must leave it as it is.
+            # The text comes normalised and marked: sentencepiece must not change it.
             normalization_rule_name="identity",
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,

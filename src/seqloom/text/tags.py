@@ -1,7 +1,7 @@
 """Tags and placeholders: taken out of a line before it is translated, and put back where their words went.
 
     <b>…</b>            a pair goes around the words that its own words became
-    <br/> {0} %s &amp;  one that stands alone goes before the word that it stood before, or after the one it touched
+    <br/> {0} %s &amp;  a single one is placed before the word it preceded, or after the one it touched
     %d%% {0}{1}<br/>    those that touch each other move as one, in their order, with the spaces around them
 
 Pairs stay as they were nested: what was inside a pair is inside it again, what was beside it is beside it, though
@@ -25,7 +25,7 @@ from seqloom.text.words import Span, word_spans
 
 # Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
 _TAG = re.compile(
-    r"""<!--                                                    # a comment, whose end is looked for by itself
+    r"""<!--                                                    # a comment, whose end is found separately
     | <[A-Za-z](?:[^<>"'=]++|=\s*+(?:"[^"]{0,1000}+"|'[^']{0,1000}+')?+){0,100}+>  # HTML and XML: <a title="x > y">
     | </?[A-Za-z][^<>]*>                                        # the same, with quotes that do not match
     | <\?[A-Za-z][^<>]*\?> | <![A-Z]+\s[^<>]*> | <!\[CDATA\[ | \]\]>
@@ -41,7 +41,7 @@ _NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*).*?(/?)>", re.DOTALL)
 _EMPTY = frozenset("area br col embed hr img input wbr".split())  # noqa: SIM905
 """Elements of HTML that hold nothing, with a slash at their end or without."""
 _BREAKS = frozenset("br hr p div li ul ol dl dt dd table tr td th h1 h2 h3 h4 h5 h6 &nbsp; &#160;".split())  # noqa: SIM905
-"""Elements and entities that part words even where no space stands beside them."""
+"""Elements and entities that separate words even without a space next to them."""
 _NO_SPACE_BEFORE = frozenset(".,;:!?…)]}»”’。，、！？；：）」』")
 _FINAL = ".!?…。！？"
 _QUOTES = "\"'”’»“」』"
@@ -49,11 +49,11 @@ _QUOTES = "\"'”’»“」』"
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag as it is written, and where it stood."""
+    """A tag as written, and its position."""
 
     text: str
     place: int
-    """How many characters of the line without tags stand before it."""
+    """How many characters of the line without tags precede it."""
     has_space_before: bool
     has_space_after: bool
     is_touching: bool = False
@@ -62,7 +62,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class TagNode:
-    """A tag that stands alone, or a pair with what is inside it."""
+    """A single tag, or a pair with what is inside it."""
 
     tag: Tag
     closing: Tag | None = None
@@ -71,14 +71,14 @@ class TagNode:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A line without its tags, and the tags as they are nested."""
+    """A line without its tags, and the nested tags."""
 
     plain: str
     nodes: tuple[TagNode, ...]
 
 
 def take_out(line: str) -> Tagged:
-    """Part a line from its tags. Where a tag leaves two spaces, or one before a mark, a space goes with it."""
+    """Separate a line from its tags. Where a tag leaves two spaces, or one before a mark, one is removed."""
     plain: list[str] = []
     tags: list[Tag] = []
     end = 0
@@ -105,7 +105,7 @@ def _tag_spans(line: str) -> Iterator[Span]:
 
 
 def _append(plain: list[str], more: str, tags: list[Tag]) -> None:
-    """Put what stands behind tags after what stands before them."""
+    """Append the text after tags to the text before them."""
     if more and tags and tags[-1].place == len(plain):
         if not plain or plain[-1] != " ":
             if plain and more[0].isalnum() and _has_break(tags, len(plain)):
@@ -133,7 +133,7 @@ def _has_break(tags: Sequence[Tag], place: int) -> bool:
 
 
 def _nest(tags: Iterable[Tag]) -> tuple[TagNode, ...]:
-    """Pairs find each other as in XML; one whose partner is missing stands alone."""
+    """Match pairs as in XML; a tag without a partner is a single one."""
     nodes: list[TagNode] = []  # what is not inside a closed pair
     opened: list[tuple[str, int]] = []  # names of open pairs, and where among the nodes they are
     names: Counter[str] = Counter()
@@ -154,7 +154,7 @@ def _nest(tags: Iterable[Tag]) -> tuple[TagNode, ...]:
 
 
 def _parts(text: str) -> tuple[bool, str, bool]:
-    """Whether a tag closes, its name, and whether it is empty in itself; no name for what is no element."""
+    """Whether a tag closes, its name, and whether it is empty in itself; no name for what is not an element."""
     found = _NAME.fullmatch(text)
     if found is None:
         return False, "", False
@@ -200,7 +200,7 @@ def _end_of_words(text: str) -> int:
 
 
 class _TagPositions:
-    """Between which words of the normalised line a tag stands, found by counting the letters before it."""
+    """Between which words of the normalised line a tag is, found by counting the letters before it."""
 
     def __init__(self, tagged: Tagged, normalise: Callable[[str], str]) -> None:
         normal = normalise(tagged.plain)
@@ -213,23 +213,23 @@ class _TagPositions:
         self._marks = _end_of_words(line) if _end_of_words(line) < len(line) else len(tagged.plain)
 
     def is_behind_marks(self, tag: Tag) -> bool:
-        """Whether a tag stands after the marks that end the line, as in "Done. %s"."""
+        """Whether a tag follows the marks that end the line, as in "Done. %s"."""
         return tag.place > self._marks
 
     def before(self, tag: Tag, *, is_opening: bool) -> int:
-        """How many words stand before a tag; a word in which it stands is before it, unless it opens a pair."""
+        """How many words precede a tag; a word that contains it does, unless the tag opens a pair."""
         before = bisect_left(self._begins, self._letters[tag.place])
         return before - 1 if is_opening and self.is_in_word(tag) else before
 
     def is_in_word(self, tag: Tag) -> bool:
-        """Whether a tag stands among the letters of a word, as in "ISO%sfile"."""
+        """Whether a tag is inside a word, as in "ISO%sfile"."""
         letters = self._letters[tag.place]
         before = bisect_left(self._begins, letters)
         return before > 0 and letters < self._ends[before - 1]
 
 
 def _letters_before(tagged: Tagged, normalise: Callable[[str], str]) -> dict[int, int]:
-    """How many letters of the normalised line stand before each place of a tag.
+    """How many letters of the normalised line precede each position of a tag.
 
     The line is normalised piece by piece. What composes with the letter before it, such as an accent, is never at the
     beginning of a piece, so that together they are what the line becomes as a whole.
@@ -297,7 +297,7 @@ class _Placement:
         return self._spans[self._first.of(begin, end)][0], self._spans[self._last.of(begin, end)][1]
 
     def point(self, tag: Tag) -> Span | None:
-        """Where what stands at the place of a tag belongs; None if the words beside it have no partner."""
+        """Where a tag at this position belongs; None if the words next to it are not aligned."""
         gap = self._words.before(tag, is_opening=False)
         self.has_guessed |= self._words.is_in_word(tag)
         if gap == 0:
@@ -406,7 +406,7 @@ def _runs(nodes: Sequence[TagNode]) -> Iterator[list[TagNode]]:
 
 
 def _places(run: Sequence[TagNode], inside: Span, placement: _Placement) -> list[_Wanted]:
-    """Where those of a run would like to be: beside the last pair before them, or else the first, that has words.
+    """Where the tags of a run belong: next to the last pair before them, or else the first, that has words.
 
     Such pairs go where their words went. A run without one goes to one place, by the space before its first.
     """
@@ -427,7 +427,7 @@ def _places(run: Sequence[TagNode], inside: Span, placement: _Placement) -> list
 
 
 def _spell(tokens: Iterable[str | Tag]) -> str:
-    """Text and tags as one string; tags that stand alone keep the spaces that they had."""
+    """Text and tags as one string; single tags keep the spaces that they had."""
     parts: list[str] = []
     pending: list[Tag] = []
     for token in [*(token for token in tokens if token != ""), ""]:
@@ -448,11 +448,11 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
 
 
 def _side_by_side(tags: Sequence[Tag]) -> Iterator[str]:
-    """Tags with no words between them; those that stand alone keep the space that they had to their neighbour."""
+    """Tags with no words between them; single ones keep the space to their neighbour."""
     for before, tag in zip([None, *tags], tags, strict=False):
         if before is not None and not tag.is_touching:
             had_space = before.has_space_after and tag.has_space_before
-            # Two of which the word between them is gone must not become one.
+            # Two tags must not become one when the word between them is missing.
             alone = _is_standing_alone(before), _is_standing_alone(tag)
             yield " " if all(alone) or (had_space and any(alone)) else ""
         yield tag.text

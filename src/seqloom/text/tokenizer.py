@@ -153,7 +153,7 @@ class BytePairs:
     """Byte-pair encoding (Sennrich et al., 2016): characters, joined by the merges that were learned, in their order.
 
     Merges stay inside a word with its apostrophes, a digit, a mark with its repetitions, or a run of a script without
-    spaces; ▁ goes with the word after it, but stands alone before such a script.
+    spaces; ▁ is part of the word after it, but a separate chunk before such a script.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -171,7 +171,7 @@ class BytePairs:
         """Pieces in the order of their ids, and which two of them are joined first."""
         ids = {piece: number for number, piece in enumerate(pieces)}
         model = models.BPE(ids, list(merges), unk_token=RESERVED[UNKNOWN], byte_fallback=BYTE_PIECES[0] in ids)
-        # No special tokens are declared: no text is read as a reserved symbol.
+        # No special tokens are declared, so text never becomes a reserved symbol.
         fast = FastTokenizer(model)
         fast.pre_tokenizer = pre_tokenizer()
         return BytePairs(fast.to_str().encode("utf-8"))
@@ -192,7 +192,7 @@ class BytePairs:
 def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
     """Where byte pairs may not be joined: at the borders of words, digits, marks and scripts."""
     unspaced = rf"[[\p{{L}}\p{{M}}]&&[{UNSPACED}]]"
-    # The zero-width joiners stand inside words of Persian and of Indian languages.
+    # The zero-width joiners occur inside words of Persian and of Indian languages.
     letter = rf"[[\p{{L}}\p{{M}}\u200c\u200d]&&[^{UNSPACED}]]"
     # An apostrophe stays in its word, so that the text decides where l'homme and dog's fall apart.
     word = rf"{SPACE}?{letter}+(?:['’]{letter}+)*"
@@ -236,8 +236,8 @@ class ChunkCache:
 
     entries = 1 << 18
     """Chunks in a generation: some tens of megabytes."""
-    longest = 64
-    """Characters up to which a chunk is worth remembering."""
+    max_characters = 64
+    """Characters of the longest chunk that is cached."""
 
     def __init__(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
         self._encode = encode
@@ -261,7 +261,7 @@ class ChunkCache:
         fresh = {chunk: old[chunk] for chunk in missing if chunk in old}
         if unseen:
             fresh.update(zip(unseen, (np.array(ids, dtype=ID).tobytes() for ids in self._encode(unseen)), strict=True))
-        short = {chunk: ids for chunk, ids in fresh.items() if len(chunk) <= self.longest}
+        short = {chunk: ids for chunk, ids in fresh.items() if len(chunk) <= self.max_characters}
         if len(young) + len(short) > self.entries:
             # Texts with more chunks than a generation holds are looked up once and not remembered.
             self._young, self._old = short if len(short) <= self.entries else {}, young
@@ -274,7 +274,7 @@ class ChunkCache:
 
 
 def _byte_table(pieces: Sequence[str]) -> list[bytes]:
-    """What each id stands for in UTF-8: a byte for byte pieces, nothing for reserved symbols but `<unk>`."""
+    """What each id spells in UTF-8: a byte for byte pieces, nothing for reserved symbols but `<unk>`."""
     spelled = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
     table = [spelled.get(piece) or piece.encode("utf-8") for piece in pieces]
     table[: len(RESERVED)] = [b""] * len(RESERVED)
@@ -283,7 +283,7 @@ def _byte_table(pieces: Sequence[str]) -> list[bytes]:
 
 
 def _join_bytes(table: Sequence[bytes], ids: Sequence[int]) -> str:
-    # A model can put byte pieces together that are no UTF-8; such bytes become U+FFFD.
+    # A model can output byte pieces that are not valid UTF-8; such bytes become U+FFFD.
     return b"".join([table[number] for number in ids]).decode("utf-8", errors="replace")
 
 
@@ -350,7 +350,7 @@ class RoundTrip:
     """What is left of lines that are encoded and decoded again."""
 
     count: int
-    """Lines looked at."""
+    """Lines checked."""
     normalised: int
     """Lines that the normalisation rule alone changes."""
     changed: int
@@ -369,7 +369,7 @@ class RoundTrip:
 
 
 class Tokenizer:
-    """Text to ids and back. It never changes, and no text is read as a reserved symbol."""
+    """Text to ids and back. It never changes, and text never becomes a reserved symbol."""
 
     def __init__(self, config: TextConfig, kind: Kind) -> None:
         self.config = config
@@ -422,11 +422,11 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, always one line. Reserved ids are left out, except `<unk>`, which is shown as ⁇."""
         self._require_known(ids)
-        # A model may put pieces together that no text gives: spaces in a row, bytes that spell a line end.
+        # A model may output pieces that no text gives: spaces in a row, bytes that spell a line end.
         return collapse_spaces(self._kind.join(ids))
 
     def pieces(self, line: str) -> list[str]:
-        """The pieces into which a line is cut, as they are written in the vocabulary."""
+        """The pieces into which a line is cut, as written in the vocabulary."""
         return [self._kind.pieces[number] for number in self.encode(line)]
 
     def piece(self, number: int) -> str:
@@ -459,7 +459,7 @@ class Tokenizer:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How another process gets it: as it is stored."""
+        """Pickle it in its stored form, for another process."""
         return _made_of, (self.config, self._kind.to_bytes())
 
     def save(self, folder: Path) -> None:
@@ -604,20 +604,20 @@ def are_unknown(tokenizer: Tokenizer, lines: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=8)
 def _characters(tokenizer: Tokenizer) -> frozenset[str]:
-    """All that stand in a piece, but for those that only spell the names of reserved pieces and bytes."""
+    """All characters of the pieces, except those that only spell the names of reserved pieces and bytes."""
     named = {*RESERVED, *BYTE_PIECES}
     return frozenset("".join(piece for piece in tokenizer.vocabulary if piece not in named))
 
 
-# A text as ids: what models that are fitted by a loop of their own (n-grams, word vectors) learn from.
+# A text as ids: what models with their own training loop (n-grams, word vectors) learn from.
 
 CHUNK = 1 << 24
-"""Ids looked at together, so that a text larger than memory stays on the disk."""
+"""Ids processed together, so that a text larger than memory stays on the disk."""
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedText:
-    """Sentence after sentence in one row of ids, each sentence ended by END, and what the ids stand for."""
+    """Sentence after sentence in one row of ids, each sentence ended by END, and the pieces of the ids."""
 
     ids: Integer[np.ndarray, " tokens"]
     """May be memory-mapped, and larger than memory."""
@@ -637,7 +637,7 @@ class EncodedText:
 
     @property
     def symbols(self) -> int:
-        """The number of symbols that ids can stand for, the reserved ones included."""
+        """The size of the vocabulary, the reserved symbols included."""
         return len(self.vocabulary)
 
     def counts(self) -> Int64[np.ndarray, " symbols"]:

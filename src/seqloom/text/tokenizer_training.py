@@ -23,13 +23,13 @@ ENOUGH = 20
 
 
 class PreparedSigns:
-    """What is seen in passing: marks that stand apart, hyphens as `@-@`, `<unk>` for unknown words."""
+    """Signs that a text was tokenised already: separate marks, hyphens as `@-@`, `<unk>` for unknown words."""
 
     def __init__(self) -> None:
         self._apart = self._marks = self._hyphens = self._unknown = 0
 
     def looking_at(self, texts: Iterable[str]) -> Iterator[str]:
-        """The same texts; the first of them are looked at as they pass."""
+        """The same texts; the first of them are checked in passing."""
         for number, text in enumerate(texts):
             if number < SAMPLE_LINES:
                 self._look(text)
@@ -53,13 +53,13 @@ class PreparedSigns:
             signs += [f"{self._unknown:,} times {RESERVED[UNKNOWN]}"] if self._unknown else []
             found.append(
                 f"the text looks as if it was cut into words already ({', '.join(signs)}); text.segmentation=spaces "
-                "takes its words as they stand"
+                "keeps its words"
             )
         if self._unknown and config.unknown_word is None:
             also = "" if config.segmentation == "spaces" else ", with text.segmentation=spaces,"
             found.append(
                 f"{RESERVED[UNKNOWN]} is a word of this text like any other; "
-                f"'text.unknown_word={RESERVED[UNKNOWN]}'{also} lets it stand for all words that are unknown"
+                f"'text.unknown_word={RESERVED[UNKNOWN]}'{also} makes it the symbol of unknown words"
             )
         return found
 
@@ -161,7 +161,7 @@ def _nothing_kept(what: str, config: TextConfig) -> DataError:
 
 
 def _tell_lost(listener: Listener, what: str, lost: int, rate: float, config: TextConfig) -> None:
-    """Say what got no piece of its own."""
+    """Report the characters without a piece."""
     fate = "are spelled in bytes" if config.byte_fallback else "are unknown"
     notice(
         listener,

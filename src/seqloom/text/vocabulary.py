@@ -26,7 +26,7 @@ _COUNTED = re.compile(rf"(.+)[\t ]({_COUNT.pattern})")
 class Vocabulary:
     """Tokens with their ids and counts. Ids 0 to 3 are reserved; token n of `tokens` has id n + 4.
 
-    A token that is written like a reserved symbol is an ordinary token with an id of its own.
+    A token that is written like a reserved symbol is an ordinary token with its own id.
     """
 
     tokens: tuple[str, ...]
@@ -160,7 +160,7 @@ def read_foreign_vocabulary(path: Path, *, encoding: str = "utf-8") -> Vocabular
     """Read another program's vocabulary: a token per line, with or without a count after a tab or a space.
 
     Its reserved symbols may have other names (`ALIASES`) and places; ours come first and the tokens keep their order.
-    Names without brackets (`START`, `END`) are words unless they stand in the first four lines.
+    Names without brackets (`START`, `END`) are words unless they are in the first four lines.
     """
     tokens: dict[str, int] = {}
     problems = []

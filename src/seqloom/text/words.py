@@ -42,7 +42,7 @@ def sort_of(character: str) -> Sort:
     category = unicodedata.category(character)
     if character.isspace() or category == "Cc":
         return SPACE_SORT
-    # The zero-width joiners stand inside words of Persian and of Indian languages.
+    # The zero-width joiners occur inside words of Persian and of Indian languages.
     is_in_word = category[0] in "LMN" or character in "\u200c\u200d"
     return Sort(False, category[0] == "M", is_in_word, bool(_is_unspaced(character)))
 
@@ -98,7 +98,7 @@ def piece_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
             place = _fill(spans, place, marked.find(piece, place + unknown), unknown)
             unknown = 0
         byte = _byte_of.get(piece) if tokenizer.config.byte_fallback else None
-        if byte is not None and byte & 0xC0 == 0x80:  # goes on with the character before
+        if byte is not None and byte & 0xC0 == 0x80:  # a later byte of the character before
             spans.append((place - 1, place))
             continue
         length = 1 if byte is not None else len(piece)
@@ -113,13 +113,13 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
     whole, ends = len(tokenizer.decode(ids)), [0]
     for count in range(1, len(ids) + 1):
         ends.append(min(whole, max(ends[-1], len(tokenizer.decode(ids[:count])))))
-    # The later bytes of a character, and what cannot be seen, go with what stands before them.
+    # The later bytes of a character, and invisible characters, belong to what precedes them.
     return [(begin if begin < end else max(0, end - 1), end) for begin, end in pairwise(ends)]
 
 
 def _spans(text: str, words: Sequence[str]) -> list[Span]:
     spans, place = [], 0
-    text = text.replace("\x1a", JOINER)  # which `split_words` cannot tell apart; no normalised text has it
+    text = text.replace("\x1a", JOINER)  # which `split_words` uses as well; no normalised text has it
     for word in words:
         core = word.removeprefix(JOINER).removesuffix(JOINER).replace("\x1a", JOINER) if word != JOINER else word
         begin = text.index(core, place)

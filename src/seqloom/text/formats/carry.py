@@ -28,7 +28,7 @@ from seqloom.text.words import Span, word_spans
 
 _PRIVATE = range(0xE000, 0xF900)
 _ONE_LINE = dict.fromkeys((*range(0x20), 0x7F, 0xFFFE, 0xFFFF), " ")
-"""Line ends, and what XML cannot write: left out there, it would join what stands beside it to something new."""
+"""Line ends, and what XML cannot write: if removed, their neighbours would join."""
 _ORDERED = re.compile(r"%(?!\d+\$|[1-9]\d?%?$|L[1-9]|[%({]|<(?!PRI)|[A-Z_]+%).*|\{\}")
 """Placeholders that take their values by their order: %s and {}, but not %1$s, %(name)s and {0}."""
 
@@ -41,7 +41,7 @@ class Rendering:
     target_spans: Sequence[Span] = ()
     """The places of its words."""
     links: Sequence[tuple[int, int]] = ()
-    """Words of the line and of the translation that go together; none where the engine does not know."""
+    """Aligned words of the line and of the translation; none where the engine does not know."""
     is_whole: bool = True
     """False where it had to stop too early."""
 
@@ -59,7 +59,7 @@ class _Unit:
 
 
 class CannotCarry(Exception):
-    """A segment that must be left as it is; the message is the reason, which continues "left untranslated:"."""
+    """A segment that cannot be translated; the message is the reason, which continues "left untranslated:"."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Carrier:
         self._stand_in = re.compile(f"</?[A-Za-z0-9]+ {mark}[0-9]+/?>")
 
     def _runs(self, content: Content) -> Iterator[list["str | Code | _Fixed"]]:
-        """The pieces between borders, and the borders, each in a list of its own."""
+        """The pieces between borders, and the borders, in two lists."""
         run: list[str | Code | _Fixed] = []
         for piece in content:
             if isinstance(piece, Code):
@@ -227,7 +227,7 @@ class _Fixed:
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where a placeholder that takes its value by its order stands in a content."""
+    """The position of a placeholder that takes its value by its order."""
 
     piece: int
     start: int
@@ -281,7 +281,7 @@ def _joined(pieces: Iterable[str | Code]) -> Content:
 
 
 def _unused(content: Content) -> str:
-    """A private character that is not in a text, to know stand-ins by."""
+    """A private-use character that is not in a text, to mark stand-ins."""
     text = "".join(piece if isinstance(piece, str) else "" for piece in content)
     taken = {ord(character) for character in text if ord(character) in _PRIVATE}
     unused = next((chr(code) for code in _PRIVATE if code not in taken), None)
@@ -291,13 +291,13 @@ def _unused(content: Content) -> str:
 
 
 def _is_wrapped(text: str, start: int, end: int) -> bool:
-    """Whether a line end stands inside a sentence: after a word or comma, before a small letter."""
+    """Whether a line end is inside a sentence: after a word or comma, before a lower-case letter."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return (before.isalnum() or before == ",") and after.islower()
 
 
 def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | str | Code]":
-    """One unit, with the spaces around it; what has no letters stays as it is."""
+    """One unit, with the spaces around it; one without letters is not changed."""
     line: list[str] = []
     originals: dict[str, str | Code] = {}
     names: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """A JSON record per line: {"source": "…", "target": "…"}, or {"translation": {"de": "…", "en": "…"}}.
 
-Other members of a record stay as they are. A target that is missing, null or empty is untranslated; "fuzzy": true marks
+Other members of a record are not changed. A target that is missing, null or empty is untranslated; "fuzzy": true marks
 one that needs review.
 """
 
@@ -21,7 +21,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True)
 class Names:
-    """Members of a record in which the two sides stand; `inside` is that of an object which holds them, if any."""
+    """Names of the members that hold the two sides; `inside` names the object that contains them, if any."""
 
     source: str = "source"
     target: str = "target"
@@ -218,7 +218,7 @@ class JsonlCatalogue:
 
 
 def _place(line: str, start: int, names: Names) -> _TargetSpan:
-    """Where in a line that is known to be a record its target stands."""
+    """Where the target is in a line that is known to be a record."""
     outer = _members(line, line.index("{"))
     object_at = outer.values[names.inside][0] if names.inside is not None else line.index("{")
     inner = _members(line, object_at) if names.inside is not None else outer

@@ -1,4 +1,4 @@
-r"""Placeholders in text that programs show: what must come back exactly as it is written.
+r"""Placeholders in text that programs show: what must be kept exactly.
 
     <b> </b> <br/> <!-- … -->      HTML                 %s %-5.2lf %2$*1$d %(name)s %% %<PRIu64>   printf
     {0} {name} {n, number} {{x}}   formats, ICU         %1 %1% %{name} %Y %HOME%       Qt, Boost, Ruby, dates, Windows
@@ -6,9 +6,9 @@ r"""Placeholders in text that programs show: what must come back exactly as it i
     &amp; &#160;                   entities             https://… name@example.org     addresses
     --option                       command lines        a line end                     (real ones, not \n)
 
-What is found errs on the wide side: to carry a word that is no placeholder costs little, to lose one that is breaks a
+Matching is permissive: to keep a word that is not a placeholder costs little, to lose a placeholder breaks a
 program. But a percent sign after a number that begins a word is text (100%ig, 50 %-Rabatt), unless the file says that
-the message is a format of printf; then a flag may also be a space (% d). A number before %% goes with it. The time is
+the message is a format of printf; then a flag may also be a space (% d). A number before %% is part of it. The time is
 linear in the length of the text.
 """
 
@@ -50,12 +50,12 @@ _SPACES = (" ", "\u00a0", "\u202f")
 _BRACE = re.compile("[{}]")
 _CLOSING_MARKS = ".,;:!?)]»”’"
 _PARTING = frozenset({"&nbsp;", "&#160;", "&#xA0;", "\\n", "\\r", "\\t"})
-"""Placeholders that part words even where no space stands beside them."""
+"""Placeholders that separate words even without a space next to them."""
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder and where it stands."""
+    """A placeholder and its position."""
 
     start: int
     end: int
@@ -64,11 +64,11 @@ class Placeholder:
     """Whether it is an element of HTML, which may have a partner."""
     is_line_end: bool = False
     holds_text: bool = False
-    """Whether words for readers stand in it, as in {n, plural, one {file} other {files}}."""
+    """Whether it contains words for readers, as in {n, plural, one {file} other {files}}."""
 
     @property
     def parts_words(self) -> bool:
-        """Whether what stands before and after it are two words."""
+        """Whether the texts before and after it are two words."""
         return self.is_line_end or self.text in _PARTING
 
 
@@ -107,7 +107,7 @@ def find_placeholders(text: str, *, is_format: bool = False) -> Iterator[Placeho
 
 
 def _is_percentage(text: str, start: int, end: int) -> bool:
-    """Whether a percent sign goes with the number before it, as in 100%ig, 50%-Rabatt and 50 %-Rabatt.
+    """Whether a percent sign belongs to the number before it, as in 100%ig, 50%-Rabatt and 50 %-Rabatt.
 
     A number that ends a name is none: what follows ISO9660%sdatei is a placeholder.
     """
@@ -123,7 +123,7 @@ def _is_percentage(text: str, start: int, end: int) -> bool:
 
 
 def is_too_long(text: str) -> bool:
-    """Whether braces or a comment go on for so long that they are not found, so that their inside seems to be text."""
+    """Whether braces or a comment are too long to be matched, so that their inside looks like text."""
     if len(text) <= MAX_ENCLOSED_LENGTH:
         return False
     if any(close - begin > MAX_ENCLOSED_LENGTH for begin, (close, _) in _closed_braces(text).items()):
@@ -154,7 +154,7 @@ def _closed_braces(text: str) -> dict[int, tuple[int, bool]]:
 
 
 def count_placeholders(text: str, *, is_format: bool = False) -> Counter[str]:
-    """How often each placeholder stands in a text; line ends are counted as one whatever spaces are around them."""
+    """How often each placeholder occurs in a text; line ends are counted as one whatever spaces are around them."""
     found = find_placeholders(text, is_format=is_format)
     return Counter("\n" if each.is_line_end else each.text for each in found)
 

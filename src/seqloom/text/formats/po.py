@@ -7,7 +7,7 @@
     msgid_plural "Open %d files"
     msgstr[0] "…"
 
-Obsolete entries (#~) and the header stay as they are. Translations are wrapped as gettext does, unless the file has
+Obsolete entries (#~) and the header are not changed. Translations are wrapped as gettext does, unless the file has
 longer lines.
 """
 
@@ -62,7 +62,7 @@ class PluralForms:
     def source(self, form: int, singular: str, plural: str, *, is_format: bool = False) -> str:
         """What a form is translated from: the singular for that of one, unless it serves other numbers, too.
 
-        "One file" cannot stand for 21 files where the plural says "%d files".
+        "One file" cannot mean 21 files where the plural says "%d files".
         """
         if form != self.of_one or self.count == 1:
             return plural
@@ -90,7 +90,7 @@ def forms_like_english(count: int) -> PluralForms:
     return PluralForms(count, 0, True)
 
 
-# Strings of message catalogues: "quoted", escaped as in C, and going on over several lines.
+# Strings of message catalogues: "quoted", escaped as in C, and continued over several lines.
 
 WIDTH = 79
 """Columns up to which gettext fills a line."""
@@ -114,7 +114,7 @@ def read_strings(line: str) -> tuple[str, int]:
 
 
 def unescape(text: str) -> str:
-    """The characters that escapes stand for; bytes beyond ASCII, which are parts of characters, as lone surrogates."""
+    """The characters that escapes encode; bytes beyond ASCII, which are parts of characters, as lone surrogates."""
     return _ESCAPED.sub(_meaning, text) if "\\" in text else text
 
 
@@ -133,7 +133,7 @@ def with_bytes(text: str, encoding: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A text as it stands between quotes."""
+    """A text as written between quotes."""
     return _TO_ESCAPE.sub(lambda found: _WRITTEN.get(found[0], f"\\{ord(found[0]):03o}"), text)
 
 
@@ -165,7 +165,7 @@ _LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?![A-Za-z])[\w@.-]*)", r
 _PRINTF = frozenset(f"{language}-format" for language in "c objc python php perl awk lua tcl ruby".split())  # noqa: SIM905
 """Flags of messages whose percent signs are all placeholders; of Qt, KDE and Boost they are not those of printf."""
 _TOP = 1 << 16
-"""Bytes among which the charset is looked for."""
+"""Bytes in which the charset is searched."""
 
 
 @dataclass
@@ -361,7 +361,7 @@ def _flags(line: str) -> list[str]:
 
 
 def _is_too_long(line: str) -> bool:
-    """Whether gettext would have wrapped a line; one with a single long word is left as it is."""
+    """Whether gettext would have wrapped a line; one with a single long word is not."""
     return len(line) > WIDTH + 20 and not line.startswith("#") and line.count(" ") > 3
 
 
@@ -567,8 +567,8 @@ def _mo_segments(source: str, target: str, number: int, forms: PluralForms | Non
     forms = forms or forms_like_english(len(targets))
     for form in range(forms.count if has_plural else 1):
         text = targets[form] if form < len(targets) else ""
-        said = forms.source(form, singular, plural) if has_plural else singular
-        yield Segment((said,), text, "translated" if text else "untranslated", number, context if mark else "")
+        source = forms.source(form, singular, plural) if has_plural else singular
+        yield Segment((source,), text, "translated" if text else "untranslated", number, context if mark else "")
 
 
 def _refuse_mo(path: Path, _languages: Languages) -> Catalogue:

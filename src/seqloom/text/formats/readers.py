@@ -110,14 +110,16 @@ class PairReader:
 
     def notices(self) -> list[str]:
         """What was read, left out and changed in the last iteration, a sentence each."""
-        said = []
+        notices = []
         if self.format.settle is not None:
-            said.append(f"{self.path}: pairs from {self.languages[0]} to {self.languages[1]} are read")
+            notices.append(f"{self.path}: pairs from {self.languages[0]} to {self.languages[1]} are read")
         if self.left_out:
-            said.append(f"{self.path}: {self.left_out:,} segments without a translation, or with a fuzzy one, left out")
+            notices.append(
+                f"{self.path}: {self.left_out:,} segments without a translation, or with a fuzzy one, left out"
+            )
         if self.broken:
-            said.append(f"{self.path}: line ends and tabs inside {self.broken:,} pairs were read as spaces")
-        return said
+            notices.append(f"{self.path}: line ends and tabs inside {self.broken:,} pairs were read as spaces")
+        return notices
 
 
 class NoTextInLanguageError(DataError):
@@ -196,16 +198,16 @@ class SideReader:
 
     def notices(self) -> list[str]:
         """What was read, left out and changed in the last iteration, a sentence each."""
-        said = []
+        notices = []
         if self.format.settle is not None:
-            said.append(f"{self.path}: {self.lines:,} texts in {self.language} are read")
+            notices.append(f"{self.path}: {self.lines:,} texts in {self.language} are read")
         elif self._languages:
-            said.append(f"{self.path}: {self.lines:,} texts of the {self._side} side are read")
+            notices.append(f"{self.path}: {self.lines:,} texts of the {self._side} side are read")
         if self.left_out:
-            said.append(f"{self.path}: {self.left_out:,} segments without a text, or with a fuzzy one, left out")
+            notices.append(f"{self.path}: {self.left_out:,} segments without a text, or with a fuzzy one, left out")
         if self.broken:
-            said.append(f"{self.path}: line ends and tabs inside {self.broken:,} texts were read as spaces")
-        return said
+            notices.append(f"{self.path}: line ends and tabs inside {self.broken:,} texts were read as spaces")
+        return notices
 
 
 def skipped_notice(reasons: Sequence[str], files: int) -> list[str]:

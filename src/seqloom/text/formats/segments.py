@@ -1,6 +1,6 @@
 """What translators' files hold, whatever their format: segments that have a source, a target and a state.
 
-A file is filled by edits of its own text: whatever no edit touches stays as it was, byte for byte.
+A file is filled by editing its text: everything else stays the same, byte for byte.
 """
 
 from bisect import bisect_right
@@ -23,12 +23,12 @@ Kind = Literal["alone", "open", "close", "border"]
 
 @dataclass(frozen=True)
 class Code:
-    """Markup inside a segment: it is not translated, and it comes back exactly as it is written."""
+    """Markup inside a segment: it is not translated, and is kept exactly as written."""
 
     text: str
     """As written in the file."""
     kind: Kind = "alone"
-    """Whether it stands alone, opens or closes a pair, or parts what is to be translated apart."""
+    """Whether it is alone, opens or closes a pair, or separates texts that are translated one by one."""
     name: str = ""
     """What the two codes of a pair share."""
 
@@ -101,7 +101,7 @@ class Pair:
 class Format:
     """A file format with both sides of a translation. Only `pairs` is needed to train on it.
 
-    A None among pairs or texts stands for a segment that has none to learn from; these are counted and reported.
+    A None among pairs or texts is a segment with nothing to learn from; these are counted and reported.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Script:
         return starts
 
     def line(self, place: int) -> int:
-        """The number of the line in which a character stands, counted from 1."""
+        """The line number of a character, counted from 1."""
         return bisect_right(self._line_starts, place)
 
     def problem(self, message: str, place: int) -> Problem:

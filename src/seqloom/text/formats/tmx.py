@@ -26,7 +26,7 @@ from seqloom.text.formats.xml import (
 
 FUZZY = "x-fuzzy"
 LANGUAGE_SAMPLE_UNITS = 1_000
-"""Units among which the languages of a memory are looked for."""
+"""Units in which the languages of a memory are searched."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _NOT_TEXT = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def choose_variant(variants: Sequence[tuple[str, T]], wanted: str) -> T | None:
 
 @dataclass
 class _Units:
-    """Takes in a memory as it is read, and holds the units that have ended."""
+    """Receives a memory while it is parsed, and holds its finished units."""
 
     languages: tuple[str | None, str | None]
     done: list[tuple[str | None, str | None, int]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class _Units:
     _code: str = ""
     _text: list[str] | None = None
     _hidden: int = 0
-    """Elements open inside a segment whose content is no text."""
+    """Open elements inside a segment whose content is not text."""
     _mark: list[str] | None = None
     _is_fuzzy: bool = False
 
@@ -177,7 +177,7 @@ class Memory:
 
 
 def look_into(path: Path) -> Memory:
-    """Look for the languages of a memory in its first units."""
+    """Find the languages of a memory in its first units."""
     units, seen, looked_at = _Units((None, None)), dict[str, None](), 0
     for _ in parse_xml(path, units):
         for codes in units.codes:
@@ -308,11 +308,11 @@ class TmxCatalogue:
         else:
             yield Edit(segment.inner_start, segment.inner_end, inner)
         if mark is not None and self._says_true(mark) != filling.is_fuzzy:
-            said = "true" if filling.is_fuzzy else "false"
+            value = "true" if filling.is_fuzzy else "false"
             if mark.is_empty:
-                yield Edit(mark.start, mark.end, f'<{mark.tag} type="{FUZZY}">{said}</{mark.tag}>')
+                yield Edit(mark.start, mark.end, f'<{mark.tag} type="{FUZZY}">{value}</{mark.tag}>')
             else:
-                yield Edit(mark.inner_start, mark.inner_end, said)
+                yield Edit(mark.inner_start, mark.inner_end, value)
         elif mark is None and filling.is_fuzzy:
             yield Edit(segment.start, segment.start, f"{_FUZZY_MARK}{space_before(self.script.text, segment)}")
 

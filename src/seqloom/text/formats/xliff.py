@@ -142,7 +142,7 @@ class XliffCatalogue:
             yield Edit(old.inner_start, old.inner_end, inner)
 
     def _states(self, place: _TargetElement, filling: Filling) -> Iterator[Edit]:
-        """Of XLIFF 2, whose state is "initial" by default: beside a target, that means review."""
+        """Of XLIFF 2, whose state is "initial" by default: with a target, that means review."""
         assert place.state is not None
         state = "initial" if filling.is_fuzzy else "translated"
         yield from _set_state(place.state, state, is_needed=True)

@@ -18,8 +18,8 @@ from seqloom.text.formats.segments import Code, Content, Script, decoded
 
 # XML whose places are known: elements with where their tags begin and end in the text of the file.
 #
-# defusedxml reads the file first and refuses what is not well-formed and what is made to do harm: entities of its own,
-# which can grow without bound, and what lies outside the file. Only then are tags looked for, and without a check.
+# defusedxml reads the file first and refuses what is not well-formed and what can do harm: entities that it declares,
+# which can grow without bound, and external entities. Only then are tags searched, without further checks.
 
 CHUNK = 1 << 16
 MAX_DEPTH = 500
@@ -127,7 +127,7 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Attribute:
-    """A value, and where it stands between its quotes."""
+    """A value, and its position between the quotes."""
 
     value: str
     start: int
@@ -136,12 +136,12 @@ class Attribute:
 
 @dataclass
 class Element:
-    """An element and where its two tags stand; one of <a/> has its end where its tag ends."""
+    """An element and the positions of its two tags; <a/> ends where its tag ends."""
 
     name: str
     """Without a prefix."""
     tag: str
-    """As it is written."""
+    """As written in the file."""
     attributes: dict[str, Attribute]
     start: int
     inner_start: int
@@ -213,7 +213,7 @@ def _element(text: str, start: int, end: int) -> Element:
 
 
 def tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-    """What stands between two places of well-formed XML: open, close, empty, text, cdata, and other for the rest."""
+    """The tokens between two positions of well-formed XML: open, close, empty, text, cdata, and other for the rest."""
     at = start
     while at < end:
         if text[at] != "<":
@@ -262,7 +262,7 @@ def _end_of_declaration(text: str, at: int) -> int:
 
 
 def unescape(text: str) -> str:
-    """The characters that references stand for; line ends are LF."""
+    """Text with its references replaced by their characters; line ends are LF."""
 
     def meaning(found: "re.Match[str]") -> str:
         if found[1] or found[2]:
@@ -274,13 +274,13 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as it stands between tags; what XML has no way to write goes."""
+    """Text as written between tags; characters that XML cannot represent are removed."""
     text = _FORBIDDEN.sub("", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;")
 
 
 def escape_attribute(text: str) -> str:
-    """Text as it stands between the quotes of an attribute."""
+    """Text as written between the quotes of an attribute."""
     return escape(text).replace('"', "&quot;").replace("\t", "&#9;").replace("\n", "&#10;")
 
 
@@ -296,7 +296,7 @@ _BROKEN = re.compile(r"(?:(?<![ \t])[ \t]++)?\n\s*+")
 def content_of(text: str, element: Element, *, keeps_space: bool) -> Content:
     """What is between the tags of an element. Line ends mean a space, unless space is to be kept."""
     pieces: list[str | Code] = []
-    # A way down and back again without recursion: what is still to be gone through, last first.
+    # Depth first without recursion: what is still to be visited, last first.
     left: list[Code | tuple[Element, int, int]] = [(element, 0, element.inner_start)]
     while left:
         item = left.pop()
@@ -325,15 +325,15 @@ def _texts(text: str, start: int, end: int, *, keeps_space: bool) -> list[str | 
     pieces: list[str | Code] = []
     for kind, begin, stop in tokens(text, start, end):
         if kind == "text":
-            said = unescape(text[begin:stop])
+            content = unescape(text[begin:stop])
         elif kind == "cdata":
-            said = text[begin + 9 : stop - 3].replace("\r\n", "\n")
+            content = text[begin + 9 : stop - 3].replace("\r\n", "\n")
         elif text.startswith("<?", begin):
             pieces.append(Code(text[begin:stop]))
             continue
         else:
             continue  # a comment
-        pieces.append(said if keeps_space else _BROKEN.sub(" ", said))
+        pieces.append(content if keeps_space else _BROKEN.sub(" ", content))
     return pieces
 
 
@@ -360,7 +360,7 @@ def write_content(content: Content) -> str:
 
 
 def space_before(text: str, element: Element) -> str:
-    """The spaces and line end between an element and the tag before it, to put a neighbour on a line of its own."""
+    """The spaces and line end between an element and the tag before it, to put a neighbour on its own line."""
     start = element.start
     while start > 0 and text[start - 1] in " \t\r\n":
         start -= 1
