@@ -147,36 +147,33 @@ class ElmoConfig(CellOptions):
         `make_cell` replaces the cell of the settings.
         """
         self.check()
-        with seeded(seed):
-            words = self._words(symbols)
-            is_tied = isinstance(words, Embedding) and self.tying != "none"
-            rightward, leftward = (self._direction(make_cell or self.make_cell(), is_tied=is_tied) for _ in range(2))
-            if isinstance(words, Embedding) and is_tied:
-                weight = words.weight
-            else:
-                weight = Embedding(symbols.target, self.width).weight
-            dropout = SequenceDropout(self.dropout_rate, kind=self.dropout_kind)
-            model = Elmo(words, rightward, leftward=leftward, output=Output(weight, has_bias=True), dropout=dropout)
-        reseed(model, seed)
-        return model
-
-    def _words(self, symbols: Symbols) -> Embedding | CharacterInput:
-        if self.input == "table":
-            return Embedding(symbols.target, self._embedding_width)
-        if len(symbols.pieces) != symbols.target:
+        if self.input == "characters" and len(symbols.pieces) != symbols.target:
             raise ConfigError(
                 f"model.input=characters spells all {symbols.target} symbols, but the pieces of {len(symbols.pieces)} "
                 "were given; build the model with Symbols(…, pieces=…), or set model.input=table"
             )
-        return CharacterInput(
-            spell_vocabulary(symbols.pieces, longest=self.longest_word),
-            self._embedding_width,
-            character_width=self.character_width,
-            filter_widths=self.filter_widths,
-            filters=self.filters,
-            highways=self.highways,
-            longest=self.longest_word,
-        )
+        with seeded(seed):
+            words: Embedding | CharacterInput
+            if self.input == "table":
+                words = Embedding(symbols.target, self._embedding_width)
+            else:
+                words = CharacterInput(
+                    spell_vocabulary(symbols.pieces, longest=self.longest_word),
+                    self._embedding_width,
+                    character_width=self.character_width,
+                    filter_widths=self.filter_widths,
+                    filters=self.filters,
+                    highways=self.highways,
+                    longest=self.longest_word,
+                )
+            tied = words.weight if isinstance(words, Embedding) and self.tying != "none" else None
+            make_cell = make_cell or self.make_cell()
+            rightward, leftward = (self._direction(make_cell, is_tied=tied is not None) for _ in range(2))
+            weight = Embedding(symbols.target, self.width).weight if tied is None else tied
+            dropout = SequenceDropout(self.dropout_rate, kind=self.dropout_kind)
+            model = Elmo(words, rightward, leftward=leftward, output=Output(weight, has_bias=True), dropout=dropout)
+        reseed(model, seed)
+        return model
 
     def _direction(self, make_cell: MakeCell, *, is_tied: bool) -> "Direction":
         width = self._embedding_width
@@ -196,8 +193,8 @@ class ElmoConfig(CellOptions):
 def frame(ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch framed"]:
     """Sentences between BEGIN and END; what follows after their lengths becomes padding."""
     check_lengths(lengths, rows=len(ids), time=ids.shape[1])
-    words = ids.masked_fill(~length_mask(lengths, ids.shape[1]), PAD)
-    framed = nn.functional.pad(words, (1, 1), value=PAD)
+    words = ids.masked_fill(~length_mask(lengths, ids.shape[1]), PAD)  # [batch, time]
+    framed = F.pad(words, (1, 1), value=PAD)  # [batch, time + 2]
     framed[:, 0] = BEGIN
     return framed.scatter_(1, (lengths + 1)[:, None].long(), END)
 
@@ -235,13 +232,13 @@ class WordFeatures:
 
     def stack(self) -> Float[Tensor, "stacked batch time joined"]:
         """[x; x] below all layers, which must be as wide."""
-        twice = torch.cat([self.words, self.words], -1)
+        twice = torch.cat([self.words, self.words], -1)  # [batch, time, 2 · embedding]
         if twice.shape != self.layers.shape[1:]:
             raise UsageError(
                 f"a scalar mix needs layers of one width, but twice the words' vectors have {twice.shape[-1]} numbers "
                 f"and the states {self.layers.shape[-1]}; leave model.embedding_width out, or use concat"
             )
-        return torch.cat([twice[None], self.layers])
+        return torch.cat([twice[None], self.layers])  # [1 + layers, batch, time, joined]
 
 
 @runtime_checkable
@@ -259,7 +256,7 @@ class GivesContextualVectors(Protocol):
 
 
 class Direction(nn.Module):
-    """The layers that read in one direction, and the way from their top to the output."""
+    """The layers that read in one direction, and the projection of their top for the output."""
 
     def __init__(self, layers: Stack, projection: nn.Linear | None) -> None:
         super().__init__()
@@ -276,7 +273,8 @@ class Direction(nn.Module):
         def layer(number: int, read: Tensor) -> Tensor:
             nonlocal left
             cell = stack.cells[number]
-            hidden = cell.outputs(read, cell.begin(read.new_zeros(len(read), cell.width)), lengths=lengths)
+            start = cell.begin(read.new_zeros(len(read), cell.width))
+            hidden = cell.outputs(read, start, lengths=lengths)  # [batch, time, width]
             left = stack.climb.bypasses[number](left, hidden)
             found.append(left)
             return hidden
@@ -324,6 +322,7 @@ class Elmo(nn.Module):
         found = self.read(self.words(frame(ids, lengths)), lengths + 2)
         packing = packing_of(lengths + 1, ids.shape[1] + 1)
         # The last position of the rightward half and the first of the leftward half predict nothing.
+        # [batch, time + 2, width] → [batch, time + 1, width] → [tokens, width]
         following = pack_features(self.dropout(found.rightward[-1][:, :-1]).contiguous(), packing)
         preceding = pack_features(self.dropout(found.leftward[-1][:, 1:]).contiguous(), packing)
         return BothWays(self.rightward.features(following), self.leftward.features(preceding))
@@ -340,16 +339,16 @@ class Elmo(nn.Module):
             )
         lengths = torch.tensor([len(sentence) for sentence in sentences], device=self.words.spelling.device)
         ids = lengths.new_zeros(len(sentences), int(lengths.max()) if len(sentences) else 0)
-        framed = self.words(frame(ids, lengths))
+        framed = self.words(frame(ids, lengths))  # [batch, time + 2, embedding]
         written = [word for sentence in sentences for word in sentence]
         if written:
-            is_word = nn.functional.pad(length_mask(lengths, ids.shape[1]), (1, 1), value=False)
+            is_word = F.pad(length_mask(lengths, ids.shape[1]), (1, 1), value=False)  # [batch, time + 2]
             framed = framed.masked_scatter(is_word[:, :, None], self.words.written(written))
         return self._without_frame(self.read(framed, lengths + 2))
 
     def _without_frame(self, found: Layers) -> WordFeatures:
         joined = [torch.cat(pair, -1) for pair in zip(found.rightward, found.leftward, strict=True)]
-        return WordFeatures(found.words[:, 1:-1], torch.stack(joined)[:, :, 1:-1])
+        return WordFeatures(found.words[:, 1:-1], torch.stack(joined)[:, :, 1:-1])  # [layers, batch, time, 2 · width]
 
     def forward_half(self) -> "ForwardHalf":
         """The rightward half as a language model of its own, with the same weights."""
@@ -376,7 +375,7 @@ class ForwardHalf:
     ) -> tuple[Float[Tensor, "rows time features"], StackState]:
         """Features of every position from the symbols before it, and the state after the last one; None is empty."""
         model = self.model
-        hidden, state = model.rightward.layers(model.dropout(model.words(previous)), state)
+        hidden, state = model.rightward.layers(model.dropout(model.words(previous)), state)  # [rows, time, width]
         return model.rightward.features(model.dropout(hidden)), state
 
     def start(self, rows: int) -> StackState:
@@ -387,7 +386,7 @@ class ForwardHalf:
     def step(self, last: Int[Tensor, " rows"], state: StackState) -> tuple[Float[Tensor, "rows features"], StackState]:
         """One position."""
         model = self.model
-        hidden, state = model.rightward.layers.step(model.dropout(model.words(last)), state)
+        hidden, state = model.rightward.layers.step(model.dropout(model.words(last)), state)  # [rows, width]
         return model.rightward.features(model.dropout(hidden)), state
 
     def stepper(self) -> RecurrentStepper:

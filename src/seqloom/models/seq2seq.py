@@ -11,6 +11,7 @@ Without attention, c is all the decoder knows of the source. The decoder is in `
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -56,6 +57,13 @@ thousand units that the papers of 2015 use for millions."""
 
 MAX_LEARNING_RATE = 1e-3
 """That of the example for captions. The Transformer's would be too high."""
+
+SCORES: Mapping[str, Callable[[int, int], AttentionScore]] = {
+    "dot": DotScore,
+    "bilinear": BilinearScore,
+    "additive": AdditiveScore,
+}
+"""By `model.attention`: from the widths of query and memory."""
 
 
 class Seq2SeqConfig(CellOptions):
@@ -128,13 +136,43 @@ class Seq2SeqConfig(CellOptions):
         """A model with fresh weights drawn from `seed`; `make_cell` replaces the cell of the settings."""
         self.check()
         make_cell = make_cell or self.make_cell()
+        memory_width, input_width, directions = self._memory_width, self._decoder_input_width, self._directions
+        rate, kind = self.dropout_rate, self.dropout_kind
         with seeded(seed):
             tables = tied_tables(symbols, self.embedding_width, self.tying)
-            encoder = self._encoder(tables.source, make_cell)
-            decoder = self._decoder(tables.target, make_cell)
-            bridge = None
-            if self.context == "state":
-                bridge = Bridge(self._memory_width, self.width, layers=self.decoder_layers)
+            encoder_cells = [
+                cells_of(
+                    make_cell,
+                    self.embedding_width,
+                    width=memory_width // directions,
+                    layers=self.encoder_layers,
+                    directions=directions,
+                    skip=self.skip,
+                )
+                for _ in range(directions)
+            ]
+            layers = (Bidirectional if self.is_bidirectional else Stack)(
+                *encoder_cells, dropout_rate=rate, skip=self.skip, dropout_kind=kind
+            )
+            encoder = Encoder(tables.source, layers, dropout_rate=rate, dropout_kind=kind)
+            attention = None
+            if self.attention != "none":
+                attention = Attention(SCORES[self.attention](self.width, memory_width))
+            cells = cells_of(make_cell, input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
+            seen = self.width if attention is None else memory_width + self.width
+            decoder = Decoder(
+                tables.target,
+                Stack(cells, dropout_rate=rate, skip=self.skip, dropout_kind=kind),
+                attention=attention,
+                join=nn.Linear(seen, self.embedding_width),
+                first=nn.Linear(memory_width, input_width) if self.context == "first" else None,
+                query=self.query,
+                reads_context=self.context == "every",
+                feeds_attention=self.input_feeding,
+                dropout_rate=rate,
+                dropout_kind=kind,
+            )
+            bridge = Bridge(memory_width, self.width, layers=self.decoder_layers) if self.context == "state" else None
             output = Output(tables.output, has_bias=True)
             model = Seq2Seq(encoder, bridge, decoder=decoder, output=output, summary=self.summary)
         reseed(model, seed)
@@ -158,7 +196,20 @@ class Seq2SeqConfig(CellOptions):
     def check(self) -> None:
         """Raise if some settings contradict each other."""
         super().check()
-        self._check_widths()
+        width, directions = self._memory_width, self._directions
+        if width % directions:
+            raise ConfigError(
+                f"an encoder width of {width} cannot be halved between two directions; set model.encoder_width to "
+                f"{f'{width - 1} or ' if width > 1 else ''}{width + 1}, or model.is_bidirectional=false"
+            )
+        if self.attention == "dot":
+            DotScore(self.width, width)  # refuses widths that differ
+        read = input_widths(
+            self.embedding_width, width // directions, layers=self.encoder_layers, directions=directions, skip=self.skip
+        )
+        above = input_widths(self._decoder_input_width, self.width, layers=self.decoder_layers, skip=self.skip)
+        self.check_reset("encoder", read, width=width // directions)
+        self.check_reset("decoder", above, width=self.width)
         if self.attention == "none" and self.query == "previous":
             raise ConfigError("model.query=previous selects the state that attends, but model.attention is none")
         if self.attention == "none" and self.input_feeding:
@@ -171,70 +222,6 @@ class Seq2SeqConfig(CellOptions):
                 "model.summary=join joins the last states of two directions, but model.is_bidirectional is false; "
                 "set model.summary=last"
             )
-
-    def _check_widths(self) -> None:
-        width, directions = self._memory_width, self._directions
-        if width % directions:
-            raise ConfigError(
-                f"an encoder width of {width} cannot be halved between two directions; set model.encoder_width to "
-                f"{f'{width - 1} or ' if width > 1 else ''}{width + 1}, or model.is_bidirectional=false"
-            )
-        if self.attention == "dot":
-            DotScore(self.width, width)
-        read = input_widths(
-            self.embedding_width, width // directions, layers=self.encoder_layers, directions=directions, skip=self.skip
-        )
-        above = input_widths(self._decoder_input_width, self.width, layers=self.decoder_layers, skip=self.skip)
-        self.check_reset("encoder", read, width=width // directions)
-        self.check_reset("decoder", above, width=self.width)
-
-    def _encoder(self, embedding: Embedding, make_cell: MakeCell) -> "Encoder":
-        directions = self._directions
-        cells = [
-            cells_of(
-                make_cell,
-                self.embedding_width,
-                width=self._memory_width // directions,
-                layers=self.encoder_layers,
-                directions=directions,
-                skip=self.skip,
-            )
-            for _ in range(directions)
-        ]
-        kind = Bidirectional if self.is_bidirectional else Stack
-        layers = kind(*cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
-        return Encoder(embedding, layers, dropout_rate=self.dropout_rate, dropout_kind=self.dropout_kind)
-
-    def _decoder(self, embedding: Embedding, make_cell: MakeCell) -> Decoder:
-        memory_width, input_width = self._memory_width, self._decoder_input_width
-        attention = self._attention()
-        cells = cells_of(make_cell, input_width, width=self.width, layers=self.decoder_layers, skip=self.skip)
-        seen = self.width if attention is None else memory_width + self.width
-        return Decoder(
-            embedding,
-            Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind),
-            attention=attention,
-            join=nn.Linear(seen, self.embedding_width),
-            first=nn.Linear(memory_width, input_width) if self.context == "first" else None,
-            query=self.query,
-            reads_context=self.context == "every",
-            feeds_attention=self.input_feeding,
-            dropout_rate=self.dropout_rate,
-            dropout_kind=self.dropout_kind,
-        )
-
-    def _attention(self) -> Attention | None:
-        score: AttentionScore
-        match self.attention:
-            case "none":
-                return None
-            case "dot":
-                score = DotScore(self.width, self._memory_width)
-            case "bilinear":
-                score = BilinearScore(self.width, self._memory_width)
-            case "additive":
-                score = AdditiveScore(self.width, self._memory_width)
-        return Attention(score)
 
 
 class Encoder(nn.Module):
@@ -258,10 +245,10 @@ class Encoder(nn.Module):
         return 2 if isinstance(self.layers, Bidirectional) else 1
 
     def forward(self, source: Source) -> Float[Tensor, "batch source width"]:
-        embedded: Tensor = self.dropout(self.embedding(source.ids))
+        embedded: Tensor = self.dropout(self.embedding(source.ids))  # [batch, source, embedding]
         if isinstance(self.layers, Stack):
             return self.layers.outputs(embedded, lengths=source.lengths)
-        states: Tensor = self.layers(embedded, source.lengths)
+        states: Tensor = self.layers(embedded, source.lengths)  # [batch, source, width]
         return states
 
 
@@ -277,7 +264,7 @@ class Bridge(nn.Module):
         nn.init.zeros_(self.hint.bias)
 
     def forward(self, context: Float[Tensor, "batch context"]) -> Float[Tensor, "batch layers width"]:
-        hints: Tensor = self.hint(context)
+        hints: Tensor = self.hint(context)  # [batch, layers · width]
         return hints.view(len(context), self.layers, self.width)
 
 
@@ -305,9 +292,10 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Source) -> DecoderState:
         """The decoder before its first symbol, one row per sentence."""
-        values, lengths = self.encoder(source), source.lengths
-        context = summarise(values, lengths, summary=self.summary, directions=self.encoder.directions)
-        hints = None if self.bridge is None else self.bridge(context)
+        values, lengths = self.encoder(source), source.lengths  # [batch, source, width]
+        directions = self.encoder.directions
+        context = summarise(values, lengths, summary=self.summary, directions=directions)  # [batch, width]
+        hints = None if self.bridge is None else self.bridge(context)  # [batch, layers, width]
         return self.decoder.start(values, lengths, context=context, hints=hints)
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
@@ -353,11 +341,12 @@ class Seq2SeqStepper:
             decoded = self.model.decoder.step(self.model.decoder.embed(last), state)
             offered, owners = state.offered, state.owners
             if offered is None:
-                log_probs = self.model.output.log_probs(decoded.features)
+                log_probs = self.model.output.log_probs(decoded.features)  # [rows, symbols]
             else:
+                # [rows, offered]
                 log_probs = offered.log_probs(decoded.features, owners=owners.sentence, slots=owners.slot)
         attention = None
         if self.gives_attention and decoded.weights is not None:
-            attention = owners.rows_of(decoded.weights)
+            attention = owners.rows_of(decoded.weights)  # [rows, source]
         symbols = None if offered is None else offered.symbols[owners.sentence]
         return Step(log_probs, decoded.state, attention=attention, symbols=symbols)
