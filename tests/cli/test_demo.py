@@ -204,21 +204,6 @@ def test_force_removes_no_other_run(copied: Path, tmp_path: Path) -> None:
     keeps(copied)
 
 
-def test_only_leftovers_of_the_demo_are_removed_and_only_after_the_checks(copied: Path, tmp_path: Path) -> None:
-    leftover, mine, other = (tmp_path / f".demo.old-{end}" for end in ("0123abcd", "4567cdef", "2024"))
-    for folder in (leftover, mine, other):
-        folder.mkdir()
-        (folder / "thesis.txt").touch()
-    for folder in (leftover, other):
-        shutil.copy(copied / "run.json", folder)
-    (tmp_path / "demo-corpus" / "notes.txt").touch()
-    assert call("demo", "--out", copied, "--force", "--steps", STEPS).code == 2
-    assert leftover.is_dir()
-    (tmp_path / "demo-corpus" / "notes.txt").unlink()
-    assert call("demo", "--out", copied, "--force", "--steps", STEPS).code == 0
-    assert sorted(path.name for path in tmp_path.glob(".demo*")) == [other.name, mine.name]
-
-
 @pytest.mark.parametrize("out", [".", "/", "..", "one/.."])
 def test_a_place_without_a_name_is_refused_or_resolved(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ STEPS = 700
 
 RESULT = "demo.json"
 """The file of the run directory with scores and samples of a finished demo."""
+WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,11 @@ def demo(
     A demo that was interrupted is resumed, to the same bits as without the interruption, and the results of one that
     has finished are returned at once. `force` removes either and starts over.
     """
-    out = _named(as_path(out, "out"))
+    out = as_path(out, "out")
+    if out.name in ("", ".."):  # such as `.`: the corpus is written next to a name
+        out = out.resolve()
+        if not out.name:
+            raise UsageError(f"--out {out} is the root of the file system; name a folder")
     corpus = _corpus_of(out)
     require_folders_above(corpus)  # before the corpus is generated, which takes a while
     resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
@@ -106,12 +111,18 @@ def demo(
             return finished
     try:
         texts = _make_corpus(corpus, languages)
-        _require_corpus_place(corpus, texts, overwrite=force or not is_new)
-        _remove_leftovers(out)
+        wrong = _wrong_files(corpus, texts, overwrite=force or not is_new)
         if not is_new and force:
-            _remove(out)
+            with locked(out):  # refused while it is trained
+                aside = partial_name(out, mark="old")  # in one step: half a run would be taken for something else
+                out.replace(aside)
+            shutil.rmtree(aside)
             is_new = True
-        _write_corpus(corpus, texts, listener=listener)
+        if wrong:
+            listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {corpus}"}))
+            corpus.mkdir(parents=True, exist_ok=True)
+            for path in wrong:
+                write_atomically(path, texts[path])
         files = {split: [str(corpus / f"{split}.{language}") for language in languages] for split in SPLITS}
         trained = _train(out, files, steps=steps or STEPS, is_new=is_new, listener=listener)
         result = _test(trained, languages=languages, listener=listener)
@@ -119,18 +130,10 @@ def demo(
         given = f" --steps {steps}" if steps else ""
         notice(listener, f"the demo was interrupted; resume it with: seqloom demo --out {out}{given}")
         raise
-    _write_result(out, result)
+    record = {"weights": sha256_of(trained.model / WEIGHTS), **asdict(result)}
+    del record["trained"]["run"], record["trained"]["model"]  # the folder may move
+    write_atomically(out / RESULT, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return result
-
-
-def _named(out: Path) -> Path:
-    """A path that ends in a name, next to which the corpus is written: `.` is resolved."""
-    if out.name not in ("", ".."):
-        return out
-    named = out.resolve()
-    if not named.name:
-        raise UsageError(f"--out {out} is the root of the file system; name a folder")
-    return named
 
 
 def _corpus_of(out: Path) -> Path:
@@ -163,19 +166,24 @@ def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: b
 
 def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -> DemoResult:
     translator = Translator.load(trained.model)
-    test = _pairs("test", languages, TEST_PAIRS)
-    unseen = _pairs("unseen", languages, TEST_PAIRS)
-    translations = _translate(translator, test, what="new sentences", listener=listener)
-    unseen_translations = _translate(translator, unseen, what="new combinations of words", listener=listener)
-    return DemoResult(
-        trained,
-        test_scores=_scores(test, translations, languages[1]),
-        unseen_scores=_scores(unseen, unseen_translations, languages[1]),
-        samples=tuple(
-            DemoSample(pair.source, translation, pair.target)
-            for pair, translation in list(zip(test, translations, strict=True))[:SHOWN_SAMPLES]
-        ),
-    )
+
+    def tested(split: Split, what: str) -> tuple[tuple[Score, ...], list[DemoSample]]:
+        pairs, done = _pairs(split, languages, TEST_PAIRS), 0
+
+        def progress(lines: int) -> None:
+            nonlocal done
+            done += lines
+            listener(Event("progress", {"what": f"translating {what}", "done": done, "all": len(pairs)}))
+
+        found = translator.search([pair.source for pair in pairs], progress=progress)
+        samples = [DemoSample(pair.source, best[0].text, pair.target) for pair, best in zip(pairs, found, strict=True)]
+        references = [each.reference for each in samples]
+        scores = evaluate([each.translation for each in samples], references, language=languages[1], seed=SEED)
+        return scores, samples
+
+    test_scores, samples = tested("test", "new sentences")
+    unseen_scores, _ = tested("unseen", "new combinations of words")
+    return DemoResult(trained, test_scores, unseen_scores, tuple(samples[:SHOWN_SAMPLES]))
 
 
 # --- an earlier demo -------------------------------------------------------------------------------------------------
@@ -257,44 +265,6 @@ def _require_removable(out: Path) -> None:
         )
 
 
-def _remove(out: Path) -> None:
-    """Remove an earlier demo that `_require_removable` has accepted."""
-    with locked(out):  # refused while it is trained
-        aside = partial_name(out, mark="old")  # in one step: half a run would be taken for something else
-        out.replace(aside)
-    _delete(aside)
-
-
-def _delete(aside: Path) -> None:
-    """Delete a run; run.json last, by which `_remove_leftovers` knows it after an interruption."""
-    for path in aside.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != "run.json":
-            path.unlink()
-    shutil.rmtree(aside)
-
-
-def _remove_leftovers(out: Path) -> None:
-    """Remove what an interrupted `_remove` has left: folders with exactly its names that contain a run."""
-    start = partial_name(out, mark="old").name.rpartition("-")[0]
-    for path in out.parent.iterdir() if out.parent.is_dir() else ():
-        if not re.fullmatch(rf"{re.escape(start)}-[0-9a-f]{{8}}", path.name) or path.is_symlink():
-            continue
-        try:
-            record = read_json(path / "run.json")
-        except (OSError, ValueError):
-            continue
-        if isinstance(record, dict) and "seqloom" in record:
-            _delete(path)
-
-
-def _write_result(out: Path, result: DemoResult) -> None:
-    record = {"weights": _weights_of(result.trained.model), **asdict(result)}
-    del record["trained"]["run"], record["trained"]["model"]  # the folder may move
-    write_atomically(out / RESULT, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
 def _read_result(out: Path) -> DemoResult | None:
     """The results of a demo that has finished, if its model is whole and the one that was tested."""
     model = out / "model"
@@ -302,7 +272,7 @@ def _read_result(out: Path) -> DemoResult | None:
         read_card(model)
         record = read_json(out / RESULT)
         trained = record["trained"]
-        if record["weights"] != _weights_of(model):
+        if record["weights"] != sha256_of(model / WEIGHTS):
             return None
         return DemoResult(
             Trained(
@@ -324,22 +294,7 @@ def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[Score, ...]:
     return tuple(Score(**{**each, "interval": each["interval"] and tuple(each["interval"])}) for each in records)
 
 
-def _weights_of(model: Path) -> str:
-    return sha256_of(model / "model.safetensors")
-
-
-# --- the corpus and the scores ---------------------------------------------------------------------------------------
-
-
-def _translate(translator: Translator, pairs: Sequence[PhrasePair], *, what: str, listener: Listener) -> list[str]:
-    done = 0
-
-    def on_lines(lines: int) -> None:
-        nonlocal done
-        done += lines
-        listener(Event("progress", {"what": f"translating {what}", "done": done, "all": len(pairs)}))
-
-    return [found[0].text for found in translator.search([pair.source for pair in pairs], progress=on_lines)]
+# --- the corpus ------------------------------------------------------------------------------------------------------
 
 
 def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhrasePair]:
@@ -358,13 +313,8 @@ def _make_corpus(folder: Path, languages: tuple[str, str]) -> dict[Path, str]:
     return files
 
 
-def _wrong(texts: Mapping[Path, str]) -> list[Path]:
-    """The files that are missing or have other content."""
-    return [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
-
-
-def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> None:
-    """Refuse to write among or over files that do not belong to the demo.
+def _wrong_files(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> list[Path]:
+    """The files of the corpus that are missing or have other content; refuses to write over what is not the demo's.
 
     With `overwrite`, files with other text are replaced if the folder contains a whole corpus of the demo, which may be
     damaged or from another version.
@@ -372,8 +322,9 @@ def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite:
     remedy = "Move it away, or choose another --out."
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder, but the corpus of the demo belongs there. {remedy}")
-    if not (wrong := _wrong(texts)):
-        return
+    wrong = [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
+    if not wrong:
+        return []
     names, ours = _names_in(folder), {path.name for path in texts}
     if strangers := sorted(names - ours):
         raise UsageError(f"{folder} contains {strangers[0]}, which is not part of the demo's corpus. {remedy}")
@@ -381,17 +332,4 @@ def _require_corpus_place(folder: Path, texts: Mapping[Path, str], *, overwrite:
         if names >= ours:
             remedy = "Move it away, overwrite it with --force, or choose another --out."
         raise UsageError(f"{foreign[0]} exists and differs from the text of the demo. {remedy}")
-
-
-def _write_corpus(folder: Path, texts: Mapping[Path, str], *, listener: Listener) -> None:
-    """Write the files of the corpus; those that are correct are not touched."""
-    if not (wrong := _wrong(texts)):
-        return
-    listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {folder}"}))
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in wrong:
-        write_atomically(path, texts[path])
-
-
-def _scores(pairs: Sequence[PhrasePair], translations: Sequence[str], language: str) -> tuple[Score, ...]:
-    return evaluate(translations, [pair.target for pair in pairs], language=language, seed=SEED)
+    return wrong

@@ -1,6 +1,6 @@
 """Export: a trained model in the form that other programs run.
 
-ctranslate2   a directory: the model, our tokenisers, and how they go together
+ctranslate2   a directory: the model, our tokenisers, and how to use them
 argos         a `.argosmodel` file for Argos Translate and LibreTranslate
 onnx          a directory: encoder and decoder step as ONNX graphs, with our tokenisers
 arpa          a file of n-grams for KenLM, SRILM and others
@@ -45,7 +45,6 @@ from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, 
 from seqloom.runs.model_dir import INT8_FORMAT, add_file, has_file, listed_files, read_card, save_model, stored_weights
 from seqloom.search.settings import Precision
 from seqloom.text.languages import language_name
-from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
 # --- archives ---------------------------------------------------------------------------------------------------------
@@ -162,16 +161,22 @@ def export(
     if to in ("onnx", "arpa") and quantization not in (None, "none"):
         what = "ONNX graphs" if to == "onnx" else "ARPA files"
         raise UsageError(f"--quantization {quantization} is not supported for {what}")
+    name = model.resolve().name
     if to == "arpa":
-        file = out or beside(model, f"{_name_of(model)}.arpa")
+        file = out or beside(model, f"{name}.arpa")
         require_new(file)
         write_model_as_arpa(model, file)
         return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
-    _require_library(model, to)
+    # Libraries that are missing are reported before the weights are read.
+    text = resolved(model, []).text
+    if to == "onnx":
+        require_onnx()
+    elif to == "ctranslate2" or text.kind == "unigram":  # no other model can become an Argos package
+        require_ctranslate2()
     loaded = load(model, device="cpu")
     match to:
         case "ctranslate2":
-            folder = out or beside(model, f"{_name_of(model)}-ctranslate2")
+            folder = out or beside(model, f"{name}-ctranslate2")
             return export_ctranslate2(loaded, folder, quantization=quantization or "none")
         case "argos":
             codes = require_codes(from_code or loaded.card.source, to_code or loaded.card.target)
@@ -179,27 +184,14 @@ def export(
             file = out or beside(model, f"{package.name}.argosmodel")
             return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
         case "onnx":
-            return export_onnx(loaded, out or beside(model, f"{_name_of(model)}-onnx"))
+            return export_onnx(loaded, out or beside(model, f"{name}-onnx"))
         case _:
             assert_never(to)
-
-
-def _require_library(model: Path, to: ExportKind) -> None:
-    """Refuse an export whose library is not installed, before the weights are read."""
-    text = resolved(model, []).text
-    if to == "onnx":
-        require_onnx()
-    elif to == "ctranslate2" or text.kind == "unigram":  # no other model can become an Argos package
-        require_ctranslate2()
 
 
 def beside(model: Path, name: str) -> Path:
     """A path next to a model."""
     return model.resolve().parent / name
-
-
-def _name_of(model: Path) -> str:
-    return model.resolve().name
 
 
 # --- CTranslate2 ------------------------------------------------------------------------------------------------------
@@ -228,17 +220,16 @@ def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quant
 
 
 def _write_model(loaded: LoadedModel, folder: Path, *, quantization: Quantization) -> None:
+    source, target = (
+        [side.piece(id) for id in range(side.size)] for side in (loaded.tokenizers.source, loaded.tokenizers.target)
+    )
     write_ctranslate2(
         folder,
         loaded.model,
-        pieces=(_pieces(loaded.tokenizers.source), _pieces(loaded.tokenizers.target)),
+        pieces=(source, target),
         quantization=quantization,
         positions=_positions(loaded) or 0,
     )
-
-
-def _pieces(tokenizer: Tokenizer) -> list[str]:
-    return [tokenizer.piece(number) for number in range(tokenizer.size)]
 
 
 def _positions(loaded: LoadedModel) -> int | None:

@@ -160,7 +160,7 @@ def is_own(model: object) -> TypeGuard[ModelSettings]:
 
 
 def _task_of(earlier: dict[str, Any]) -> AnyTask:
-    """The task of the model among the fields that were read before."""
+    """The task of the model, which was read before."""
     model = earlier.get("model")
     return TranslationConfig() if model is None else TASKS[model.task_kind]()
 
@@ -289,17 +289,13 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _truncation_fits(self) -> "RunConfig":
+    def _parts_fit(self) -> "RunConfig":
         kind = self.task.truncation.kind if isinstance(self.task, LanguageModellingConfig) else "full"
         if kind != "full" and self.training.parallel == "sharded":
             raise ValueError(
                 f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
                 "training.parallel=replicated"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _vocabulary_fits(self) -> "RunConfig":
         if self.model.needs_shared_vocabulary and not self.text.shared:
             raise ValueError(
                 "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
@@ -343,11 +339,10 @@ class RunConfig(Config):
                 f"search.heads={search.heads} selects a head of a Transformer, but a model of kind {model.kind} has "
                 "one attention; leave search.heads out"
             )
-        used = {"coverage": search.coverage > 0, "unknown": search.unknown == "copy"}
-        unmet = [name for name, is_used in used.items() if is_used and not model.has_attention]
-        if unmet:
-            raise ValueError(
-                f"search.{unmet[0]}={getattr(search, unmet[0])} needs attention to the source, but "
-                f"model.attention is none; leave search.{unmet[0]} out, or train with model.attention=bilinear"
-            )
+        for name, is_used in (("coverage", search.coverage > 0), ("unknown", search.unknown == "copy")):
+            if is_used and not model.has_attention:
+                raise ValueError(
+                    f"search.{name}={getattr(search, name)} needs attention to the source, but model.attention is "
+                    f"none; leave search.{name} out, or train with model.attention=bilinear"
+                )
         return self

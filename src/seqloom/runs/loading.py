@@ -44,15 +44,15 @@ from seqloom.training.progress import Progress
 from seqloom.training.run_guard import holder_of
 from seqloom.training.weights import load_weights
 
-NUMBERS = 4, 1 << 24
+MAX_NUMBERS = 4, 1 << 24
 """Numbers that building a model may allocate: so many times those of its weights, and so many more for tables."""
 
-TENSORS = 4, 100
+MAX_TENSORS = 4, 100
 """The same for the number of tensors, which stops a model of a million layers early."""
 
 _MAKERS = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "zeros", "ones", "full", "rand", "randn"))
 
-_TRIES = 20
+_MAX_ATTEMPTS = 20
 """Attempts to open a checkpoint of a run that is training: one may be removed in the meantime."""
 
 
@@ -138,9 +138,9 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
     assert isinstance(settings, BuildsModel)
     built = build_within(weights, lambda: build_model(settings, tokenizers, seed=config.seed))
     found, scales = unrounded(read_weights(weights), origin=weights)
-    way_out = {"way_out": f"They were trained with {outside}; give these settings as model="} if outside else {}
+    remedy = {"remedy": f"They were trained with {outside}; give these settings as model="} if outside else {}
     with torch.no_grad():
-        load_weights(built, found, origin=str(folder), **way_out)
+        load_weights(built, found, origin=str(folder), **remedy)
     keep_scales(built, scales)
     built.to(place).eval()
     return LoadedModel(folder, config, tokenizers, built, card, place)
@@ -209,7 +209,7 @@ def _from_checkpoint(run: Path) -> Path:
 
     Nothing in the run is changed, which may be training.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         steps = checkpoint_steps(run)
         best = pointed_step(run, "best")
         damages: list[str] = []
@@ -235,7 +235,7 @@ def _from_checkpoint(run: Path) -> Path:
             f"{run} is in use by {holder} and has no checkpoint yet, so it has no model; wait for the first"
         )
     raise ModelError(
-        f"{run} has not finished and has no checkpoint yet, so it has no model; continue it with: "
+        f"{run} has not finished and has no checkpoint yet, so it has no model; resume it with: "
         f"seqloom train --resume {run}"
     )
 
@@ -257,7 +257,24 @@ def _model_at(run: Path, step: int) -> Path:
             progress = Progress.from_json(state["progress"])
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{checkpoint} does not record the progress of its run ({error})") from error
-        card = _card_at(run, config, progress=progress, weights=weights)
+        try:
+            recorded = parse_card(read_part(run / CARD), run / CARD)
+        except ModelError:  # runs of earlier versions have no card.json
+            source = config.data.source if config.purpose == "translator" else None
+            parameters = sum(map(math.prod, shapes_of(weights).values()))
+            recorded = Card(source, config.data.target, parameters, trained_on={"files": list(config.data.train)})
+        best = progress.best
+        is_best = best.step == progress.step
+        reached = {
+            "steps": progress.step,
+            "target_tokens" if config.purpose == "translator" else "tokens_read": progress.tokens,
+            "seconds": round(progress.seconds, 1),
+            "best_dev_loss": best.loss,
+            "weights": "the best checkpoint" if is_best else "a checkpoint",
+            **({"dev_loss": best.loss} if is_best else {}),
+            "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
+        }
+        card = replace(recorded, trained_on={**recorded.trained_on, **reached})
 
         def write(path: Path) -> None:
             weights.replace(path)
@@ -265,28 +282,6 @@ def _model_at(run: Path, step: int) -> Path:
         write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
     return temporary_folder(run, version=version, make=make)
-
-
-def _card_at(run: Path, config: RunConfig, *, progress: Progress, weights: Path) -> Card:
-    """The card of the model of a run at a step. Runs of earlier versions have no card.json."""
-    try:
-        begun = parse_card(read_part(run / CARD), run / CARD)
-    except ModelError:
-        source = config.data.source if config.purpose == "translator" else None
-        parameters = sum(map(math.prod, shapes_of(weights).values()))
-        begun = Card(source, config.data.target, parameters, trained_on={"files": list(config.data.train)})
-    best = progress.best
-    is_best = best.step == progress.step
-    reached = {
-        "steps": progress.step,
-        "target_tokens" if config.purpose == "translator" else "tokens_read": progress.tokens,
-        "seconds": round(progress.seconds, 1),
-        "best_dev_loss": best.loss,
-        "weights": "the best checkpoint" if is_best else "a checkpoint",
-        **({"dev_loss": best.loss} if is_best else {}),
-        "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
-    }
-    return replace(begun, trained_on={**begun.trained_on, **reached})
 
 
 def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequence[str]) -> None:
@@ -314,10 +309,10 @@ def _is_run(folder: Path) -> bool:
 
 def check_archived(archive: Path, folder: Path, names: Sequence[str]) -> None:
     """Refuse the contents of an archive if they are not a model, contradict its manifest, or include other files."""
-    lying = [Path(name).parent for name in names if Path(name).name == "model.json"]
-    if len(lying) == 1 and lying[0].as_posix() not in (".", "model"):
+    places = [Path(name).parent for name in names if Path(name).name == "model.json"]
+    if len(places) == 1 and places[0].as_posix() not in (".", "model"):
         raise ModelError(
-            f"{archive} is not a model archive: its files are in {lying[0].as_posix()}/ inside it; "
+            f"{archive} is not a model archive: its files are in {places[0].as_posix()}/ inside it; "
             "create it with seqloom pack"
         )
     try:
@@ -344,26 +339,26 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
     """
     shapes = shapes_of(weights)
     numbers, tensors = sum(map(math.prod, shapes.values())), len(shapes)
-    complaint = (
+    message = (
         f"{weights.parent} is inconsistent: its settings describe a model far larger than the {numbers:,} numbers "
         f"in {weights.name}; {AGAIN}"
     )
-    most = NUMBERS[0] * numbers + NUMBERS[1], TENSORS[0] * tensors + TENSORS[1]
+    allowed = MAX_NUMBERS[0] * numbers + MAX_NUMBERS[1], MAX_TENSORS[0] * tensors + MAX_TENSORS[1]
     try:
-        with _Allowance(numbers=most[0], tensors=most[1], complaint=complaint):
+        with _Allowance(numbers=allowed[0], tensors=allowed[1], message=message):
             return build()
     except (OverflowError, TypeError, RuntimeError) as error:
         if "overflow" in str(error).lower():  # torch's word for a number that no tensor can have for a size
-            raise ModelError(complaint) from error
+            raise ModelError(message) from error
         raise
 
 
 class _Allowance(TorchDispatchMode):
     """Counts tensors before they are allocated, and stops building a model that needs too many."""
 
-    def __init__(self, *, numbers: int, tensors: int, complaint: str) -> None:
+    def __init__(self, *, numbers: int, tensors: int, message: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._numbers, self._tensors, self._complaint = numbers, tensors, complaint
+        self._numbers, self._tensors, self._message = numbers, tensors, message
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -372,7 +367,7 @@ class _Allowance(TorchDispatchMode):
             self._tensors -= 1
             self._numbers -= math.prod(args[0])
             if self._numbers < 0 or self._tensors < 0:
-                raise ModelError(self._complaint)
+                raise ModelError(self._message)
         return func(*args, **(kwargs or {}))
 
 

@@ -540,12 +540,12 @@ def _start_from(model: nn.Module, folder: Path) -> None:
     folder = find_model(folder)
     require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
-    way_out = (
+    remedy = (
         "Leave out the settings of model and text; they are then taken from that model: "
         f"seqloom train --train … --out … training.start_from={folder}"
     )
     with torch.no_grad():
-        load_weights(model, weights, origin=str(folder), way_out=way_out)
+        load_weights(model, weights, origin=str(folder), remedy=remedy)
 
 
 def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:

@@ -120,17 +120,17 @@ class Checkpointer:
     def restore(self, found: Checkpoint, config: TrainingConfig) -> Progress:
         """Restore weights, optimiser, generators and pointers, and finish what a kill after the save interrupted."""
         folder = checkpoint.checkpoint_folder(self.run, found.step)
-        way_out = (
+        remedy = (
             f"If it was copied here from another run, resume that one: seqloom train --resume RUN. Remove {folder} to "
             "resume from the checkpoint before it"
         )
-        load_weights(self.model, found.weights, origin=str(folder), way_out=way_out)
+        load_weights(self.model, found.weights, origin=str(folder), remedy=remedy)
         self.strategy.share()
         try:
             self.strategy.restore_optimiser(found.optimiser)
             progress = Progress.from_json(found.state["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder} lacks part of the state of the run ({error}). {way_out}") from error
+            raise ModelError(f"{folder} lacks part of the state of the run ({error}). {remedy}") from error
 
         def tidy() -> None:
             checkpoint.repair_pointers(self.run, latest=found.step, best=progress.best.step, disk=self.disk)
@@ -143,7 +143,7 @@ class Checkpointer:
                 mine = {name: rows[self.world.rank].clone() for name, rows in found.generators.items()}
                 restore_generators(mine, self.device)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder} lacks the states of some generators ({error}). {way_out}") from error
+            raise ModelError(f"{folder} lacks the states of some generators ({error}). {remedy}") from error
         return progress
 
     def save(

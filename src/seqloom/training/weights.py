@@ -41,13 +41,13 @@ def load_weights(
     weights: Mapping[str, Tensor],
     *,
     origin: str,
-    way_out: str = "Use the config and the vocabulary that these weights were trained with",
+    remedy: str = "Use the config and the vocabulary that these weights were trained with",
 ) -> None:
     """Copy weights into a model in place. Names and shapes must agree; `origin` says where they come from."""
     live = live_weights(model)
     differences = first_differences(live, weights)
     if differences:
-        raise ModelError(f"the weights in {origin} do not fit this model: {differences}. {way_out}")
+        raise ModelError(f"the weights in {origin} do not fit this model: {differences}. {remedy}")
     for name, tensor in live.items():
         tensor.copy_(weights[name])
 
