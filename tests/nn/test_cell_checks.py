@@ -227,7 +227,7 @@ for name, make in cases:
         make("never")
         print(name, "was taken")
     except ConfigError as error:
-        assert f"{name}='never' is not known; " in str(error), error
+        assert f"unknown {name}='never'; use " in str(error), error
 """
 
 

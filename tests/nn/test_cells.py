@@ -405,7 +405,7 @@ def test_options_that_cannot_be_are_refused_with_the_way_out() -> None:
     with pytest.raises(ConfigError, match=r"width 7 cannot act on an input of width 5.*reset='input'"):
         GRUCell(5, WIDTH, reset="input")
     # The type check of the test run stands before the constructors, so their own is asked directly.
-    with pytest.raises(ConfigError, match="activation='sigmoid' is not known; tanh, relu or identity are"):
+    with pytest.raises(ConfigError, match="unknown activation='sigmoid'; use tanh, relu or identity"):
         check_known("activation", "sigmoid", ("tanh", "relu", "identity"))
     with pytest.raises(ConfigError, match=r"spectral_radius=0.9 cannot be combined with start='xavier'"):
         LSTMCell(INPUT, WIDTH, start="xavier", spectral_radius=0.9)

@@ -20,7 +20,6 @@ from seqloom.nn.recurrent import (
     Stack,
     Summary,
     cells_of,
-    ends,
     reorder,
     require_causal,
     summarise,
@@ -74,7 +73,7 @@ def test_a_stack_equals_torch(kind: str) -> None:
     expected, last = run_torch(theirs, inputs)
     torch.testing.assert_close(masked(outputs), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(torch.stack([layer[0] for layer in final]), last, rtol=0, atol=1e-12)
-    torch.testing.assert_close(ends(outputs, LENGTHS, directions=1), last[-1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(summarise(outputs, LENGTHS, summary="last", directions=1), last[-1], rtol=0, atol=1e-12)
     ours.cells[0], ours.cells[1] = ours.cells[0], ours.cells[2]  # type: ignore[index]
     assert not torch.allclose(masked(ours(inputs)[0]), expected, atol=1e-3)
 
@@ -90,7 +89,7 @@ def test_both_directions_equal_torch(kind: str) -> None:
     expected, last = run_torch(theirs, inputs)
     torch.testing.assert_close(masked(outputs), expected, rtol=0, atol=1e-12)
     joined = torch.cat([last[-2], last[-1]], 1)
-    torch.testing.assert_close(ends(outputs, LENGTHS, directions=2), joined, rtol=0, atol=1e-12)
+    torch.testing.assert_close(summarise(outputs, LENGTHS, summary="last", directions=2), joined, rtol=0, atol=1e-12)
     # Turning over the padded width instead of each length is the usual mistake, and must be seen.
     wrong = ours(inputs, torch.full_like(LENGTHS, TIME))
     assert not torch.allclose(masked(wrong), expected, atol=1e-3)

@@ -43,7 +43,7 @@ class ConfigError(UsageError):
 def check_known(name: str, value: str, known: Sequence[str]) -> None:
     """Raise a ConfigError for a value that an argument does not have: no type checker may have seen the call."""
     if value not in known:
-        raise ConfigError(f"{name}={value!r} is not known; {', '.join(known[:-1])} or {known[-1]} are")
+        raise ConfigError(f"unknown {name}={value!r}; use {', '.join(known[:-1])} or {known[-1]}")
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,17 @@
 import inspect
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def has_numba() -> bool:
+    """Whether numba is installed; it is not imported."""
+    return find_spec("numba") is not None
 
 
 def compiled(*, fast: Iterable[str] = (), is_inlined: bool = False) -> Callable[[F], F]:

@@ -228,12 +228,7 @@ class Encoder(nn.Module):
     """Embeddings and the recurrent layers over them."""
 
     def __init__(
-        self,
-        embedding: Embedding,
-        layers: Stack | Bidirectional,
-        *,
-        dropout_rate: float,
-        dropout_kind: DropoutKind,
+        self, embedding: Embedding, layers: Stack | Bidirectional, *, dropout_rate: float, dropout_kind: DropoutKind
     ) -> None:
         super().__init__()
         self.embedding = embedding

@@ -50,27 +50,25 @@ class DecoderState:
         count = len(self.owners.sentence)
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
-        chosen = replace(
-            self,
-            layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
-            carried=None if self.carried is None else self.carried[rows],
-            masks=tuple(mask[rows] for mask in self.masks),
-        )
-        return chosen._owned_by(self.owners.sentence[rows])
-
-    def _owned_by(self, sentence: Int[Tensor, " rows"]) -> "DecoderState":
-        """With these owners; sentences without rows are dropped from the memory once they are half of it."""
         memory, context, offered, sentences = self.memory, self.context, self.offered, self.owners.sentences
+        sentence = self.owners.sentence[rows]  # [picked]
         is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
         is_kept[sentence] = True
         kept = is_kept.nonzero().flatten()
-        if 2 * len(kept) <= sentences:
+        if 2 * len(kept) <= sentences:  # drop sentences without rows from the memory
             memory = None if memory is None else memory.select(kept)
             context = None if context is None else context[kept]
             offered = None if offered is None else offered.of_sentences(kept)
             sentence, sentences = (is_kept.cumsum(0) - 1)[sentence], len(kept)
-        owners = owners_of(sentence, sentences)
-        return replace(self, memory=memory, context=context, offered=offered, owners=owners)
+        return DecoderState(
+            owners=owners_of(sentence, sentences),
+            layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
+            memory=memory,
+            context=context,
+            carried=None if self.carried is None else self.carried[rows],
+            masks=tuple(mask[rows] for mask in self.masks),
+            offered=offered,
+        )
 
 
 @dataclass(frozen=True)

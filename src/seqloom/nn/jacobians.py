@@ -169,11 +169,7 @@ def directions(rows: int, width: int, *, generator: torch.Generator) -> Float[Te
 
 
 def gradient_by_lag(
-    cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
-    state: CellState,
-    *,
-    gradient: Float[Tensor, "batch width"],
+    cell: Cell, inputs: Float[Tensor, "batch time inputs"], state: CellState, *, gradient: Float[Tensor, "batch width"]
 ) -> list[float]:
     """n(0) … n(T): norms of the gradient of g·h_T with respect to the state ℓ steps before the end, h and c joined."""
     parts = trace_back(cell, inputs, state, gradient=gradient)
@@ -194,15 +190,12 @@ def weight_gradient_by_step(
 
     `gradients` are ∂J/∂h_t as the loss itself gives them: at the last step alone, or at every step.
     """
-    states = [state]
-    with torch.no_grad():
-        for row in cell.project(inputs).unbind(1):
-            states.append(cell.advance(row, states[-1]))
+    states = states_along(cell, inputs, state)
     upstream = tuple(torch.zeros_like(part) for part in state)
     terms: list[Tensor] = []
     for time in reversed(range(inputs.shape[1])):
         upstream = (upstream[0] + gradients[:, time], *upstream[1:])
-        leaves = tuple(part.detach().requires_grad_() for part in states[time])
+        leaves = tuple(part.detach().requires_grad_() for part in (part[time] for part in states))
         with torch.enable_grad():
             after = cell.advance(cell.project(inputs[:, time]), leaves)
             term, *below = torch.autograd.grad(after, [weight, *leaves], upstream)

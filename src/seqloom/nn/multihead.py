@@ -178,22 +178,15 @@ class SelfAttention(nn.Module):
         query, key, value = split_heads(self.qkv(x), queries, parts=3, heads=self.heads).unbind(0)
         keys, values = cache.write(layer, position, key=key, value=value)  # [sentences, heads, keys, size]
         if self.relative is not None:
-            bias = self._relative_bias(query, position).repeat_interleave(cache.slots, dim=3)
+            # The queries of a sentence are all at the same position, so each is one row of a larger batch.
+            sentences, heads, count, size = query.shape
+            rows = query.transpose(1, 2).reshape(sentences * count, heads, 1, size)
+            bias = self.relative(rows, first=position, keys=position + 1).view(sentences, count, heads, position + 1)
+            bias = bias.transpose(1, 2).repeat_interleave(cache.slots, dim=3)  # [sentences, heads, queries, keys]
             mask = bias if mask is None else bias + mask
         mixed = attend(query, keys, values, mask=mask, is_causal=False, weights=self.weights)
         attended: Tensor = self.output(join_heads(mixed, queries))
         return attended
-
-    def _relative_bias(
-        self, query: Float[Tensor, "sentences heads queries size"], position: int
-    ) -> Float[Tensor, "sentences heads queries positions"]:
-        """The queries of a sentence are all at the same position, so each is one row of a larger batch."""
-        assert self.relative is not None
-        sentences, heads, queries, size = query.shape
-        # [sentences · queries, heads, 1, size]
-        apart = query.transpose(1, 2).reshape(sentences * queries, heads, 1, size)
-        bias: Tensor = self.relative(apart, first=position, keys=position + 1)
-        return bias.view(sentences, queries, heads, position + 1).transpose(1, 2)
 
 
 class CrossAttention(nn.Module):

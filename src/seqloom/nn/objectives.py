@@ -279,7 +279,7 @@ class Nce:
                     "one, or set log_z=fixed"
                 )
             offset = offset + table.log_z
-        drawn = _draw(self.noise, self.samples, sharing=self.sharing, tokens=len(labels), generator=generator)
+        drawn = self.noise.draw(_draws(self.samples, labels, self.sharing), generator=generator)
         return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=self.noise, offset=offset)
 
 
@@ -314,7 +314,7 @@ class NegativeSampling:
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         table = _table_of(output, self.noise)
-        drawn = _draw(self.noise, self.samples, sharing=self.sharing, tokens=len(labels), generator=generator)
+        drawn = self.noise.draw(_draws(self.samples, labels, self.sharing), generator=generator)
         return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=None, offset=None)
 
 
@@ -365,10 +365,8 @@ def _contrast(
     return -(F.logsigmoid(wanted).sum() + log_noise.sum())
 
 
-def _draw(
-    noise: AliasSampler, samples: int, *, sharing: Sharing, tokens: int, generator: torch.Generator
-) -> Int[Tensor, "... samples"]:
-    return noise.draw((samples,) if sharing == "batch" else (tokens, samples), generator=generator)
+def _draws(samples: int, labels: Int[Tensor, " tokens"], sharing: Sharing) -> tuple[int, ...]:
+    return (samples,) if sharing == "batch" else (len(labels), samples)
 
 
 def _table_of(output: Output | AdaptiveOutput, noise: AliasSampler) -> Output:

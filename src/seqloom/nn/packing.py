@@ -66,10 +66,9 @@ class Packing:
 
     def gathers(self, parts: int, heads: int) -> Gathers:
         """The indices for this many parts and heads, computed once."""
-        known = self._gathers.get((parts, heads))
-        if known is None:
-            known = self._gathers[parts, heads] = _gathers(self, parts, heads)
-        return known
+        if (parts, heads) not in self._gathers:
+            self._gathers[parts, heads] = _gathers(self, parts, heads)
+        return self._gathers[parts, heads]
 
 
 def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:

@@ -7,7 +7,6 @@ all the same: hand-derived passes skip the padding.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import torch
@@ -129,20 +128,18 @@ class Climb(nn.Module):
     """The signal path through the layers of a stack: what each of them reads, and its result."""
 
     def __init__(
-        self,
-        input_width: int,
-        width: int,
-        *,
-        layers: int,
-        skip: Skip,
-        dropout_rate: float,
-        dropout_kind: DropoutKind,
+        self, input_width: int, width: int, *, layers: int, skip: Skip, dropout_rate: float, dropout_kind: DropoutKind
     ) -> None:
         super().__init__()
         self.width = width
         check_known("skip", skip, get_args(Skip))
         self.skip = skip
-        bypasses = [_bypass(skip, input_width if layer == 0 else width, width) for layer in range(layers)]
+        bypasses: list[Bypass] = []
+        for below in (input_width, *[width] * (layers - 1)):
+            if below != width or skip in ("none", "dense"):
+                bypasses.append(NoBypass())
+            else:
+                bypasses.append(Highway(width) if skip == "highway" else Addition())
         self.bypasses = cast("Sequence[Bypass]", nn.ModuleList(bypasses))
         self.dropout = SequenceDropout(dropout_rate, kind=dropout_kind)
 
@@ -152,11 +149,7 @@ class Climb(nn.Module):
         return tuple(self.dropout.draw(rows, self.width, like=like) for _ in range(gaps))
 
     def forward(
-        self,
-        inputs: Float[Tensor, "rows *time inputs"],
-        layer: Callable[[int, Tensor], Tensor],
-        *,
-        masks: Masks = (),
+        self, inputs: Float[Tensor, "rows *time inputs"], layer: Callable[[int, Tensor], Tensor], *, masks: Masks = ()
     ) -> Float[Tensor, "rows *time width"]:
         """The result of the top layer; `layer(l, x_l)` returns h_l."""
         read = left = inputs
@@ -168,24 +161,8 @@ class Climb(nn.Module):
         return left
 
 
-def _bypass(skip: Skip, input_width: int, width: int) -> Bypass:
-    if input_width != width or skip in ("none", "dense"):
-        return NoBypass()
-    return Highway(width) if skip == "highway" else Addition()
-
-
 StackState = tuple[CellState, ...]
 """The state of each layer, lowest first."""
-
-
-@dataclass(frozen=True)
-class RecurrentState:
-    """The state of each row of a search: the states of all layers."""
-
-    layers: StackState
-
-    def select(self, rows: Int[Tensor, " picked"]) -> "RecurrentState":
-        return RecurrentState(tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.layers))
 
 
 MakeCell = Callable[[int, int], Cell]
@@ -204,12 +181,7 @@ class Stack(nn.Module):
     """
 
     def __init__(
-        self,
-        cells: Iterable[Cell],
-        *,
-        dropout_rate: float,
-        skip: Skip = "none",
-        dropout_kind: DropoutKind = "between",
+        self, cells: Iterable[Cell], *, dropout_rate: float, skip: Skip = "none", dropout_kind: DropoutKind = "between"
     ) -> None:
         super().__init__()
         self.cells = cast("Sequence[Cell]", nn.ModuleList(cells))
@@ -356,10 +328,9 @@ def input_widths(
     In a dense stack each layer reads the input and the results of all layers below it.
     """
     check_known("skip", skip, get_args(Skip))
-    joined = directions * width
     if skip == "dense":
-        return tuple(input_width + layer * joined for layer in range(layers))
-    return (input_width, *(joined for _ in range(layers - 1)))
+        return tuple(input_width + layer * directions * width for layer in range(layers))
+    return (input_width, *[directions * width] * (layers - 1))
 
 
 def cells_of(
@@ -371,11 +342,7 @@ def cells_of(
 
 
 def summarise(
-    outputs: Float[Tensor, "batch time width"],
-    lengths: Int[Tensor, " batch"],
-    *,
-    summary: Summary,
-    directions: int,
+    outputs: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"], *, summary: Summary, directions: int
 ) -> Float[Tensor, "batch width"]:
     """c = q(h_1 … h_n), over real positions only.
 
@@ -386,24 +353,15 @@ def summarise(
     """
     check_known("summary", summary, get_args(Summary))
     if summary in ("last", "join"):
-        return ends(outputs, lengths, directions=directions)
+        last = (lengths - 1).clamp(min=0)
+        rightmost = outputs[torch.arange(len(lengths), device=lengths.device), last]  # [batch, width]
+        half = outputs.shape[2] // 2
+        return rightmost if directions == 1 else torch.cat([rightmost[:, :half], outputs[:, 0, half:]], 1)
     counted = lengths.clamp(min=1)
     padding = ~length_mask(counted, outputs.shape[1])[:, :, None]  # [batch, time, 1]
     if summary == "max":
         return outputs.masked_fill(padding, float("-inf")).amax(1)
     return outputs.masked_fill(padding, 0).sum(1) / counted[:, None]
-
-
-def ends(
-    outputs: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"], *, directions: int
-) -> Float[Tensor, "batch width"]:
-    """The last hidden state of each direction: of the rightward half at the end, of the leftward half at the start."""
-    last = (lengths - 1).clamp(min=0)
-    rightmost = outputs[torch.arange(len(lengths), device=lengths.device), last]  # [batch, width]
-    if directions == 1:
-        return rightmost
-    half = outputs.shape[2] // 2
-    return torch.cat([rightmost[:, :half], outputs[:, 0, half:]], 1)
 
 
 def turning(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, " positions"]:

@@ -5,8 +5,6 @@ without norms, and where numba is installed; everything else uses `LSTMPass`, it
 """
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.core.jit import compiled
+from seqloom.core.jit import compiled, has_numba
 from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, link, norm_backward
 
 # The hand-derived pass of the LSTM and of its relatives: with peepholes, and with coupled gates.
@@ -235,11 +233,6 @@ def lstm_pass(
     return make(parameters, order=order, peephole=peephole)
 
 
-@cache
-def has_numba() -> bool:
-    return find_spec("numba") is not None
-
-
 # What an LSTM computes between two products, compiled: single precision, on the CPU.
 #
 # At small widths most of the time of a recurrent step is call overhead: ten operations on a few thousand numbers each.
@@ -356,8 +349,7 @@ def step_back(
 ) -> None:
     """From the gradients of a step's states to those of its gates' sums, and `carried` to that of the memory before.
 
-    Arrays and places as in `step_forward`; `gradient` is that of the hidden states. The formulas are those of
-    `seqloom.nn.bptt.lstm`.
+    Arrays and places as in `step_forward`; `gradient` is that of the hidden states. The formulas are at the top.
     """
     width = memory.shape[1]
     for row in range(size):

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import ConfigError, UsageError, check_known
 from seqloom.nn.bptt.passes import ManualBackward, Pass, Steps
 from seqloom.nn.cells.cell import Cell, CellState, check_run, length_range, unroll
 from seqloom.nn.packing import Packing, pack_features
@@ -47,8 +47,7 @@ class Truncation:
     """First steps without any gradient."""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("full", "chunked", "sliding", "random"):
-            raise ConfigError(f"unknown truncation kind={self.kind!r}; use full, chunked, sliding or random")
+        check_known("kind", self.kind, get_args(TruncationKind))
         has_window = self.kind in ("chunked", "sliding")
         if has_window and self.window < 1:
             raise ConfigError(f"{self.kind} truncation with window={self.window}: give the steps it holds, 1 or more")
@@ -182,11 +181,7 @@ def _slide(
 
 
 def trace_back(
-    cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
-    state: CellState,
-    *,
-    gradient: Float[Tensor, "batch width"],
+    cell: Cell, inputs: Float[Tensor, "batch time inputs"], state: CellState, *, gradient: Float[Tensor, "batch width"]
 ) -> tuple[Float[Tensor, "lags batch width"], ...]:
     """The gradient of g·h_T with respect to each part of the state ℓ steps before the end, ℓ = 0 … T.
 
@@ -459,8 +454,11 @@ def _backward_truncated(
     carried = [hidden.new_zeros(0, 0, hidden.shape[1]) for _ in gradients]
     for step in reversed(range(first, begin)):
         size, continuing = steps.sizes[step], carried[0].shape[1]
-        fresh = [after[step], *(_entering(part, continuing, size) for part in memory)]
-        stacks = [torch.cat([new[None], _grown(old, size)]) for new, old in zip(fresh, carried, strict=True)]
+        fresh = [after[step], *(part[:size].clone() for part in memory)]
+        for part in fresh[1:]:  # the gradient of the last memory enters where a row ends
+            part[:continuing] = 0
+        grown = [torch.nn.functional.pad(old, (0, 0, 0, size - continuing)) for old in carried]
+        stacks = [torch.cat([new[None], old]) for new, old in zip(fresh, grown, strict=True)]
         if chance_at is not None:
             stacks = [stack.sum(0, keepdim=True) for stack in stacks]
         after[step].copy_(stacks[0].sum(0))  # the whole gradient, as after `Pass.backward`
@@ -473,15 +471,3 @@ def _backward_truncated(
         for whole, stack in zip((hidden[: steps.rows], *memory), carried, strict=True):
             part = whole[: stack.shape[1]]
             part.copy_(stack.sum(0))
-
-
-def _entering(memory: Tensor, continuing: int, size: int) -> Tensor:
-    """The gradient of the last memory of rows that end at this step; zeros for those that continue."""
-    entering = memory[:size].clone()
-    entering[:continuing] = 0
-    return entering
-
-
-def _grown(stack: Tensor, rows: int) -> Tensor:
-    """With rows of zeros for those that end at this step."""
-    return torch.nn.functional.pad(stack, (0, 0, 0, rows - stack.shape[1]))

@@ -1,8 +1,7 @@
 """Attention of a decoding step by compiled loops, where they are faster than products."""
 
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.util import find_spec
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.core.jit import compiled
+from seqloom.core.jit import compiled, has_numba
 from seqloom.nn.fast.beam_cache import BeamCache, FlatKeys, Lineage, flat, scale_of
 from seqloom.nn.fast.norms import Table
 from seqloom.nn.multihead import KeyValues
@@ -49,7 +48,7 @@ def uses_loops(x: Float[Tensor, "rows width"]) -> bool:
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and not torch.is_grad_enabled()
-        and _has_numba()
+        and has_numba()
     )
 
 
@@ -74,11 +73,6 @@ class StepAttention:
         tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
         _attend_to_memory(*tables, memory.shape, memory.scale, out.flat)
         return out
-
-
-@cache
-def _has_numba() -> bool:
-    return find_spec("numba") is not None
 
 
 # The attention of a step, compiled: single precision, on the CPU.

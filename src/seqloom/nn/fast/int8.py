@@ -106,17 +106,11 @@ class Int8Weight:
 
 def round_rows(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
     """Each row in eight bits from 1 to 255, where 128 stands for 0, and its scale. A row of zeros stays one."""
-    return _by_loops(x) if uses_loops(x) else _by_torch(x)
-
-
-def _by_loops(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
-    rounded, scales = torch.empty(x.shape, dtype=torch.uint8), x.new_empty(len(x), 1)
-    tables = (rounded.view(-1).numpy(), scales.view(-1).numpy())
-    _round(x.contiguous().view(-1).numpy(), x.shape[1], SHARE, LEAST, np.int32(SHIFT), *tables)
-    return rounded, scales
-
-
-def _by_torch(x: Float[Tensor, "rows inputs"]) -> tuple[UInt8[Tensor, "rows inputs"], Float[Tensor, "rows one"]]:
+    if uses_loops(x):
+        rounded, scales = torch.empty(x.shape, dtype=torch.uint8), x.new_empty(len(x), 1)
+        tables = (rounded.view(-1).numpy(), scales.view(-1).numpy())
+        _round(x.contiguous().view(-1).numpy(), x.shape[1], SHARE, LEAST, np.int32(SHIFT), *tables)
+        return rounded, scales
     scales = torch.linalg.vector_norm(x, float("inf"), 1, keepdim=True).mul_(float(SHARE))
     scales.clamp_(min=float(LEAST))
     return (x / scales).round_().add_(SHIFT).to(torch.uint8), scales

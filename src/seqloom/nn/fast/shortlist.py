@@ -39,7 +39,13 @@ class Offered:
     @staticmethod
     def of(output: Output, listed: Int[Tensor, "sentences offered"]) -> "Offered":
         """The output for these lists."""
-        _check(listed, symbols=len(output.weight))
+        if listed.numel() and int(listed.max()) >= len(output.weight):
+            raise ModelError(
+                f"the shortlist offers symbol {int(listed.max())}, but the model has {len(output.weight)}; "
+                "it belongs to another vocabulary: make it again for this model"
+            )
+        if not bool((listed == END).any(1).all()):
+            raise ModelError("a shortlist without the end symbol cannot end an output; add it to every list")
         # The highest symbol fills the columns left over, so that the order of symbols does not fall.
         symbols = torch.where(listed < 0, listed.amax(1, keepdim=True), listed)
         bias = output.weight.new_zeros(symbols.shape) if output.bias is None else output.bias[symbols]
@@ -53,7 +59,10 @@ class Offered:
     ) -> Float[Tensor, "rows offered"]:
         """Of the rows of each sentence, which are side by side in slots."""
         if uses_loops(features):
-            return log_softmax_(self._scores_by_loops(features, owners))
+            scores = features.new_empty(len(features), self.symbols.shape[1])
+            tables = (features.contiguous().view(-1), self.weight.detach().contiguous().view(-1))
+            _score(*(each.numpy() for each in (*tables, self.symbols, self.bias, owners, scores)))
+            return log_softmax_(scores)
         width = int(slots.max()) + 1 if len(slots) else 0
         table = features.new_zeros(len(self.symbols), width, features.shape[1])  # [sentences, slots, width]
         table[owners, slots] = features
@@ -65,25 +74,6 @@ class Offered:
     def _own_weight(self) -> Float[Tensor, "sentences offered width"]:
         """The rows of the output that belong to each list, picked once."""
         return self.weight[self.symbols]
-
-    def _scores_by_loops(
-        self, features: Float[Tensor, "rows width"], owners: Int[Tensor, " rows"]
-    ) -> Float[Tensor, "rows offered"]:
-        scores = features.new_empty(len(features), self.symbols.shape[1])
-        tables = (features.contiguous().view(-1), self.weight.detach().contiguous().view(-1))
-        places = (self.symbols, self.bias, owners, scores)
-        _score(*(each.numpy() for each in (*tables, *places)))
-        return scores
-
-
-def _check(listed: Int[Tensor, "sentences offered"], *, symbols: int) -> None:
-    if listed.numel() and int(listed.max()) >= symbols:
-        raise ModelError(
-            f"the shortlist offers symbol {int(listed.max())}, but the model has {symbols}; "
-            "it belongs to another vocabulary: make it again for this model"
-        )
-    if not bool((listed == END).any(1).all()):
-        raise ModelError("a shortlist without the end symbol cannot end an output; add it to every list")
 
 
 # Scores of the symbols offered to each sentence, compiled. A product needs the rows of the output that belong to a
