@@ -56,7 +56,7 @@ def test_stepping_laws(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("settings", KINDS)
-def test_training_tells_the_next_symbol_as_the_forward_half_does(settings: dict[str, Any]) -> None:
+def test_training_predicts_the_next_symbol_like_the_forward_half(settings: dict[str, Any]) -> None:
     model = model_of(**settings)
     following = model(SENTENCES, LENGTHS).following
     framed = frame(SENTENCES, LENGTHS)
@@ -110,7 +110,7 @@ def test_no_direction_knows_what_it_has_not_read(settings: dict[str, Any], place
         assert (leftward[: place + 1] > 1e-9).all()
 
 
-def test_no_symbol_is_told_by_what_has_seen_it() -> None:
+def test_no_symbol_is_predicted_from_states_that_have_seen_it() -> None:
     model = model_of()
     changed = SENTENCES[:1].clone()
     changed[0, 2] = 11

@@ -46,7 +46,7 @@ def train(model: nn.Module, task: LanguageModellingTask, *, steps: int, rate: fl
 
 
 @pytest.mark.parametrize("windows", ["sequential", "random"])
-def test_it_learns_what_stands_five_words_back(tmp_path: Path, windows: str) -> None:
+def test_it_learns_a_dependency_on_five_words_back(tmp_path: Path, windows: str) -> None:
     """Lines `a x y y x a`: nothing but the first word tells the last one."""
     generator = np.random.default_rng(1)
     lines = generator.integers(8, 10, size=(600, 6))

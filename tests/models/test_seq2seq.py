@@ -124,7 +124,7 @@ def test_stepping_laws_from_left_to_right(summary: str) -> None:
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()),
 )
-def test_stepping_laws_for_every_way_past_a_layer(skip: str, settings: dict[str, object]) -> None:
+def test_stepping_laws_for_every_skip_connection(skip: str, settings: dict[str, object]) -> None:
     check_laws(model_of(skip=skip, **settings))
 
 
@@ -263,7 +263,7 @@ def test_tying_everything_needs_one_vocabulary() -> None:
         ),
     ],
 )
-def test_settings_that_do_not_go_together_are_told_when_they_are_read(overrides: str, message: str) -> None:
+def test_conflicting_settings_are_reported_when_they_are_read(overrides: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(Seq2SeqConfig, overrides=overrides.split())
 
@@ -374,7 +374,7 @@ def test_finished_sentences_leave_the_memory() -> None:
     assert stepper.step(nobody, torch.zeros(0, dtype=torch.long)).log_probs.shape == (0, 11)
 
 
-def test_a_model_without_attention_keeps_no_memory_and_tells_of_no_looks() -> None:
+def test_a_model_without_attention_keeps_no_memory_and_returns_no_attention() -> None:
     stepper = model_of(attention="none", context="every").stepper(attention=True)
     source = Source(torch.randint(4, 13, (4, 6)), torch.tensor([6, 3, 1, 2]))
     state = stepper.start(source)

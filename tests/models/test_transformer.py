@@ -110,7 +110,7 @@ def test_stepping_past_the_first_room_equals_teacher_forcing() -> None:
             torch.testing.assert_close(step.log_probs, expected[:, position], rtol=0, atol=1e-11)
 
 
-def test_a_step_tells_the_mean_over_heads_of_where_the_last_layer_looked() -> None:
+def test_a_step_returns_the_mean_attention_over_the_heads_of_the_last_layer() -> None:
     model = model_of()
     source, previous, _ = batch_of()
     stepper = model.stepper(attention=True)
@@ -218,7 +218,7 @@ def test_order_matters_only_where_there_are_positions(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "bias"])
-def test_a_sentence_of_no_tokens_is_its_own_affair(positions: str) -> None:
+def test_a_sentence_of_no_tokens_affects_no_other(positions: str) -> None:
     model = model_of(positions=positions)
     ids, previous = torch.randint(4, SYMBOLS.source, (3, 4)), torch.tensor([[BEGIN, 5]] * 3)
     lengths = torch.tensor([2, 2, 2])
@@ -302,7 +302,7 @@ def test_options_add_exact_numbers_of_parameters() -> None:
     assert count(positions="bias") == base + 2 * 2 * 32
 
 
-def test_tying_all_with_two_vocabularies_is_refused_with_the_way_out() -> None:
+def test_tying_all_with_two_vocabularies_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"model\.tying is 'all'.*text\.shared=true.*model\.tying=output"):
         config(tying="all").build(SYMBOLS, seed=1)
 

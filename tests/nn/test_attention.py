@@ -72,7 +72,7 @@ def test_scores_follow_their_formulas() -> None:
     assert float(dot(query, dot.keys(query))[0, 0, 0]) == pytest.approx(float(s @ s), abs=1e-12)
 
 
-def test_dot_attention_by_hand() -> None:
+def test_dot_attention_of_a_worked_example() -> None:
     """Scores 0 and ln 3 give weights 1/4 and 3/4; the third position is padding."""
     attention = attention_of("dot")
     values = torch.zeros(1, 3, WIDTH, dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_a_sentence_of_no_tokens_gives_numbers() -> None:
     assert context.isfinite().all()
 
 
-def test_weights_can_be_listened_to() -> None:
+def test_weights_have_listeners() -> None:
     attention = attention_of("dot")
     memory = attention.remember(random(BATCH, SOURCE, WIDTH), LENGTHS)
     with listen(attention, "weights") as trace:

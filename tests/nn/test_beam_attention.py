@@ -49,7 +49,7 @@ def test_the_loops_give_what_the_products_give(monkeypatch: pytest.MonkeyPatch) 
     assert not torch.equal(loops[-1], products[-1])  # they are different ways
 
 
-def test_both_ways_may_take_turns_in_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_and_products_may_alternate_in_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed, products = (log_probs(monkeypatch, fewest=fewest) for fewest in (6, 1000))
     for one, other in zip(mixed, products, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
@@ -61,7 +61,7 @@ def test_the_laws_of_stepping_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     check_stepper_laws(lambda: translator.stepper(), 20, target_symbols=20, tolerance=1e-4)
 
 
-def test_neighbours_do_not_change_a_bit_of_the_looks() -> None:
+def test_neighbours_do_not_change_a_bit_of_the_attention() -> None:
     generator = torch.Generator().manual_seed(5)
     query, keys, values = (torch.randn(*shape, generator=generator) for shape in ((7, 16), (3, 2, 5, 8), (3, 2, 5, 8)))
     owners, lengths = torch.tensor([0, 0, 1, 2, 2, 1, 0]), torch.tensor([5, 2, 3])
@@ -79,7 +79,7 @@ def test_neighbours_do_not_change_a_bit_of_the_looks() -> None:
     torch.testing.assert_close(alone[0], expected.flatten(), rtol=0, atol=1e-6)
 
 
-def test_a_beam_finds_the_same_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_beam_finds_the_same_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = model()
     source = Source(torch.tensor([[4, 9, 5, END], [7, END, 0, 0]]), torch.tensor([4, 2]))
     outputs = []

@@ -36,7 +36,7 @@ def double(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_the_norm_stands_before_or_after(place: NormPlace) -> None:
+def test_the_norm_is_before_or_after(place: NormPlace) -> None:
     residual = Residual(6, norm=place, dropout_rate=0.0)
     x = 3 + torch.randn(5, 6)
     normed = F.layer_norm(x, (6,))

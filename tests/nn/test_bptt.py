@@ -162,7 +162,7 @@ def test_empty_batches_and_sequences_have_gradients_of_zero(form: str, norm: boo
             torch.testing.assert_close(found[1 : 1 + case.cell.parts], list(case.state))
 
 
-def test_an_output_that_nobody_uses_costs_no_gradient() -> None:
+def test_an_unused_output_costs_no_gradient() -> None:
     case = Case(shaken(LSTMCell(WIDTH, WIDTH)), RAGGED)
     mine = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     plain = unroll(case.cell, case.inputs, case.state, lengths=RAGGED)
@@ -172,7 +172,7 @@ def test_an_output_that_nobody_uses_costs_no_gradient() -> None:
 
 
 @every_form
-def test_a_kept_graph_can_be_gone_back_twice(form: str) -> None:
+def test_a_retained_graph_allows_a_second_backward_pass(form: str) -> None:
     case = Case(shaken(FORMS[form](norm=True)), RAGGED)
     outputs, final = run_cell(case.cell, case.inputs, case.state, lengths=RAGGED)
     assert_equal(case.results(outputs, final), case.results(outputs, final))
@@ -189,7 +189,7 @@ def test_without_gradients_nothing_is_kept() -> None:
 
 @every_form
 @with_and_without_norm
-def test_a_second_derivative_is_refused_and_not_wrong(form: str, norm: bool) -> None:
+def test_a_second_derivative_is_an_error(form: str, norm: bool) -> None:
     case = Case(shaken(FORMS[form](norm)), rows=2, time=2)
     leaves = [case.inputs, *case.state, *case.cell.parameters()]
     outputs, _ = run_cell(case.cell, case.inputs, case.state)
@@ -215,7 +215,7 @@ def test_a_gradient_with_a_graph_is_the_same_gradient() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def test_a_second_derivative_that_does_not_pass_through_the_cell_is_had() -> None:
+def test_a_second_derivative_that_does_not_pass_through_the_cell_is_computed() -> None:
     case = Case(shaken(CoupledCell(WIDTH, WIDTH)))
     scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     outputs, _ = run_cell(case.cell, case.inputs.detach(), case.state)
@@ -432,7 +432,7 @@ def test_step_jacobian_equals_automatic_differentiation(form: str, norm: bool) -
     assert torch.equal(projected, before)
 
 
-def test_truncations_that_cannot_be_are_refused_with_the_way_out() -> None:
+def test_invalid_truncations_are_refused_with_a_remedy() -> None:
     for settings, message in [
         ({"kind": "chunked"}, "chunked truncation with window=0: give the steps"),
         ({"kind": "sliding", "window": -1}, "sliding truncation with window=-1"),

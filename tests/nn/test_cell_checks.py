@@ -132,7 +132,7 @@ def test_lengths_may_be_short_integers_of_torch(form: str) -> None:
 
 @every_form
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
-def test_autocast_changes_no_result_on_the_processor(form: str, lengths: Tensor | None) -> None:
+def test_autocast_changes_no_result_on_the_cpu(form: str, lengths: Tensor | None) -> None:
     cell = FORMS[form]()
     inputs, hint = torch.randn(ROWS, TIME, WIDTH, requires_grad=True), torch.randn(ROWS, WIDTH)
 
@@ -150,7 +150,7 @@ def test_autocast_changes_no_result_on_the_processor(form: str, lengths: Tensor 
 
 
 @every_form
-def test_single_steps_go_on_under_autocast(form: str) -> None:
+def test_single_steps_continue_under_autocast(form: str) -> None:
     cell, inputs = FORMS[form](), torch.randn(ROWS, WIDTH)
     state = cell.begin(torch.randn(ROWS, WIDTH))
     expected = cell.advance(cell.project(inputs), state)

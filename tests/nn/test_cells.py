@@ -401,7 +401,7 @@ def test_nothing_to_read_gives_empty_outputs_and_the_state_as_it_was(form: str, 
         torch.testing.assert_close(final, state)
 
 
-def test_options_that_cannot_be_are_refused_with_the_way_out() -> None:
+def test_invalid_options_are_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"width 7 cannot act on an input of width 5.*reset='input'"):
         GRUCell(5, WIDTH, reset="input")
     # The type check of the test run stands before the constructors, so their own is asked directly.
@@ -412,7 +412,7 @@ def test_options_that_cannot_be_are_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("make", [ElmanCell, LSTMCell, PeepholeCell, CoupledCell, GRUCell])
-def test_every_gate_begins_as_it_is_told(make: Callable[..., Cell]) -> None:
+def test_every_gate_is_initialised_as_requested(make: Callable[..., Cell]) -> None:
     cell = make(INPUT, WIDTH, start="spectral", spectral_radius=0.8)
     gates = cell.from_state.weight.chunk(len(cell.gates))
     assert len(gates) * WIDTH == len(cell.from_state.weight)

@@ -72,7 +72,7 @@ def test_positions_inside_attention_have_no_plan(positions: str) -> None:
     assert model(positions=positions).stepper().plan is None
 
 
-def test_there_is_no_plan_where_somebody_listens_or_numbers_are_double() -> None:
+def test_there_is_no_plan_with_listeners_or_double_precision() -> None:
     translator = model()
     assert translator.stepper().plan is not None
     with listen(translator, "decoder.layers.0.cross"):

@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_mask_and_another_another() -> None:
     assert not torch.equal(dropout(values), first)  # the stream goes on
 
 
-def test_reseed_gives_all_layers_one_stream_that_can_be_had_again() -> None:
+def test_reseed_gives_all_layers_one_reproducible_stream() -> None:
     model = nn.Sequential(Dropout(0.5), nn.Sequential(Dropout(0.5)), nn.Linear(2, 2))
     values = torch.ones(500)
 
@@ -127,6 +127,6 @@ def test_a_rate_that_keeps_nothing_or_makes_no_sense_is_refused(rate: float) -> 
         Dropout(rate)
 
 
-def test_no_elements_are_no_trouble() -> None:
+def test_empty_tensors_are_supported() -> None:
     assert dropout_of(0.5)(torch.empty(0, 3)).shape == (0, 3)
     assert scale_of(128) == 2.0

@@ -47,6 +47,6 @@ def test_tables_of_two_vocabularies_have_their_own_sizes() -> None:
     assert made.output.shape == (9, 4)
 
 
-def test_tying_all_without_a_shared_vocabulary_is_refused_with_the_way_out() -> None:
+def test_tying_all_without_a_shared_vocabulary_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"model\.tying is 'all'.*text\.shared=true.*model\.tying=output"):
         tied_tables(Symbols(source=7, target=7, is_shared=False), 4, "all")

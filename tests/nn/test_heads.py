@@ -18,7 +18,7 @@ WEIGHTS = torch.tensor([[[[0.5, 0.5, 0.0]], [[0.1, 0.9, 0.0]]]])  # one sentence
         ("0/mean", [0.3, 0.7, 0]),
     ],
 )
-def test_policies_by_hand(text: str, expected: list[float]) -> None:
+def test_policies_of_a_worked_example(text: str, expected: list[float]) -> None:
     policy = HeadPolicy.of(text, layers=3, heads=2)
     torch.testing.assert_close(policy.choose(WEIGHTS), torch.tensor([[expected]]))
     assert policy.layer == (int(text[0]) if text[0].isdigit() else 2)
@@ -34,6 +34,6 @@ def test_policies_by_hand(text: str, expected: list[float]) -> None:
         ("1/", "is not a valid choice"),
     ],
 )
-def test_what_a_model_does_not_have_is_refused(text: str, message: str) -> None:
+def test_unknown_layers_and_heads_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         HeadPolicy.of(text, layers=3, heads=2)

@@ -32,7 +32,7 @@ def test_xavier_bounds_and_variance() -> None:
     assert abs(float(weight.var()) / (bound**2 / 3) - 1) < 0.05
 
 
-def test_each_part_of_a_fused_matrix_begins_as_if_it_stood_alone() -> None:
+def test_each_part_of_a_fused_matrix_is_initialised_independently() -> None:
     with seeded(1):
         fused = xavier_uniform(torch.empty(3 * 40, 50), parts=3)
     with seeded(1):
@@ -73,7 +73,7 @@ def test_a_glorot_start_has_its_bounds_for_each_gate() -> None:
     assert math.sqrt(6 / 250) < weight.abs().max() <= math.sqrt(6 / 100)
 
 
-def test_radii_that_cannot_be_are_refused_with_the_way_out() -> None:
+def test_invalid_radii_are_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"spectral_radius=-1\.0 is not possible"):
         state_matrices(torch.empty(4, 4), gates=1, radius=-1.0)
     with pytest.raises(ConfigError, match=r"spectral_radius=0\.5 cannot be combined with start='xavier'"):

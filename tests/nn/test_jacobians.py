@@ -47,7 +47,7 @@ def test_ordered_products_are_the_derivative_of_many_steps(kind: CellKind) -> No
         torch.testing.assert_close(products[lag], exact, **EXACT)
 
 
-def test_products_in_the_wrong_order_are_something_else() -> None:
+def test_products_in_the_wrong_order_differ() -> None:
     cell = LSTMCell(3, 4).double()
     jacobians = jacobians_along(cell, torch.randn(6, 3, dtype=torch.float64), random_state(cell))
     right, wrong = (ordered_products(each)[-1] for each in (jacobians, jacobians.flip(0)))

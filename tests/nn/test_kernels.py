@@ -69,7 +69,7 @@ def test_compiled_steps_equal_the_plain_pass(
 
 
 @pytest.mark.parametrize("form", MAKE)
-def test_what_looks_inside_is_the_same_with_compiled_steps(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_and_jacobians_are_the_same_with_compiled_steps(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = shaken(MAKE[form]())
     inputs, gradient = torch.randn(BATCH, TIME, INPUT), torch.randn(BATCH, WIDTH)
     state = cell.begin(torch.randn(BATCH, WIDTH))
@@ -84,7 +84,7 @@ def test_what_looks_inside_is_the_same_with_compiled_steps(form: str, monkeypatc
     torch.testing.assert_close(found, look(), rtol=2e-5, atol=2e-5)
 
 
-def test_other_precisions_and_norms_go_by_the_plain_pass() -> None:
+def test_other_precisions_and_norms_use_the_plain_pass() -> None:
     for cell in (LSTMCell(INPUT, WIDTH).double(), LSTMCell(INPUT, WIDTH, norm=True)):
         manual = cell.manual_backward()
         assert type(manual.make(manual.parameters)) is LSTMPass
@@ -109,7 +109,7 @@ def test_gates_are_right_to_single_precision_and_never_leave_their_range() -> No
 
 
 @pytest.mark.parametrize("form", MAKE)
-def test_a_number_that_is_none_is_handed_on(form: str) -> None:
+def test_nan_is_propagated(form: str) -> None:
     cell = shaken(MAKE[form]())
     inputs, state = torch.randn(BATCH, TIME, INPUT), cell.begin(torch.zeros(BATCH, WIDTH))
     inputs[1, 2, 0] = float("nan")

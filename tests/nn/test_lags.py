@@ -51,7 +51,7 @@ def test_a_steady_decay_has_its_rate_as_slope() -> None:
     assert fit_slope([*norms, 0.0, 0.0]) == pytest.approx(math.log(0.8))
 
 
-def test_a_slope_of_nothing_is_refused() -> None:
+def test_a_slope_of_fewer_than_two_norms_is_refused() -> None:
     with pytest.raises(UsageError, match=r"the lags 0 … 2 have 1"):
         fit_slope([1.0, 0.0, 0.0])
 

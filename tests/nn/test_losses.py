@@ -138,7 +138,7 @@ def test_no_tokens_cost_nothing_and_every_weight_still_gets_its_gradient() -> No
     assert not bias.grad.any()
 
 
-def test_a_second_derivative_is_refused_and_not_wrong() -> None:
+def test_a_second_derivative_is_an_error() -> None:
     features, weight, _, targets = inputs(has_bias=False)
     squared = smoothed_cross_entropy(features, weight, None, targets).square()
     (gradient,) = torch.autograd.grad(squared, features, create_graph=True)

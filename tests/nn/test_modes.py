@@ -7,7 +7,7 @@ from torch import nn
 from seqloom.nn.dropout import Dropout, evaluating
 
 
-def test_nothing_is_dropped_and_every_part_is_put_back() -> None:
+def test_nothing_is_dropped_and_every_mode_is_restored() -> None:
     model = nn.Sequential(nn.Linear(3, 3), Dropout(0.5))
     model[0].eval()
     with evaluating(model):

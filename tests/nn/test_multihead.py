@@ -168,7 +168,7 @@ def test_stepping_through_a_cache_equals_all_at_once(is_relative: bool, has_bias
 
 
 @pytest.mark.parametrize("is_relative", [False, True])
-def test_rows_of_a_sentence_look_at_their_own_ways_through_a_shared_cache(is_relative: bool) -> None:
+def test_rows_of_a_sentence_attend_to_their_own_histories_in_a_shared_cache(is_relative: bool) -> None:
     """Two hypotheses of one sentence: row 0 goes on from itself twice, row 1 from row 0 and then from itself."""
     attention = self_attention(relative=ShawKeys(WIDTH // HEADS, farthest=2) if is_relative else None)
     first, left, right, last = torch.randn(4, 1, WIDTH, dtype=DOUBLE).unbind(0)

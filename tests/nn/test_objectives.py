@@ -172,7 +172,7 @@ def toy(seed: int, words: int = 20) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("k", [1, 10, 100])
-def test_the_weight_of_nce_stands_inside_the_sum(k: int) -> None:
+def test_the_weight_of_nce_is_inside_the_sum(k: int) -> None:
     model, data, q = toy(1)
     found = nce_mean_gradient(model.log(), data, q, k)
     inside = k * q / (k * q + model) * (data - model)

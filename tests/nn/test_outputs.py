@@ -19,7 +19,7 @@ def test_scores_follow_the_formula() -> None:
     torch.testing.assert_close(output.log_probs(x).exp().sum(-1), torch.ones(2, 4))
 
 
-def test_there_is_no_bias_unless_asked_for() -> None:
+def test_there_is_no_bias_by_default() -> None:
     assert [name for name, _ in Output(nn.Parameter(torch.randn(5, 3))).named_parameters()] == ["weight"]
 
 

@@ -116,7 +116,7 @@ def test_gradcheck(lengths: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8))
-def test_rows_stand_side_by_side_in_their_sentences(owners: list[int]) -> None:
+def test_rows_are_side_by_side_in_their_sentences(owners: list[int]) -> None:
     packing = side_by_side(torch.tensor(owners, dtype=torch.long), 4)
     counts = [owners.count(sentence) for sentence in range(4)]
     assert (packing.batch, packing.longest) == (4, max(counts))

@@ -172,7 +172,7 @@ def test_the_last_state_of_one_direction_is_that_of_the_last_position() -> None:
     assert torch.equal(last, states[torch.arange(4), LENGTHS - 1])
 
 
-def test_a_model_that_must_not_read_ahead_is_refused_both_directions() -> None:
+def test_a_causal_model_refuses_bidirectional_layers() -> None:
     one_way = stack("lstm")
     assert require_causal(one_way, model="a language model") is one_way
     with pytest.raises(
@@ -181,7 +181,7 @@ def test_a_model_that_must_not_read_ahead_is_refused_both_directions() -> None:
         require_causal(both_ways("lstm"), model="a language model")
 
 
-def test_dropout_stands_between_the_layers_alone() -> None:
+def test_dropout_is_between_the_layers_only() -> None:
     one = Stack(cells_of(LSTMCell, INPUT, width=WIDTH, layers=1), dropout_rate=0.5)
     many = stack("lstm", dropout_rate=0.5).float()
     inputs = torch.randn(4, TIME, INPUT)

@@ -21,7 +21,7 @@ def test_it_computes_its_formula() -> None:
     assert mix.weights.sum().item() == pytest.approx(1)
 
 
-def test_loudness_does_not_decide_where_layers_are_normalised() -> None:
+def test_large_values_get_no_more_weight_where_layers_are_normalised() -> None:
     layers = torch.randn(2, 3, 8, dtype=torch.float64)
     louder = layers * torch.tensor([1.0, 100.0], dtype=torch.float64)[:, None, None]
     for normalise in (True, False):
@@ -44,5 +44,5 @@ def test_the_layer_that_matters_gets_the_weight() -> None:
 
 
 def test_a_wrong_number_of_layers_is_refused() -> None:
-    with pytest.raises(UsageError, match="3 weights, but 2 layers"):
+    with pytest.raises(UsageError, match="3 weights, but got 2 layers"):
         ScalarMix(3)(torch.randn(2, 5, 4))

@@ -157,7 +157,7 @@ def test_a_highway_whose_carry_gate_is_one_is_the_identity() -> None:
     assert torch.equal(highway(below, hidden), hidden)
 
 
-def test_a_stack_of_closed_highways_hands_its_inputs_up() -> None:
+def test_a_stack_of_closed_highways_is_the_identity() -> None:
     layers = stack("highway", input_width=WIDTH)
     for bypass in layers.climb.bypasses:
         assert isinstance(bypass, Highway)
@@ -173,7 +173,7 @@ def test_a_highway_begins_by_carrying() -> None:
 
 
 @pytest.mark.parametrize(("skip", "extra"), [("none", 0), ("residual", 0), ("highway", 2 * WIDTH * (WIDTH + 1))])
-def test_what_a_way_past_costs(skip: Skip, extra: int) -> None:
+def test_parameters_of_skip_connections(skip: Skip, extra: int) -> None:
     def gates(inputs: int) -> int:
         return 3 * WIDTH * (inputs + WIDTH + 2)
 
@@ -181,7 +181,7 @@ def test_what_a_way_past_costs(skip: Skip, extra: int) -> None:
     assert count == gates(INPUT) + 2 * gates(WIDTH) + extra
 
 
-def test_what_a_dense_stack_costs() -> None:
+def test_parameters_of_a_dense_stack() -> None:
     count = sum(parameter.numel() for parameter in stack("dense", cell="gru").parameters())
     assert count == sum(3 * WIDTH * (INPUT + layer * WIDTH + WIDTH + 2) for layer in range(LAYERS))
 
@@ -198,7 +198,7 @@ def test_variational_dropout_drops_the_same_numbers_at_every_position() -> None:
     assert torch.equal(dropout.eval()(values), values)
 
 
-def test_the_other_kind_drops_each_number_by_itself() -> None:
+def test_dropout_between_layers_drops_each_number_independently() -> None:
     is_kept = SequenceDropout(0.5, kind="between")(torch.ones(20, TIME, 30)) != 0
     assert not torch.equal(is_kept, is_kept[:, :1].expand_as(is_kept))
 
@@ -223,7 +223,7 @@ def test_steps_under_the_masks_of_a_sequence_equal_all_at_once(skip: Skip) -> No
     assert layers.climb.draw(3, like=inputs) == ()
 
 
-def test_dropout_leaves_the_way_past_whole() -> None:
+def test_dropout_leaves_the_skip_connection_unchanged() -> None:
     """With cells that say nothing, a residual stack hands its inputs up whatever is dropped."""
     layers = stack("residual", cell="gru", input_width=WIDTH, dropout_rate=0.5)
     for parameter in layers.parameters():
@@ -242,7 +242,7 @@ def test_dropout_leaves_the_way_past_whole() -> None:
         pytest.param("highway", True, marks=pytest.mark.slow),
     ],
 )
-def test_eight_layers_learn_with_a_way_past_them_and_stall_without(skip: Skip, learns: bool, seed: int) -> None:
+def test_eight_layers_learn_with_skip_connections_and_stall_without(skip: Skip, learns: bool, seed: int) -> None:
     """To name the symbol before the last one read, out of eight, in a hundred steps."""
     torch.manual_seed(seed)
     layers = Stack(cells_of(LSTMCell, 32, width=32, layers=8, skip=skip), dropout_rate=0.0, skip=skip)

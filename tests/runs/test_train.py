@@ -343,7 +343,7 @@ class Outside:
         return Seq2SeqConfig(**sizes).build(symbols, seed=seed)  # type: ignore[arg-type]
 
 
-def test_a_model_from_outside_joins_without_touching_the_house(tmp_path: Path, corpus: Corpus) -> None:
+def test_a_model_from_outside_is_trained_and_loaded(tmp_path: Path, corpus: Corpus) -> None:
     trained = train(None, TINY, out=tmp_path / "run", train=corpus[0], dev=corpus[1], model=Outside())
     assert trained is not None
     words = rf"{re.escape(__name__)}\.Outside\(places=\['some/where'\], size=8\)"
