@@ -1,4 +1,4 @@
-"""`seqloom doctor`: told in words, as records and as a page; exit 3 where one must not train."""
+"""`seqloom doctor`: output as text, as records and as a page; exit 3 if the text is unfit for training."""
 
 import errno
 from pathlib import Path

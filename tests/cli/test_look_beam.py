@@ -1,4 +1,4 @@
-"""`seqloom look beam`: the tree of a search, drawn and told."""
+"""`seqloom look beam`: the tree of a search as a figure and as text."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`seqloom look zipf`: what a text is made of, told and drawn."""
+"""`seqloom look zipf`: statistics of a text as numbers and a figure."""
 
 import gzip
 from collections import Counter
@@ -86,7 +86,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path, text: Path) -> None:
         ([single], 3, "a single word, 'no', 4 times"),
         ([text, "--out", "zipf.doc"], 2, "neither .png nor .svg"),
         ([text, "unit=word"], 2, "unit"),
-        ([text, "--pieces", tmp_path], 2, "holds no tokeniser"),
+        ([text, "--pieces", tmp_path], 2, "no tokeniser found"),
     ):
         called = call("look", "zipf", *words)
         assert (called.code, called.out) == (code, ""), called.err

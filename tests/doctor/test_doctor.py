@@ -270,7 +270,7 @@ def test_repaired_text_is_repaired(text: str) -> None:
 
 
 @given(nasty.line(), nasty.line())
-def test_any_pair_can_be_looked_at(source: str, target: str) -> None:
+def test_any_pair_can_be_examined(source: str, target: str) -> None:
     assert look_at_characters(source, target) >= 0
     words = words_of(source), words_of(target)
     assert all(word and not set(word) & set(" \t\n\r\u2028") for side in words for word in side)
@@ -328,7 +328,7 @@ def test_headers_are_first_lines_of_files() -> None:
     assert examine_headers(survey_lines(lines[2:3])) == []
 
 
-def test_small_words_tell_the_language() -> None:
+def test_function_words_identify_the_language() -> None:
     german = Counter(words_of("Der Hund ist in dem Haus und die Katze liegt auf dem Dach mit einem Ball"))
     assert (recognise(german) or ("", 0.0))[0] == "de"
     assert contradicts(german, "en") == "de"
@@ -529,7 +529,7 @@ def test_lines_in_a_third_language_and_without_their_accents_are_known_by_their_
     assert own.look("Das Mädchen auf der Brucke") == 0, "a slip is no lost encoding"
 
 
-def test_repeats_with_other_numbers_are_told_by_themselves() -> None:
+def test_repeats_with_other_numbers_are_reported_separately() -> None:
     texts = [
         "the train of 10 leaves now",
         "the train of 10 leaves now!",
@@ -565,7 +565,7 @@ def test_a_leak_with_a_word_added_is_a_leak(source: str, target: str, is_near: b
     assert [fault.lines.tolist() for fault in examine_near_leakage(found, *surveys)] == [[2]] * is_near
 
 
-def test_a_name_in_other_letters_is_no_wrong_script() -> None:
+def test_a_name_in_another_script_is_not_a_wrong_script() -> None:
     usual = [("我喜欢这本书。", "I like this book."), ("今天天气很好。", "The weather is fine.")] * 4
     pairs = [
         *usual,

@@ -135,7 +135,7 @@ def test_sound_pairs_unlike_the_rest_are_not_swapped_and_single_swaps_are(tmp_pa
     assert len(turned - named["swapped"]) <= 0.1 * len(turned) > 1
 
 
-def test_leaked_lines_are_told_of_the_test_set(damaged: Case) -> None:
+def test_leaked_lines_are_reported_for_the_test_set(damaged: Case) -> None:
     leaked = {damaged.planted.pairs[number - 1] for number in damaged.planted.lines["leaked"]}
     test = [line for line in damaged.found.splits[1].corpus if (line.source, line.target) in leaked]
     assert damaged.lines("leakage", "test") == {line.number for line in test} != set()
@@ -159,7 +159,7 @@ def test_swapped_files_stop(tmp_path: Path) -> None:
     assert "names" not in {fault.kind for fault in right.faults}
 
 
-def test_a_memory_is_examined_in_the_languages_that_are_asked_for(tmp_path: Path) -> None:
+def test_a_memory_is_examined_in_the_requested_languages(tmp_path: Path) -> None:
     pairs = phrases("train", 60, 1)
     variant = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
     units = [
@@ -349,7 +349,7 @@ def test_tags_are_removed_and_what_is_lost_is_dropped(tmp_path: Path) -> None:
     assert {"markup", "accents", "one-sided", "cut", "boundaries", "templates", "near-leakage"}.isdisjoint(SAFE)
 
 
-def test_names_of_columns_are_told_and_dropped(tmp_path: Path) -> None:
+def test_names_of_columns_are_reported_and_dropped(tmp_path: Path) -> None:
     table = tmp_path / "train.tsv"
     rows = [("Deutsch", "Englisch"), *phrases("train", 30, 1)]
     table.write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
@@ -369,7 +369,7 @@ def test_a_line_with_spaces_that_do_not_break_is_like_the_rest(tmp_path: Path) -
     assert [fault.kind for fault in found.faults if at + 1 in fault.lines] == []
 
 
-def test_a_carriage_return_stays_unless_its_repair_is_asked_for(tmp_path: Path) -> None:
+def test_a_carriage_return_stays_unless_its_repair_is_requested(tmp_path: Path) -> None:
     pairs = phrases("train", 20, 1)
     pairs[3] = (f"one\rand {pairs[3][0]}", pairs[3][1])
     pairs[5] = (f"{pairs[5][0]}\r", f"{pairs[5][1]}\r\r")

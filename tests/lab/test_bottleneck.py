@@ -54,7 +54,7 @@ def test_the_score_of_a_bin_is_that_of_its_sentences(tmp_path: Path) -> None:
     assert len(save_finding(finding, tmp_path)) == 3
 
 
-def test_three_systems_and_one_length_can_be_told_too(tmp_path: Path) -> None:
+def test_three_systems_and_one_length_are_reported(tmp_path: Path) -> None:
     three = dict.fromkeys("abc", REFERENCES)
     finding = bottleneck_from(three, REFERENCES, sources=["ein wort"] * 35, bootstrap=FEW)
     assert finding.sentence == "All sources have 2 words; BLEU is 100.0 (a), 100.0 (b), 100.0 (c)."

@@ -17,7 +17,7 @@ def test_vectors_collapse_without_negatives_and_only_without() -> None:
     assert with_them.losses[-1] > 0.2
 
 
-def test_finding_tells_both_numbers() -> None:
+def test_finding_contains_both_numbers() -> None:
     (finding,) = run(quick=True)
     course = finding.data["courses"][0]
     assert f"to {course['cosines'][-1]:.2f} in 6 epochs" in finding.sentence

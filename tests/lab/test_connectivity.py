@@ -104,7 +104,7 @@ def test_copies_in_parts_give_the_same(model: nn.Module, monkeypatch: pytest.Mon
     np.testing.assert_allclose(whole.target, parts.target, rtol=1e-9)
 
 
-def test_sides_with_tables_of_their_own_are_told_apart() -> None:
+def test_sides_with_separate_tables_are_distinguished() -> None:
     model = Seq2SeqConfig(width=8, embedding_width=6, tying="none").build(APART, seed=1).double().eval()
     found = connectivity_of(model, SOURCE, TARGET)
     assert (found.source.shape, found.target.shape) == ((4, 5), (4, 4))
@@ -112,7 +112,7 @@ def test_sides_with_tables_of_their_own_are_told_apart() -> None:
     assert hooks == []
 
 
-def test_a_model_without_embeddings_is_told_what_is_missing() -> None:
+def test_a_model_without_embeddings_is_an_error() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -74,7 +74,7 @@ def test_an_lstm_is_taught_longer_lags_than_a_plain_rnn(seeds: tuple[int, ...]) 
 
 
 def test_a_lag_of_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="a lag of 0 leaves nothing to remember"):
+    with pytest.raises(UsageError, match="lag 0 is invalid"):
         draw_recall(0, sequences=1, symbols=2, generator=torch.Generator())
     with pytest.raises(UsageError, match="symbols=1"):
         RecallBudget(symbols=1)

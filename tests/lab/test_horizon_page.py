@@ -40,7 +40,7 @@ def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:
     assert len(save_finding(finding, tmp_path)) == 3
 
 
-def test_the_sentence_tells_medians_ranges_and_bounds() -> None:
+def test_the_sentence_reports_medians_ranges_and_bounds() -> None:
     budget = RecallBudget(longest=64)
     found = [measured("RNN", "growing", 9, 30, 7), measured("LSTM", "growing", 64, 64, 64)]
     sentence = horizon_finding(found, budget, seed=1).sentence

@@ -83,7 +83,7 @@ def test_the_shortcut_is_right_for_one_step_only(measure: Measure) -> None:
         assert min(errors[2:]) > 0.1
 
 
-def test_the_modulus_of_an_eigenvalue_tells_the_slope_and_a_sheared_matrix_first_grows(measure: Measure) -> None:
+def test_the_modulus_of_an_eigenvalue_predicts_the_slope_and_a_sheared_matrix_first_grows(measure: Measure) -> None:
     data = measure(jacobians)["moduli"].data
     for each in data["matrices"]:
         assert each["slope"] == pytest.approx(each["predicted_slope"], abs=0.01)
@@ -103,7 +103,7 @@ def test_steps_long_before_the_only_loss_hardly_contribute(measure: Measure) -> 
 # --- gates and biases ------------------------------------------------------------------------------------------------
 
 
-def test_keeping_is_the_strongest_of_the_four_ways_and_grows_with_the_bias(measure: Measure) -> None:
+def test_keeping_is_the_strongest_of_the_four_paths_and_grows_with_the_bias(measure: Measure) -> None:
     by_bias = {each["bias"]: each["norms"] for each in measure(gates)["gate-terms"].data["biases"]}
     assert max(by_bias[4.0], key=by_bias[4.0].__getitem__) == "kept"
     assert by_bias[-2.0]["kept"] < by_bias[1.0]["kept"] < by_bias[4.0]["kept"] <= 1

@@ -11,7 +11,7 @@ from seqloom.nn.cells.lstm import LSTMCell
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_the_first_distance_is_the_one_asked_for(parts: int) -> None:
+def test_the_first_distance_is_the_requested_one(parts: int) -> None:
     cell = (LSTMCell(2, 4) if parts == 2 else GRUCell(2, 4)).double()
     inputs, state = torch.randn(3, 5, 2, dtype=torch.float64), cell.begin(torch.zeros(3, 4, dtype=torch.float64))
     found = divergence(cell, inputs, state, size=1e-6, generator=torch.Generator().manual_seed(1))

@@ -19,13 +19,13 @@ def test_a_quick_run_measures_and_draws(tmp_path: Path) -> None:
     assert len(set(most[ATTENTION])) == 1
     assert all(most[name][0] > most[name][-2] for name in ("RNN", "LSTM", "RNN with attention"))
     assert path.sentence.endswith(
-        "No more products over a longer distance, and serial all the same: LSTM, RNN with attention."
+        "Constant number of products at any distance, but still sequential: LSTM, RNN with attention."
     )
     for finding in (speed, path):
         assert len(save_finding(finding, tmp_path)) == 3
 
 
-def test_ratios_are_told_at_the_shortest_and_the_longest() -> None:
+def test_ratios_are_reported_at_the_shortest_and_the_longest() -> None:
     times = [
         Times("RNN", 16, 32, (1.0, 2.0, 3.0)),
         Times("RNN", 64, 64, (4.0, 4.0, 4.0)),

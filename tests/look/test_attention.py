@@ -39,7 +39,7 @@ def test_it_is_drawn_as_page_and_as_picture(translator: Translator, tmp_path: Pa
     assert "beam 2, stop exact, length gnmt (alpha 0.6)" in (tmp_path / "beam.html").read_text(encoding="utf-8")
 
 
-def test_what_cannot_be_looked_at_is_refused(translator: Translator, tmp_path: Path) -> None:
+def test_unsupported_inputs_are_refused(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the sentence is blank"):
         beam_of(translator, " ")
     with pytest.raises(UsageError, match=r"set search\.method=beam"):

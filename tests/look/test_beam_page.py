@@ -1,4 +1,4 @@
-"""The page of a beam search: one file that needs nothing else, and believes nothing it is told."""
+"""The page of a beam search: one file that needs nothing else, and escapes everything it shows."""
 
 import json
 import re

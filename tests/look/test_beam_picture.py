@@ -22,7 +22,7 @@ def _overlaps(figure: Figure) -> int:
     )
 
 
-def test_no_text_stands_on_another_at_beam_four_and_twelve_steps() -> None:
+def test_no_labels_overlap_at_beam_four_and_twelve_steps() -> None:
     tree = long_search()
     assert (tree.steps, tree.fates["kept"]) == (12, 44)
     figure = draw_beam(tree, source="a sentence", target="another")

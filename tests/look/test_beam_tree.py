@@ -106,24 +106,24 @@ def test_nothing_that_keeps_its_distance_is_nearer_to_what_was_wanted(
         assert cost(other) >= cost(found) - 1e-9
 
 
-def test_the_winner_that_was_behind_at_first_is_told() -> None:
+def test_a_winner_that_was_behind_at_first_is_reported() -> None:
     tree = golden(beam=2)
     assert tree.leaves[0].text == "爱你"
     assert math.exp(tree.leaves[0].node.score) == pytest.approx(0.36)
     sentence = describe(tree)
-    assert "not the best at step 1 (place 2); greedy search leaves its way at step 1" in sentence
+    assert "not the best at step 1 (place 2); greedy search leaves its path at step 1" in sentence
     assert sentence.startswith(f"{sum(tree.fates.values())} candidates were expanded in 3 steps: ")
     assert f"{tree.fates['kept']} kept" in sentence
 
 
-def test_greedy_search_leads_all_the_way_by_itself() -> None:
+def test_a_winner_that_always_led_is_reported() -> None:
     tree = golden(beam=1)
     assert tree.leaves[0].text == "我你"
     assert "led at every step" in describe(tree)
     assert "a wider beam may find a better one" in describe(tree)
 
 
-def test_a_proof_and_a_cut_are_told() -> None:
+def test_a_proof_and_a_cut_are_reported() -> None:
     assert "proven that no wider beam" in describe(golden(beam=6))
     assert "reached the maximum length" in describe(long_search())
 

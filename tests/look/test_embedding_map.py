@@ -43,7 +43,7 @@ def test_signs_do_not_depend_on_the_signs_of_the_decomposition() -> None:
     np.testing.assert_allclose(again[::-1], points, atol=1e-9)
 
 
-def test_affinities_have_the_perplexity_that_was_asked_for() -> None:
+def test_affinities_have_the_requested_perplexity() -> None:
     """Before both directions are joined each row has it; with points on a ring all rows are alike, so after it too."""
     angles = np.linspace(0, 2 * np.pi, 60, endpoint=False)
     joint = joint_affinities(np.stack([np.cos(angles), np.sin(angles)], axis=1), 10.0)

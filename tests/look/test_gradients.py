@@ -113,7 +113,7 @@ def test_where_no_gradient_arrives_a_picture_is_drawn_and_the_sentence_says_so(t
         finding.draw()
 
 
-def test_lags_without_a_gradient_are_said_to_get_none() -> None:
+def test_lags_without_a_gradient_are_reported() -> None:
     def said(*means: float) -> str:
         profile = Profile(means, (1,) * len(means))
         return _words(profile, "steps", "lag") + _pace(profile)
@@ -124,7 +124,7 @@ def test_lags_without_a_gradient_are_said_to_get_none() -> None:
     assert said(0.0, 0.0, 0.5) == "is 0 up to lag 1"
 
 
-def test_what_grows_is_not_said_to_be_left() -> None:
+def test_a_growing_gradient_is_reported_as_growing() -> None:
     def words(*means: float) -> str:
         return _words(Profile(means, tuple(1 for _ in means)), "steps back", "lag")
 

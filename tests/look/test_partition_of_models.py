@@ -69,7 +69,7 @@ def test_log_z_is_that_of_reading_the_text(model: Path, text: Path) -> None:
     ]
 
 
-def test_elmo_is_looked_at_through_its_half_that_reads_on(text: Path) -> None:
+def test_elmo_is_measured_from_left_to_right(text: Path) -> None:
     own = ("model.kind=elmo", "model.width=8", "model.layers=1", "text.size=60", "training.steps=2")
     loaded = load_any(trained(text.parent / "elmo", text, *own).model)
     log_z, *_ = look_at_partition(loaded, text, SMALL)
@@ -100,7 +100,7 @@ def test_the_command_prints_sentences_and_draws_three_pictures(
     assert [record["name"] for record in records] == ["log-z", "gradient-cosine", "importance-variance"]
 
 
-def test_what_cannot_be_looked_at_is_refused(model: Path, text: Path, tmp_path: Path) -> None:
+def test_unsupported_inputs_are_refused(model: Path, text: Path, tmp_path: Path) -> None:
     blank = tmp_path / "blank.txt"
     blank.write_text("\n\n")
     with pytest.raises(DataError, match=r"blank\.txt contains only blank lines"):

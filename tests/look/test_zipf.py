@@ -25,7 +25,7 @@ def test_a_planted_exponent_comes_back(exponent: float, words: int, tokens: int)
 
 @pytest.mark.parametrize("exponent", [0.8, 1.0, 1.3])
 @pytest.mark.parametrize("shift", [2.7, 6.0])
-def test_a_planted_exponent_comes_back_beside_a_shift(exponent: float, shift: float) -> None:
+def test_a_planted_exponent_comes_back_with_a_shift(exponent: float, shift: float) -> None:
     counts = frequent(sample(exponent, shift=shift, words=5_000, tokens=200_000), 10)
     found = fit_zipf(counts, has_shift=True)
     assert found.exponent == pytest.approx(exponent, abs=0.05)
@@ -48,7 +48,7 @@ def test_ranks_end_where_counts_fall_below_the_least_one() -> None:
         fit_zipf(frequent(counts, 11))
 
 
-def test_exact_counts_give_the_exponent_itself_by_both_ways() -> None:
+def test_exact_counts_give_the_exponent_itself_by_both_fits() -> None:
     ranks = np.arange(1, 401)
     counts = np.round(1e12 / ranks**1.25).astype(np.int64)
     for found in (fit_zipf(counts), fit_zipf(counts, has_shift=True), fit_line(counts)):

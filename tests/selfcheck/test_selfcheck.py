@@ -156,7 +156,7 @@ def test_a_check_that_stops_is_a_broken_promise() -> None:
     assert timed(Check("greedy", "promise", stop)).finding.outcome == "broken"
 
 
-def test_each_promise_is_told_when_it_is_decided(tiny: Trained, monkeypatch: Patch) -> None:
+def test_each_promise_is_reported_when_it_is_decided(tiny: Trained, monkeypatch: Patch) -> None:
     threads, events, reports, seen = (
         torch.get_num_threads(),
         list[Event](),
@@ -224,7 +224,7 @@ def test_a_folder_that_cannot_be_checked_is_refused(tiny: Trained, tmp_path: Pat
         selfcheck(tmp_path / "nowhere")
 
 
-def test_files_beside_the_listed_ones_are_told(tiny: Trained, tmp_path: Path) -> None:
+def test_unlisted_files_are_reported(tiny: Trained, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny.model, folder)
     (folder / "notes.txt").write_text("mine")
@@ -233,7 +233,7 @@ def test_files_beside_the_listed_ones_are_told(tiny: Trained, tmp_path: Path) ->
     assert "such as notes.txt" in found.sentence
 
 
-def test_weights_that_change_on_the_way_to_the_disk_are_found(tiny: Trained, monkeypatch: Patch) -> None:
+def test_weights_that_change_when_saved_are_found(tiny: Trained, monkeypatch: Patch) -> None:
     loaded = load(tiny.model)
     whole = files.stored_weights
 
@@ -308,7 +308,7 @@ def test_lines_are_drawn_the_same_by_the_same_seed(tmp_path: Path, translator: T
         given_lines(file, translator.config, count=5, seed=1)
 
 
-def test_only_a_run_is_asked_for_its_text(tiny: Trained, tmp_path: Path) -> None:
+def test_only_a_run_provides_its_dev_text(tiny: Trained, tmp_path: Path) -> None:
     loaded = load(tiny.model)
     tokenizer = loaded.tokenizers.source
     ask = partial(own_lines, config=loaded.config, tokenizer=tokenizer, count=2, seed=1)
@@ -349,7 +349,7 @@ def test_a_score_that_moves_with_the_batch_is_found(bench: CaseMaker, monkeypatc
 
 
 @pytest.mark.parametrize(("apart", "is_tie"), [(2e-5, True), (2e-3, False)])
-def test_ties_are_told_from_changes(apart: float, is_tie: bool) -> None:
+def test_ties_are_distinguished_from_changes(apart: float, is_tie: bool) -> None:
     def table(sentences: int) -> Sequence[Sequence[float]]:
         lead = apart if sentences > 1 else -apart
         return [0.0, 0.0, 0.5 + lead / 2, 0.5 - lead / 2], [0.25] * 4, [0.0, 0.9, 0.1, 0.0], [0.0, 0.9, 0.1, 0.0]
@@ -492,7 +492,7 @@ def test_draws_that_do_not_follow_the_seed_are_found(translator: Translator, mon
     assert check_seed(translator, LINES, seed=1).outcome == "broken"
 
 
-def test_a_seed_without_effect_is_told() -> None:
+def test_a_seed_without_effect_is_reported() -> None:
     found = judge_draws(["a"], ["a"], ["a"], names=["line"])
     assert found.outcome == "holds"
     assert "leaves nothing to chance" in found.sentence

@@ -46,7 +46,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both_ways(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
+def bidirectional(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
     run = tmp_path_factory.mktemp("runs") / "elmo"
     short = ["training.steps=2", "training.save_every=1", "training.validate_every=2", "training.average=0"]
     train(None, ["model.kind=elmo", "text.size=60", "model.width=8", *short], out=run, train=[str(text)])
@@ -77,8 +77,8 @@ def test_promises_of_a_counted_model_hold(counted: Path) -> None:
 
 
 @pytest.mark.slow
-def test_promises_of_an_elmo_hold(both_ways: Path) -> None:
-    report = selfcheck(both_ways, count=2)
+def test_promises_of_an_elmo_hold(bidirectional: Path) -> None:
+    report = selfcheck(bidirectional, count=2)
     assert report.is_kept, report.broken
     outcomes = {each.name: each.finding.outcome for each in report.checked}
     assert outcomes["features"] == outcomes["batch"] == outcomes["seed"] == "holds"
@@ -136,8 +136,8 @@ def test_texts_that_do_not_follow_the_seed_are_found(model: LanguageModel, monke
     assert check_written_twice(model, seed=1).outcome == "broken"
 
 
-def test_vectors_that_look_at_their_neighbours_are_found(both_ways: Path, monkeypatch: Patch) -> None:
-    loaded = load_any(both_ways)
+def test_vectors_that_look_at_their_neighbours_are_found(bidirectional: Path, monkeypatch: Patch) -> None:
+    loaded = load_any(bidirectional)
     contextual = ContextualModel(loaded.model, loaded.tokenizers.target)  # type: ignore[arg-type]
     assert check_features(contextual, LINES).outcome == "holds"
     whole = ContextualModel.features
@@ -150,8 +150,8 @@ def test_vectors_that_look_at_their_neighbours_are_found(both_ways: Path, monkey
     assert check_features(contextual, LINES).outcome == "broken"
 
 
-def test_lines_without_words_have_no_vectors_to_check(both_ways: Path) -> None:
-    loaded = load_any(both_ways)
+def test_lines_without_words_have_no_vectors_to_check(bidirectional: Path) -> None:
+    loaded = load_any(bidirectional)
     contextual = ContextualModel(loaded.model, loaded.tokenizers.target)  # type: ignore[arg-type]
     assert check_features(contextual, ["", "  "]).outcome == "not applicable"
 

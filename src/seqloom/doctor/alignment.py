@@ -246,7 +246,7 @@ class WordLines:
     ) -> Float[np.ndarray, " wanted"]:
         """How well the words of a part of each line are explained by a partner of the other side.
 
-        A line is cut into so many parts of about the same length, of which `part` is looked at.
+        A line is cut into so many parts of about the same length, of which `part` is used.
         """
         lexicon, text = self._lexicon, self._bitext
         sides = (text.sources, text.source_starts), (text.targets, text.target_starts)

@@ -19,7 +19,7 @@ from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, script_of, scripts_of
 #
 # - *clear*: a capital after a small letter (`fÃ¼r`), a mark that follows no letter (`Ã¤`), a closing mark before a
 # letter (`HÃ”TEL`), or several sequences in a row that give one script (`ÐŸÑ€Ð¸`) - *plausible*: an assigned
-# character, of the script and the case of the letters beside it
+# character, of the script and the case of the adjacent letters
 #
 # A line of which every character beyond ASCII is part of a sequence was misread as a whole: one clear sequence is
 # enough to decode all of it. In any other line, clear sequences alone are decoded.
@@ -165,9 +165,9 @@ def _is_plausible(character: str, before: str, after: str, *, is_long: bool) -> 
         return True
     if character.islower() and len(before) == 2 and all(map(str.isupper, before)):
         return False
-    beside = {script_of(sign) for sign in (before[-1:], after) if sign} - {""}
+    adjacent = {script_of(sign) for sign in (before[-1:], after) if sign} - {""}
     # Greek letters are also signs: μm.
-    return beside <= {script} or script == "GREEK"
+    return adjacent <= {script} or script == "GREEK"
 
 
 def _is_usual(character: str) -> bool:
@@ -220,7 +220,7 @@ NAMES = {
 
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 # Joiners shape the letters of Arabic and Indic scripts and join emoji; zero-width spaces part the words of Thai, Lao,
-# Burmese and Khmer; Mongolian has a separator of its own.
+# Burmese and Khmer; Mongolian has its own separator.
 _SHAPED, _UNPARTED = "\u0600-\u109f\u1780-\u18af\ua840-\uabff", "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1a20-\u1aaf"
 _EMOJI = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _ZERO_WIDTH = re.compile(

@@ -68,7 +68,7 @@ def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np
     texts = [before + line[:LONGEST].lower() for line in lines]
     joined = "".join(texts)
     if not joined.isascii():
-        # Treat all kinds of spaces alike.
+        # Treat all kinds of spaces equally.
         for space in _SPACES:
             joined = joined.replace(space, " ")
     codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)

@@ -164,11 +164,11 @@ def _tick(x: float | int, y: float | int, text: str, *, width: int = WIDTH) -> s
     return _text(width - 1, y, text, "end") if reaches_edge else _text(x, y, text, "middle")
 
 
-def _labels(below: str, beside: str, *, width: int = WIDTH, height: int = HEIGHT) -> str:
+def _labels(below: str, left: str, *, width: int = WIDTH, height: int = HEIGHT) -> str:
     middle = (TOP + height - BOTTOM) / 2
     return (
         _text((LEFT + width - RIGHT) / 2, height - 6, below, "middle")
-        + f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">{beside}</text>'
+        + f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">{left}</text>'
     )
 
 

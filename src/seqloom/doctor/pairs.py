@@ -20,7 +20,7 @@ from seqloom.text.scripts import trigrams
 
 # Copies: pairs whose target is the source, or nearly so.
 #
-# J(x, y) = |T(x) ∩ T(y)| / |T(x) ∪ T(y)| T are the runs of three characters of the words in small letters
+# J(x, y) = |T(x) ∩ T(y)| / |T(x) ∪ T(y)| T are the runs of three characters of the lower-cased words
 
 MIN_COPIED_WORDS, FEWEST_LETTERS = 3, 10
 """Shorter copies may be correct translations: names, numbers, `OK`."""

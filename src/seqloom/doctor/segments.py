@@ -5,7 +5,7 @@ The words of such a pair translate each other except at one end. So parts of a l
 
     cut       s(first half) − s(second half), s(second half) of the side that has more, and the ratio of the lengths
     moved     s(last quarter ∣ partner of the next line) − s(last quarter ∣ its own), for both sides, and both ratios
-    L = Σ log p(value ∣ damaged) / p(value ∣ as it is) + the same of whether the sides end with a mark
+    L = Σ log p(value ∣ damaged) / p(value ∣ undamaged) + the same for whether the sides end with a mark
 """
 
 from collections.abc import Sequence

@@ -72,8 +72,8 @@ class Wording:
         small, total = _small_words(own[0], across[0] if across else ""), sum(words.values())
         common = {word: (0,) for word in small if words.get(word, 0) > COMMON * total}
         # Untranslated and swapped lines are found by the character models.
-        beside = dict.fromkeys((word for word in small if other.get(word, 0) > COMMON * sum(other.values())), ())
-        return Wording({**small, **beside, **common}, _lost_forms(words), *typical)
+        shared = dict.fromkeys((word for word in small if other.get(word, 0) > COMMON * sum(other.values())), ())
+        return Wording({**small, **shared, **common}, _lost_forms(words), *typical)
 
     def look(self, text: str) -> int:
         """The oddities of a line, as bits of `Odds`."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, TypeVar
 
 import torch
@@ -11,7 +12,8 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import tidy
@@ -65,6 +67,15 @@ def plot_by_lag(
     axes.plot(range(seen), norms[:seen], color=colour, label=label, linewidth=width, linestyle=style)
 
 
+def plot_medians(
+    axes: Axes, places: Sequence[float], values: Iterable[Sequence[float]], *, colour: str, mark: str, label: str | None
+) -> None:
+    """The median of the values at each place, and a bar from the lowest to the highest."""
+    rows = list(values)
+    axes.vlines(places, [min(row) for row in rows], [max(row) for row in rows], color=colour, linewidth=1, alpha=0.6)
+    axes.plot(places, [median(row) for row in rows], color=colour, marker=mark, ms=5, linewidth=1.6, label=label)
+
+
 def name_lags(axes: Axes, *, has_norms: bool = True) -> None:
     """A logarithmic scale and the names of both axes."""
     axes.set_yscale("log")
@@ -86,6 +97,14 @@ def signed(value: float) -> str:
 def shades(count: int) -> list[str]:
     """Colours from dark to light, for things in an order."""
     return [to_hex(colormaps["viridis"](0.92 * number / max(1, count - 1))) for number in range(count)]
+
+
+def take_step(optimiser: Optimizer, loss: Float[Tensor, ""], *, clip_norm: float) -> None:
+    """One update of the weights, by the clipped gradient of a loss."""
+    optimiser.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_([weight for group in optimiser.param_groups for weight in group["params"]], clip_norm)
+    optimiser.step()
 
 
 C = TypeVar("C", bound=Cell)

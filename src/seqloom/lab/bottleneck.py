@@ -1,4 +1,4 @@
-"""BLEU by the length of the source: does a translator lose its way in long sentences?
+"""BLEU by the length of the source: how much does a translator lose in long sentences?
 
 Sentences are sorted into bins of source length, in words, of about as many sentences each. In every bin each system
 has its BLEU with an interval that holds 95% of bootstrap resamples of that bin's sentences.
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from seqloom.core.errors import DataError, UsageError
@@ -22,7 +21,7 @@ from seqloom.core.symbols import END, RESERVED
 from seqloom.data.batches import PairBatch
 from seqloom.data.phrasebook import PhrasePair, sample_pairs
 from seqloom.drawing.figures import SERIES, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, silent
+from seqloom.lab.bench import Countdown, Say, silent, take_step
 from seqloom.metrics.scoring import Bootstrap, Score, check_counts, score
 from seqloom.metrics.translation import Bleu, tokenize_for
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -106,10 +105,7 @@ def train_translator(
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.1, total_iters=training.updates)
     for batch in _batches(phrases, training, seed=seed_for(seed, "joined batches")):
         loss = pair_loss(model, batch, smoothing=0.0)
-        optimiser.zero_grad()
-        (loss.total / loss.count).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
-        optimiser.step()
+        take_step(optimiser, loss.total / loss.count, clip_norm=training.clip_norm)
         schedule.step()
     return model
 
@@ -265,8 +261,8 @@ def _check(hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], s
             raise DataError(f"{name}: {error}") from error
     if len(sources) != len(references):
         raise DataError(
-            f"{len(sources)} source lines, but {len(references)} references; lengths are counted line by line, so give "
-            "the file that was translated"
+            f"{len(sources)} source lines, but {len(references)} references; give the source file "
+            "that was translated, line by line"
         )
 
 
@@ -274,10 +270,12 @@ def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, uni
     if len(bins) == 1:
         listed = ", ".join(f"{scores[0].value:.1f} ({name})" for name, scores in by_bin.items())
         return f"All sources have {bins[0].name} {unit}; BLEU is {listed}."
-    changes = ", ".join(f"from {_told(scores[0])} to {_told(scores[-1])} ({name})" for name, scores in by_bin.items())
+    changes = ", ".join(
+        f"from {_with_interval(scores[0])} to {_with_interval(scores[-1])} ({name})" for name, scores in by_bin.items()
+    )
     sentence = (
-        f"From sources of {bins[0].name} {unit} to those of {bins[-1].name}, BLEU goes {changes}; in brackets are 95% "
-        "bootstrap intervals."
+        f"From sources of {bins[0].name} {unit} to those of {bins[-1].name}, BLEU changes {changes}; 95% bootstrap "
+        "intervals are in brackets."
     )
     if len(by_bin) != 2:
         return sentence
@@ -290,7 +288,7 @@ def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, uni
     )
 
 
-def _told(found: Score) -> str:
+def _with_interval(found: Score) -> str:
     low, high = found.interval or (found.value, found.value)
     return f"{found.value:.1f} [{low:.1f}, {high:.1f}]"
 
@@ -328,7 +326,7 @@ WITH, WITHOUT = "with attention", "without attention"
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """Two translators that differ only in attention, trained in the same way on joined sentences of the phrasebook."""
+    """Two translators that differ only in attention, trained equally on joined sentences of the phrasebook."""
     width = 16 if quick else 96
     config = Seq2SeqConfig(
         cell="gru",

@@ -1,6 +1,6 @@
-"""The butterfly effect: how far two states part that begin a hair's breadth from each other.
+"""The butterfly effect: how far two nearly equal states diverge.
 
-See `seqloom.lab.butterfly`. What grows here is a difference of states. The states themselves stay bounded in a
+What grows here is a difference of states. The states themselves stay bounded in a
 tanh network, whatever its matrix: a state that explodes and a gradient that explodes are two things.
 """
 
@@ -21,7 +21,7 @@ from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.jacobians import fit_slope, states_along
 from seqloom.nn.recurrent import MakeCell
 
-# Two sequences of states from starts that hardly differ: do they meet again, or part for good?
+# Two sequences of states from starts that hardly differ: do they converge, or diverge?
 #
 #     d(t) = ‖s_t − s̃_t‖        s̃_0 = s_0 + ε·(a direction of length 1), the same inputs for both
 #
@@ -60,7 +60,7 @@ def typical(distances: Float[Tensor, "steps batch"]) -> list[float]:
 def growth_rate(distances: Sequence[float], *, ceiling: float = 1e-3) -> float:
     """κ in nats per step: the slope of log d(t) from the start on, while d lies between rounding and `ceiling`.
 
-    Beyond it the states themselves set a limit to how far they can part.
+    Above it the size of the states limits the distance.
     """
     is_inside = [10 * NOISE < distance < ceiling for distance in distances]
     end = is_inside.index(False) if False in is_inside else len(distances)
@@ -68,7 +68,7 @@ def growth_rate(distances: Sequence[float], *, ceiling: float = 1e-3) -> float:
 
 
 SIZE = 1e-8
-"""How far the starts are apart."""
+"""Distance between the initial states."""
 RADII = (0.8, 1.0, 1.5, 2.0, 3.0)
 CELLS: dict[str, tuple[MakeCell, str]] = {
     "LSTM, forget bias 1": (cell_maker("lstm"), FIRST),
@@ -107,7 +107,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
     met = next((step for step, each in enumerate(distances[wild]) if each > 0.1), None)
     when = f"is above 0.1 after {met} steps" if met is not None else f"is {distances[wild][-1]:.0e} in the end"
     sentence = (
-        f"Two states begin {SIZE:.0e} apart. In a tanh RNN with ρ = {RADII[-1]:g} their distance changes by a factor "
+        f"Two states start {SIZE:.0e} apart. In a tanh RNN with ρ = {RADII[-1]:g} their distance changes by a factor "
         f"of {factors[wild]:.2f} per step and {when}, while the state itself keeps a norm of {sizes[wild]:.1f}. With "
         f"ρ = {RADII[0]:g} the factor is {factors[calm]:.2f}, and the start is forgotten. In an LSTM it is "
         f"{factors['LSTM, forget bias 1']:.2f} with forget bias 1 and {factors['LSTM, forget bias 4']:.2f} with forget "
@@ -138,7 +138,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
         for axes, title in ((left, "tanh RNN"), (right, "gated cells")):
             axes.axhline(SIZE, color=QUIET, linewidth=0.8)
             axes.set_yscale("log")
-            axes.set_xlabel("steps after the two states parted")
+            axes.set_xlabel("steps after the perturbation")
             axes.set_title(title, fontsize=11, color=INK)
             axes.axhline(NOISE, color=QUIET, linewidth=0.8, linestyle=":")
         left.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -147,7 +147,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
         left.set_ylabel("distance of the two states")
         return figure
 
-    return Finding("butterfly", "How far two nearly equal states part", sentence, data, draw)
+    return Finding("butterfly", "How far two nearly equal states diverge", sentence, data, draw)
 
 
 def _above_noise(distances: list[float]) -> list[float]:

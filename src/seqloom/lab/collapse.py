@@ -1,6 +1,6 @@
 """What negatives are for: without them, all word2vec vectors become the same.
 
-    L = − Σ log σ(x · y) over the pairs that were seen       no pair says what a word is not
+    L = − Σ log σ(x · y) over the pairs that were seen       no pair shows what a word is not
 
 Each step moves x and y towards each other, so all vectors turn into one direction and grow: the loss falls to 0 while
 the mean cosine of two words rises to 1. There is no optimum, since larger vectors always lower the loss.
@@ -23,7 +23,7 @@ from seqloom.text.tokenizer import EncodedText
 
 @dataclass(frozen=True)
 class Course:
-    """How vectors developed, a number per epoch; cosines and norms begin with the random start."""
+    """How vectors developed, a number per epoch; cosines and norms include the random start."""
 
     negatives: int
     losses: tuple[float, ...]
@@ -53,17 +53,14 @@ def follow(text: EncodedText, *, negatives: int, epochs: int, width: int = 32, r
     for epoch in range(epochs):
         losses.append(learner.learn(epoch))
         seen.append(learner.vectors())
-    return Course(negatives, tuple(losses), tuple(map(mean_cosine, seen)), tuple(map(_mean_norm, seen)))
+    norms = (float(np.linalg.norm(each.vectors.astype(np.float64), axis=1).mean()) for each in seen)
+    return Course(negatives, tuple(losses), tuple(map(mean_cosine, seen)), tuple(norms))
 
 
 def mean_cosine(vectors: WordVectors) -> float:
     """Over all pairs of different words: (‖Σ u‖² − n) / n (n − 1) of the vectors scaled to length 1."""
     total, count = vectors.units.astype(np.float64).sum(axis=0), len(vectors)
     return float((total @ total - count) / (count * (count - 1)))
-
-
-def _mean_norm(vectors: WordVectors) -> float:
-    return float(np.linalg.norm(vectors.vectors.astype(np.float64), axis=1).mean())
 
 
 # Why word2vec needs negatives: with the seen pairs alone, every vector turns into the same direction.
@@ -96,7 +93,7 @@ def _finding(text: EncodedText, courses: list[Course], *, seed: int, sentences: 
     without, with_them = courses
     epochs = len(without.losses)
     sentence = (
-        f"Without negatives the mean cosine of two words goes from {without.cosines[0]:.2f} to "
+        f"Without negatives the mean cosine of two words rises from {without.cosines[0]:.2f} to "
         f"{without.cosines[-1]:.2f} in {epochs} epochs while the loss falls to {without.losses[-1]:.3f} and vectors "
         f"grow to a length of {without.norms[-1]:.1f}: all words become one. With {with_them.negatives} negatives it "
         f"ends at {with_them.cosines[-1]:.2f}, with a loss of {with_them.losses[-1]:.3f} per term."

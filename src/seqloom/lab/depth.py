@@ -17,7 +17,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.data.phrasebook import sample_sentences
 from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, frames, rounded, signed, silent
+from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, signed, silent, take_step
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, Skip, Stack, cells_of
@@ -34,10 +34,10 @@ from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, 
 # is measured in f_l, which every form has, with the same shape at every depth: r = ‖∂J/∂f_1‖ / ‖∂J/∂f_depth‖.
 
 LayerStart = Literal["uniform", "glorot"]
-"""How W_l begins: within ±1/√inputs, as torch's linear layers do, or within Glorot's bounds, √3 times wider here."""
+"""Initial values of W_l: within ±1/√inputs, as in torch's linear layers, or within Glorot's bounds, √3 times wider."""
 
 CARRY = -3.0
-"""Where highway gates begin: they carry 95% past each layer. With the −1 of shallow stacks it is 73%."""
+"""Initial bias of highway gates: they carry 95% past each layer. With the −1 of shallow stacks it is 73%."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DeepNetwork(nn.Module):
     def __init__(self, form: DeepForm, depth: int, *, sizes: DeepSizes) -> None:
         super().__init__()
         if depth < 1:
-            raise UsageError(f"a network of {depth} layers is none; give a depth of 1 or more")
+            raise UsageError(f"depth {depth} is invalid; give 1 or more")
         self.form = form
         is_dense = form.skip == "dense"
         added = sizes.growth if is_dense else sizes.width
@@ -122,10 +122,7 @@ def loss_after_training(form: DeepForm, depth: int, *, sizes: DeepSizes, seed: i
     network, points, labels = _begin(form, depth, sizes=sizes, seed=seed)
     optimiser = torch.optim.Adam(network.parameters(), lr=sizes.learning_rate)
     for _ in range(sizes.updates):
-        optimiser.zero_grad()
-        F.cross_entropy(network(points)[0], labels).backward()
-        nn.utils.clip_grad_norm_(network.parameters(), sizes.clip_norm)
-        optimiser.step()
+        take_step(optimiser, F.cross_entropy(network(points)[0], labels), clip_norm=sizes.clip_norm)
     with torch.no_grad():
         return float(F.cross_entropy(network(points)[0], labels))
 
@@ -173,7 +170,7 @@ class CharacterTraining:
     width: int = 32
     """Of the embeddings and of each layer."""
     steps: int = 24
-    """Characters that the gradient goes back."""
+    """Characters the gradient is propagated back."""
     windows: int = 16
     """In a batch."""
     updates: int = 200
@@ -234,18 +231,11 @@ def train_characters(
     losses = {}
     for update in range(1, training.updates + 1):
         first = torch.randint(len(text.train) - training.steps, (training.windows, 1), generator=generator)
-        optimiser.zero_grad()
-        model(text.train[first + offsets]).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
-        optimiser.step()
+        take_step(optimiser, model(text.train[first + offsets]), clip_norm=training.clip_norm)
         if update == training.updates or (every and update % every == 0):
-            losses[update] = _test_loss(model, text)
+            with torch.no_grad():
+                losses[update] = float(model(text.test))
     return losses
-
-
-@torch.no_grad()
-def _test_loss(model: CharacterNetwork, text: CharacterText) -> float:
-    return float(model(text.test))
 
 
 FORMS: Mapping[str, DeepForm] = {
@@ -513,10 +503,7 @@ def _plot(axes: Axes, values: By, *, has_labels: bool = True) -> None:
     for shift, (name, found) in enumerate(values.items()):
         colour, mark = LOOKS[name]
         at = [depth * 1.02 ** (shift - (len(values) - 1) / 2) for depth in found]  # side by side, so that bars are seen
-        middles = [median(seeds) for seeds in found.values()]
-        axes.vlines(at, [min(seeds) for seeds in found.values()], [max(seeds) for seeds in found.values()],
-                    color=colour, linewidth=1, alpha=0.6)  # fmt: skip
-        axes.plot(at, middles, color=colour, marker=mark, ms=5, linewidth=1.6, label=name if has_labels else None)
+        plot_medians(axes, at, found.values(), colour=colour, mark=mark, label=name if has_labels else None)
     axes.set_xscale("log", base=2)
     ticks = list(next(iter(values.values())))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])

@@ -41,7 +41,7 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
     )
     sentence = (
         f"The factor by which the gradient of an LSTM changes per step, by forget bias: {measured}. A gate of σ(bias) "
-        f"alone would give {alone}. An open gate is no guarantee: {_warning(slopes, highest)}"
+        f"alone would give {alone}. An open gate is not a guarantee: {_warning(slopes, highest)}"
     )
     data: dict[str, Any] = {
         "seed": seed,

@@ -1,6 +1,6 @@
 """What the gates of an LSTM do to the gradient of its memory.
 
-The memory c_{t−1} reaches c_t on four ways, three of them through h_{t−1} = o_{t−1} ⊙ tanh(c_{t−1}):
+The memory c_{t−1} reaches c_t on four paths, three of them through h_{t−1} = o_{t−1} ⊙ tanh(c_{t−1}):
 
     ∂c_t/∂c_{t−1} = A + B + C + D
     A = diag(c_{t−1} ⊙ f(1 − f)) · U_f · S     through the forget gate
@@ -110,8 +110,7 @@ def _gates_along(cell: LSTMCell, inputs: Float[Tensor, "time inputs"], state: Ce
 
 # What each gate of an LSTM does to the gradient of its memory, and what the four terms leave out.
 #
-# See `seqloom.lab.gates` for the terms A (through the forget gate), B (kept), C (through the input gate) and D
-# (through the candidate).
+# The terms: A (through the forget gate), B (kept), C (through the input gate) and D (through the candidate).
 
 BIASES = (-2.0, 1.0, 4.0)
 COLOURS = (FIRST, SECOND, THIRD)
@@ -142,7 +141,6 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
 
 def _measure(bench: Bench, bias: float, *, seed: int, countdown: Countdown) -> _Measured:
     cell = bench.cell(lambda inputs, width: LSTMCell(inputs, width, forget_bias=bias), seed=seed)
-    assert isinstance(cell, LSTMCell)
     settled, sizes, errors, printed = bench.settled(cell, seed=seed), [], [], []
     for row, inputs in enumerate(bench.inputs(seed, steps=bench.steps + 1)):
         state = tuple(part[row : row + 1] for part in settled)
@@ -161,8 +159,8 @@ def _sizes(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding
     others = max(plain.norms[name] for name in TERMS if name != "kept")
     sentence = (
         f"With forget bias 1 a step lets at most {plain.norms['kept']:.2f} of the memory's gradient pass by keeping it "
-        f"(B) and {others:.2f} through any other gate; with bias 4, {open_.norms['kept']:.2f} by keeping it. To write "
-        f"tanh for tanh' in the terms, a slip that is in circulation, makes a step wrong by {plain.printed_error:.0%}."
+        f"(B) and {others:.2f} through any other gate; with bias 4, {open_.norms['kept']:.2f} by keeping it. Writing "
+        f"tanh for tanh' in the terms, a known slip, makes a step wrong by {plain.printed_error:.0%}."
     )
     data: dict[str, Any] = {
         "seed": seed,
@@ -181,12 +179,12 @@ def _sizes(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.set_xticks(range(len(TERMS)), list(TERMS.values()))
         axes.tick_params(axis="x", length=0)
-        axes.set_xlabel("term: the way of the memory into the next step")
+        axes.set_xlabel("term: path of the memory into the next step")
         axes.set_ylabel("largest singular value, mean over steps")
         axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9, bbox_to_anchor=(1, 0.95))
         return figure
 
-    return Finding("gate-terms", "The ways of the gradient through one step of an LSTM", sentence, data, draw)
+    return Finding("gate-terms", "The paths of the gradient through one step of an LSTM", sentence, data, draw)
 
 
 def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding:
@@ -195,15 +193,15 @@ def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Find
     exact = max(float(each.errors[:, 1].max()) for each in measured.values())
     sentence = (
         f"For one step A + B + C + D is the whole of ∂c/∂c (error {exact:.0e}); multiplied over steps the sums leave "
-        f"out the ways through the output gate: with forget bias 1 they are {plain[2]:.1%} off after two steps, "
+        f"out the paths through the output gate: with forget bias 1 they are {plain[2]:.1%} off after two steps, "
         f"{plain[3]:.1%} after three and {plain[far]:.1%} after {far}. The joint Jacobian of h and c is exact."
     )
     data: dict[str, Any] = {
         "seed": seed,
         "bench": bench.as_data(),
         "biases": [
-            {"bias": bias, "mean": rounded(each.errors.mean(0).tolist()), "lowest": _bound(each.errors, 0),
-             "highest": _bound(each.errors, -1)}
+            {"bias": bias, "mean": rounded(each.errors.mean(0).tolist()),
+             "lowest": rounded(each.errors.amin(0).tolist()), "highest": rounded(each.errors.amax(0).tolist())}
             for bias, each in measured.items()
         ],
     }  # fmt: skip
@@ -222,7 +220,3 @@ def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Find
         return figure
 
     return Finding("gate-residual", "What products of the four gate terms leave out", sentence, data, draw)
-
-
-def _bound(errors: Float[Tensor, "sequences lags"], which: int) -> list[float]:
-    return rounded(errors.sort(0).values[which].tolist())

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, silent
+from seqloom.lab.bench import Countdown, Say, silent, take_step
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell
@@ -56,12 +56,12 @@ class RecallBudget:
 
     def __post_init__(self) -> None:
         if min(self.width, self.sequences, self.updates, self.tested, self.longest) < 1 or self.symbols < 2:
-            raise UsageError(f"delayed recall needs two symbols, and one of everything else: {self}")
+            raise UsageError(f"delayed recall needs symbols >= 2 and all other sizes >= 1, got {self}")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of training at one lag."""
+    """The result of training at one lag."""
 
     lag: int
     is_solved: bool
@@ -104,7 +104,7 @@ def draw_recall(
 ) -> tuple[Float[Tensor, "sequences steps inputs"], Int[Tensor, " sequences"]]:
     """Inputs of lag + 1 steps and the answers. Column `symbols` says "recall now", the one after it is the mark."""
     if lag < 1:
-        raise UsageError(f"a lag of {lag} leaves nothing to remember; give 1 or more")
+        raise UsageError(f"lag {lag} is invalid; give 1 or more")
     shown = torch.randint(symbols, (sequences, lag + 1), generator=generator)
     answers = shown[:, 0].clone()
     shown[:, -1] = symbols
@@ -196,10 +196,7 @@ class _Trainer:
         """The share of right answers before the update, on a batch that was never seen."""
         inputs, answers = self._draw(lag, self.budget.sequences)
         scores = self.network(inputs)
-        self.optimiser.zero_grad()
-        F.cross_entropy(scores, answers).backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), self.budget.clip_norm)
-        self.optimiser.step()
+        take_step(self.optimiser, F.cross_entropy(scores, answers), clip_norm=self.budget.clip_norm)
         return _accuracy(scores, answers)
 
     @torch.no_grad()
@@ -235,7 +232,7 @@ CELLS: Mapping[str, MakeCell] = {
     "coupled LSTM": cell_maker("coupled"),
     "GRU": cell_maker("gru"),
 }
-"""Those of the family: a tanh RNN with Glorot's start and with an orthogonal one; forget biases begin at 1."""
+"""The cells compared: a tanh RNN with Glorot's start and with an orthogonal one; forget biases start at 1."""
 
 
 @dataclass(frozen=True)
@@ -319,14 +316,16 @@ def _sentence(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> str:
     listed = [
         f"Given are the longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates{form}."
     ]
-    ways = {"growing": "One network whose lags grow", "at once": "A new network for each lag"}
+    methods = {"growing": "One network whose lags grow", "at once": "A new network for each lag"}
     for teaching in TEACHINGS:
         found = [one for one in measured if one.teaching == teaching]
         if found:
             seeds = len(found[0].horizons)
             lags = ", ".join(f"{one.in_words(budget.longest)} ({one.name})" for one in found)
-            alike = {one.cell: one for one in found if one.symbols in (None, budget.symbols)}
-            listed.append(f"{ways[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(alike)}.")
+            comparable = {one.cell: one for one in found if one.symbols in (None, budget.symbols)}
+            listed.append(
+                f"{methods[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(comparable)}."
+            )
     notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
     return f"{' '.join(listed)} The notes say {notes}."
 

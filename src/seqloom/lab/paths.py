@@ -1,10 +1,10 @@
-"""What attention does to gradients: it shortens the way, and leaves the loop where it was.
+"""What attention does to gradients: it shortens the path, but the recurrence remains.
 
-Four ways to make one vector y of a sequence x_1 … x_T, all at their first weights; q is a random query:
+Four readers make one vector y of a sequence x_1 … x_T, all at their first weights; q is a random query:
 
     last       y = h_T                              an RNN or an LSTM: T − k steps lie between x_k and y
-    attention  y = Σ_j softmax_j(score(q, h_j)) h_j     over the states of the same RNN: x_k is one look away from y
-    no loop    y = Σ_j softmax_j(score(q, x_j)) x_j     no state: one look, and all positions at once
+    attention  y = Σ_j softmax_j(score(q, h_j)) h_j     over the same RNN's states: x_k is one attention step from y
+    no loop    y = Σ_j softmax_j(score(q, x_j)) x_j     no state: one attention step, all positions at once
 
 The score is the additive one, v · tanh(W q + U h).
 """
@@ -86,8 +86,8 @@ def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
     without, with_, free = (norms[name] for name in ("RNN, last state", "RNN with attention", "attention, no loop"))
     sentence = (
         f"The last state of an RNN passes {without[0]:.2f} of a gradient to its last input and {without[far]:.0e} to "
-        f"the one {far} steps back; attention over the same states passes {with_[0]:.3f} and {with_[far]:.3f}, for "
-        f"the way to each is one look (without a loop {free[0]:.3f} and {free[far]:.3f}). Nothing is solved for good: "
+        f"the one {far} steps back; attention over the same states passes {with_[0]:.3f} and {with_[far]:.3f}, since "
+        f"each is one attention step away (without a loop {free[0]:.3f} and {free[far]:.3f}). The problem remains: "
         f"{bench.steps} positions share the gradient by their weights, and the RNN below still takes its "
         f"{bench.steps} steps one after another."
     )
@@ -114,4 +114,4 @@ def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
         axes.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 
-    return Finding("paths", "The way of the gradient with and without attention", sentence, data, draw)
+    return Finding("paths", "The path of the gradient with and without attention", sentence, data, draw)

@@ -1,13 +1,10 @@
-"""Where eigenvalues lie: of matrices as they begin, and of the steps of whole cells.
+"""Where eigenvalues lie: of initial matrices, and of the steps of whole cells.
 
 The matrix of a simple network is what a gradient meets at every step, up to the slopes of its activation. Of a gated
 cell no single matrix shows that; the Jacobian of its step does, and it differs at every step.
 """
 
 from functools import partial
-from typing import Any
-
-from matplotlib.figure import Figure
 
 from seqloom.drawing.figures import Finding
 from seqloom.drawing.spectra import draw_spectra
@@ -34,7 +31,7 @@ CELLS: dict[str, MakeCell] = {
 
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
-    """The spectra of state matrices by how they begin, and those of one step of each cell."""
+    """The spectra of state matrices by initialisation, and those of one step of each cell."""
     bench = (
         Bench(width=24, sequences=1, burn_in=20, steps=1)
         if quick
@@ -45,7 +42,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     for start, title in STARTS.items():
         cell = bench.cell(partial(ElmanCell, start=start), seed=seed)
         starts[title] = [spectrum_of("U", cell.from_state.weight)]
-    countdown.done("matrices as they begin")
+    countdown.done("initial matrices")
     steps = {}
     for name, make in CELLS.items():
         each = bench.cell(make, seed=seed)
@@ -62,7 +59,7 @@ def _starts(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Find
         f"{normal.radius:.2f} fill the circle and stretch by up to σ_max = {normal.gain:.2f} in a step; Glorot's "
         f"bounds give ρ = {uniform.radius:.2f} and σ_max = {uniform.gain:.2f}."
     )
-    return _finding("starts", "Eigenvalues of a state matrix by how it begins", sentence, bench, seed, spectra)
+    return _finding("starts", "Eigenvalues of a state matrix by initialisation", sentence, bench, seed, spectra)
 
 
 def _steps(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Finding:
@@ -80,13 +77,6 @@ def _steps(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Findi
 def _finding(
     name: str, title: str, sentence: str, bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]
 ) -> Finding:
-    data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
-        "spectra": {group: each[0].as_data() for group, each in spectra.items()},
-    }
-
-    def draw() -> Figure:
-        return draw_spectra(spectra)
-
-    return Finding(name, title, sentence, data, draw)
+    found = {group: each[0].as_data() for group, each in spectra.items()}
+    data = {"seed": seed, "bench": bench.as_data(), "spectra": found}
+    return Finding(name, title, sentence, data, lambda: draw_spectra(spectra))

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.autograd.graph import Node
@@ -16,7 +15,7 @@ from torch.autograd.graph import Node
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, QUIET, SECOND, THIRD, Finding
-from seqloom.lab.bench import Countdown, Say, frames, rounded, silent
+from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, silent
 from seqloom.nn.attention import Attention, BilinearScore
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.kinds import cell_maker
@@ -33,7 +32,7 @@ from seqloom.nn.packing import packing_of
 # measure different things: the memory of an LSTM passes a step through a gate and a sum, but through no matrix.
 
 PRODUCTS = ("Addmm", "Mm", "Bmm", "Baddbmm", "Linear", "Mv", "ScaledDotProduct")
-"""How the names of nodes begin that multiply matrices. The last does two in one; short sequences go without."""
+"""Name prefixes of autograd nodes that multiply matrices. The last does two products; short sequences do not use it."""
 OPERATIONS = (*PRODUCTS, "Add", "Sub", "Rsub", "Mul", "Div", "Neg", "Lerp", "Tanh", "Sigmoid", "Relu", "Softmax")
 """Autograd nodes that compute something, in the layers measured here."""
 
@@ -49,20 +48,22 @@ class PathLength:
     longest: int
 
 
-def ways(
+def path_lengths(
     output: Float[Tensor, "*out"], inputs: Sequence[Float[Tensor, "*in"]], *, counted: tuple[str, ...] = PRODUCTS
 ) -> list[PathLength]:
-    """From each input, a leaf that wants its gradient, to the output."""
+    """From each input, a leaf with requires_grad, to the output."""
     if output.grad_fn is None:
         raise UsageError("the output has no autograd graph; compute it with gradients enabled")
     order = list(_upwards(output.grad_fn))
-    return [_way(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
+    return [_path_length(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
 
 
-def ways_to_last(read: Reader, *, positions: int, width: int, counted: tuple[str, ...] = PRODUCTS) -> list[PathLength]:
+def lengths_to_last(
+    read: Reader, *, positions: int, width: int, counted: tuple[str, ...] = PRODUCTS
+) -> list[PathLength]:
     """From each position to the last. Position p lies positions − 1 − p steps before the last."""
     inputs = [torch.ones(1, width).requires_grad_() for _ in range(positions)]  # any numbers have the same graph
-    return ways(read(inputs), inputs, counted=counted)
+    return path_lengths(read(inputs), inputs, counted=counted)
 
 
 def read_by_cell(cell: Cell) -> Reader:
@@ -120,7 +121,7 @@ def _upwards(root: Node) -> Iterator[Node]:
             stack += [(below, False) for below, _ in node.next_functions if below is not None and below not in seen]
 
 
-def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> PathLength:
+def _path_length(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> PathLength:
     found: dict[Node, PathLength] = {}
     for node in order:
         if getattr(node, "variable", None) is leaf:
@@ -129,9 +130,11 @@ def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, .
         below = [found[one] for one, _ in node.next_functions if one in found]
         if below:
             own = int(node.name().startswith(counted))
-            found[node] = PathLength(own + min(way.shortest for way in below), own + max(way.longest for way in below))
+            found[node] = PathLength(
+                own + min(path.shortest for path in below), own + max(path.longest for path in below)
+            )
     if order[-1] not in found:
-        raise UsageError(f"the output does not depend on input {number}; give a leaf that wants its gradient")
+        raise UsageError(f"the output does not depend on input {number}; give a leaf with requires_grad=True")
     return found[order[-1]]
 
 
@@ -143,7 +146,7 @@ def _way(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, .
 
 
 class CellLayer(nn.Module):
-    """A recurrent layer that begins with nothing read."""
+    """A recurrent layer with an empty initial state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()
@@ -155,7 +158,7 @@ class CellLayer(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """Self-attention over whole sequences, every position looking at all."""
+    """Self-attention over whole sequences, every position attending to all."""
 
     def __init__(self, attention: SelfAttention) -> None:
         super().__init__()
@@ -216,9 +219,9 @@ def time_layers(
 
 
 def _time(layer: nn.Module, inputs: Tensor, upstream: Tensor, clock: Callable[[], float]) -> float:
-    begin = clock()
+    start = clock()
     layer(inputs).backward(upstream)
-    taken = clock() - begin
+    taken = clock() - start
     layer.zero_grad()
     inputs.grad = None
     return taken
@@ -275,8 +278,8 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     positions = 8 if quick else 33
     paths = {
         name: Paths(
-            products=tuple(ways_to_last(read, positions=positions, width=width, counted=PRODUCTS)),
-            operations=tuple(ways_to_last(read, positions=positions, width=width, counted=OPERATIONS)),
+            products=tuple(lengths_to_last(read, positions=positions, width=width, counted=PRODUCTS)),
+            operations=tuple(lengths_to_last(read, positions=positions, width=width, counted=OPERATIONS)),
         )
         for name, read in readers.items()
     }
@@ -339,10 +342,11 @@ def _speed_sentence(gains: Mapping[str, Mapping[int, Sequence[float]]], *, round
 def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str, Mapping[int, list[float]]]) -> Figure:
     figure, (left, right) = frames(2)
     for name, found in by_layer.items():
-        thousands = {length: [rate / 1000 for rate in one.rates()] for length, one in found.items()}
-        _plot(left, thousands, name=name, label=name)
+        (colour, mark), thousands = LOOKS[name], [[rate / 1000 for rate in one.rates()] for one in found.values()]
+        plot_medians(left, list(found), thousands, colour=colour, mark=mark, label=name)
     for name, gain in gains.items():
-        _plot(right, gain, name=name)
+        colour, mark = LOOKS[name]
+        plot_medians(right, list(gain), gain.values(), colour=colour, mark=mark, label=None)
     right.axhline(1, color=QUIET, linewidth=0.8)
     left.set_ylabel("thousand tokens a second")
     right.set_ylabel("self-attention as a multiple of each")
@@ -355,14 +359,6 @@ def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str,
         axes.set_xlabel("length of the sequences (tokens)")
     figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(by_layer))
     return figure
-
-
-def _plot(axes: Axes, found: Mapping[int, Sequence[float]], *, name: str, label: str | None = None) -> None:
-    """Medians by length, and a bar from the lowest to the highest round."""
-    colour, mark = LOOKS[name]
-    low, high = ([choose(values) for values in found.values()] for choose in (min, max))
-    axes.vlines(list(found), low, high, color=colour, linewidth=1, alpha=0.6)
-    axes.plot(list(found), [median(values) for values in found.values()], color=colour, marker=mark, ms=5, label=label)
 
 
 @dataclass(frozen=True)
@@ -399,17 +395,17 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
         f"{fewest}; and this many operations are sequential: {most}."
     )
     if both:
-        sentence += f" No more products over a longer distance, and serial all the same: {', '.join(both)}."
+        sentence += f" Constant number of products at any distance, but still sequential: {', '.join(both)}."
     distances = [positions - 1 - place for place in range(positions)]
     data: dict[str, Any] = {
         "distances": distances,
         "readers": [
             {
                 "reader": name,
-                "products": {"fewest": [way.shortest for way in found.products],
-                             "most": [way.longest for way in found.products]},
-                "operations": {"fewest": [way.shortest for way in found.operations],
-                               "most": [way.longest for way in found.operations]},
+                "products": {"fewest": [path.shortest for path in found.products],
+                             "most": [path.longest for path in found.products]},
+                "operations": {"fewest": [path.shortest for path in found.operations],
+                               "most": [path.longest for path in found.operations]},
             }
             for name, found in paths.items()
         ],
@@ -419,10 +415,10 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
         figure, (left, right) = frames(2)
         for name, found in paths.items():
             colour, style = PATH_LOOKS[name]
-            left.plot(distances, [way.shortest for way in found.products], color=colour, linestyle=style, label=name)
-            right.plot(distances, [way.longest for way in found.operations], color=colour, linestyle=style)
-        left.set_ylabel("matrix products on the shortest way")
-        right.set_ylabel("operations that must follow one another")
+            left.plot(distances, [path.shortest for path in found.products], color=colour, linestyle=style, label=name)
+            right.plot(distances, [path.longest for path in found.operations], color=colour, linestyle=style)
+        left.set_ylabel("matrix products on the shortest path")
+        right.set_ylabel("sequential operations")
         for axes in (left, right):
             axes.set_xlabel("distance between the positions (steps)")
             axes.set_ylim(bottom=0)

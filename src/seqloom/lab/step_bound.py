@@ -5,7 +5,7 @@ g clipped at θ, that is L η θ: a wrong gradient, or one that has exploded, ca
 
 Here f(x) = −log softmax(A x)_k, whose gradient Aᵀ(p − e_k) is never longer than √2 σ_max(A): so L = √2 σ_max(A) is
 known. The g of a step is not bound by that: what comes out of a deep network may have any length. So here directions
-are scaled at will.
+are scaled arbitrarily.
 """
 
 import math
@@ -33,10 +33,10 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     bound = math.sqrt(2) * largest_gain(matrix)
     points = torch.randn(count, width, dtype=torch.float64, generator=generator)
     sizes = 10 ** torch.linspace(-2, 3, count, dtype=torch.float64)
-    ways = torch.randn(count, width, dtype=torch.float64, generator=generator)
-    # Half of the steps follow the gradient itself, which is the way that changes the loss fastest.
-    ways[::2] = _gradients(matrix, points)[::2]
-    steps = sizes[:, None] * ways / ways.norm(dim=1, keepdim=True)
+    directions = torch.randn(count, width, dtype=torch.float64, generator=generator)
+    # Half of the steps follow the gradient itself, the direction that changes the loss fastest.
+    directions[::2] = _gradients(matrix, points)[::2]
+    steps = sizes[:, None] * directions / directions.norm(dim=1, keepdim=True)
     clipped = steps * (THRESHOLD / sizes).clamp(max=1)[:, None]
     changes = {
         name: (_losses(matrix, points) - _losses(matrix, points - RATE * each)).abs()
@@ -66,9 +66,9 @@ def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: d
     limit = bound * RATE * THRESHOLD
     sentence = (
         f"Of {len(sizes)} steps η g none changes the loss by more than L η ‖g‖ (the nearest reaches "
-        f"{ratios.max():.0%} of it). Their directions g were scaled at will, to lengths up to {sizes.max():.0f}: such "
-        f"steps change the loss by up to {worst:.1f}, and with g clipped at θ = {THRESHOLD:g} by {kept:.2f} at most, "
-        f"below L η θ = {limit:.2f}."
+        f"{ratios.max():.0%} of it). Their directions g were scaled arbitrarily, to lengths up to {sizes.max():.0f}: "
+        f"such steps change the loss by up to {worst:.1f}, and with g clipped at θ = {THRESHOLD:g} by {kept:.2f} "
+        f"at most, below L η θ = {limit:.2f}."
     )
     data: dict[str, Any] = {
         "seed": seed,

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
-from seqloom.lab.bench import Countdown, Say, frames, rounded, silent
+from seqloom.lab.bench import Countdown, Say, frames, rounded, silent, take_step
 from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
 from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.init import seeded, xavier_uniform
@@ -23,7 +23,7 @@ from seqloom.nn.recurrent import MakeCell
 
 # What truncation does to a gradient and to learning, on a task whose dependence has a known length.
 #
-# Echo: at every step, predict the symbol shown `distance` steps before. A gradient that goes back less far than
+# Echo: at every step, predict the symbol shown `distance` steps before. A gradient that reaches back less far than
 # that cannot teach it, other than by luck. For an estimate ĝ of the exact gradient g of the cell's weights:
 #
 #     bias    ‖E ĝ − g‖ / ‖g‖               of all draws of the truncation; a fixed one has a single draw
@@ -105,12 +105,8 @@ def train_echo(make: MakeCell, task: EchoTask, *, truncation: Truncation, seed: 
     )
     optimiser = torch.optim.Adam(network.parameters(), lr=task.learning_rate)
     for _ in range(task.updates):
-        optimiser.zero_grad()
-        network(
-            draw_symbols(task, task.sequences, generator=sequences), truncation=truncation, generator=chances
-        ).backward()
-        nn.utils.clip_grad_norm_(network.parameters(), task.clip_norm)
-        optimiser.step()
+        shown = draw_symbols(task, task.sequences, generator=sequences)
+        take_step(optimiser, network(shown, truncation=truncation, generator=chances), clip_norm=task.clip_norm)
     with torch.no_grad():
         return network, float(network(draw_symbols(task, task.tested, generator=tests)))
 
@@ -179,7 +175,7 @@ class Row:
     name: str
     truncation: Truncation
     window: int | None
-    """Steps that a gradient goes back, at most or on average; None for all of them."""
+    """Steps that a gradient reaches back, at most or on average; None for all of them."""
     estimate: Estimate
     losses: tuple[float, ...]
 
@@ -200,7 +196,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     seeds, draws = (2, 40) if quick else (7, 400)
     make, chosen = cell_maker("rnn"), truncations()
     countdown = Countdown(say, len(chosen) * seeds)
-    # Measured on the way: the first weights know nothing of the echo, the last leave little gradient.
+    # Measured during training: the first weights know nothing of the echo, the last leave little gradient.
     early = replace(task, updates=task.updates // 4)
     network, early_loss = train_echo(make, early, truncation=FULL, seed=seed)
     estimates = measure_estimates(network, [truncation for truncation, _ in chosen.values()], draws=draws, seed=seed)
@@ -258,8 +254,9 @@ def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
         f"The task is an echo over {task.distance} steps. Fixed windows give the gradient a bias, in multiples of its "
         f"norm, of {biases}. Along the exact gradient, where 1 is unbiased, the means of random windows are {means}; "
         f"single draws spread by {spreads}. After {task.updates} updates the full gradient leaves a loss of "
-        f"{median(rows[0].losses):.3f} nats{f' (losses are medians over {seeds} seeds)' if seeds > 1 else ''}. Random "
-        f"windows beside the better fixed ones of their length leave {verdicts}. The notes say that {CLAIM}."
+        f"{median(rows[0].losses):.3f} nats{f' (losses are medians over {seeds} seeds)' if seeds > 1 else ''}. "
+        f"Compared with the better fixed windows of their length, random windows leave {verdicts}. The notes say that "
+        f"{CLAIM}."
     )
 
 

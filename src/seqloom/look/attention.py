@@ -78,7 +78,7 @@ def beam_of(translator: Translator, line: str, *, pruned: int = 2) -> BeamTree:
 
 
 def draw_beam_search(translator: Translator, line: str, picture: Path, *, pruned: int = 2) -> BeamTree:
-    """The same as a page to play with (HTML) or a picture (SVG, PNG), by the ending."""
+    """The same as an interactive page (HTML) or a picture (SVG, PNG), by the ending."""
     if picture.suffix not in BEAM_ENDINGS:
         raise UsageError(f"{picture} is neither .html nor .svg nor .png; name it with one of these endings")
     tree = beam_of(translator, line, pruned=pruned)

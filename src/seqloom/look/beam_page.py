@@ -1,4 +1,4 @@
-"""A beam search as one HTML file that needs nothing else: the tree to touch, to replay, and the n-best list in figures.
+"""A beam search as a self-contained HTML page: an interactive tree, a replay, and the n-best list with scores.
 
 The tree is drawn here, as SVG, and can be read without the script; the script (beam_page.js) adds the replay, the panel
 of a node and the keys. Whatever comes from a model is escaped where it enters the page.
@@ -97,7 +97,7 @@ def _draw_lines(axes: Axes, tree: BeamTree) -> None:
             begin, height = MARKER, tree.root
         else:
             begin, height = parent.x + MARKER + cells(parent.label) + 1 + cells(parent.note), parent.y
-        path = _way((begin + 0.3, height), bend=tree.columns[place.node.step] - GAP, to=(place.x, place.y))
+        path = _curve((begin + 0.3, height), bend=tree.columns[place.node.step] - GAP, to=(place.x, place.y))
         colour = LOOKS[place.node.fate][0]
         if place.is_winner:
             axes.add_patch(PathPatch(path, fill=False, edgecolor=THIRD, alpha=0.55, linewidth=9, zorder=1))
@@ -115,7 +115,7 @@ def _draw_lines(axes: Axes, tree: BeamTree) -> None:
         )
 
 
-def _way(start: tuple[float, float], *, bend: float, to: tuple[float, float]) -> Path:
+def _curve(start: tuple[float, float], *, bend: float, to: tuple[float, float]) -> Path:
     """Level to the end of the column, then in one curve over to the child."""
     middle = (bend + to[0]) / 2
     points = [start, (bend, start[1]), (middle, start[1]), (middle, to[1]), to]
@@ -261,11 +261,13 @@ def _line(tree: BeamTree, place: PlacedNode, parent: PlacedNode | None) -> str:
     start, end = _y(tree, tree.root if parent is None else parent.y), _y(tree, place.y)
     bend, reach = tree.columns[place.node.step] - GAP, place.x + 0.4
     middle = _x((bend + reach) / 2)
-    way = f"M{_x(begin + 0.3)} {start}L{_x(bend)} {start}C{middle} {start} {middle} {end} {_x(reach)} {end}"
+    curve = f"M{_x(begin + 0.3)} {start}L{_x(bend)} {start}C{middle} {start} {middle} {end} {_x(reach)} {end}"
     step = place.node.step
-    band = f'<path class="band" data-step="{step}" d="{way}H{_x(place.x + _width(place))}"/>' if place.is_winner else ""
+    band = (
+        f'<path class="band" data-step="{step}" d="{curve}H{_x(place.x + _width(place))}"/>' if place.is_winner else ""
+    )
     thickness = 0.6 if place.node.fate == "pruned" else 0.6 + 4.4 * place.probability
-    return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{way}" stroke-width="{thickness:.2f}"/>'
+    return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{curve}" stroke-width="{thickness:.2f}"/>'
 
 
 def _node(tree: BeamTree, place: PlacedNode) -> str:

@@ -134,13 +134,13 @@ def lay_out(
     return BeamTree(tuple(places), tuple(columns), 0.0, leaves, dict(Counter(node.fate for node in trace.nodes)))
 
 
-def standing(node: Node) -> float:
+def ranking_score(node: Node) -> float:
     """What candidates of a step are ranked by: log P, with what the score does to the end symbol."""
     return node.terms["log_prob"] + node.terms.get("end", 0.0)
 
 
 def visible(text: str) -> str:
-    """Text with whatever cannot be seen, or would turn the text round, written as an escape."""
+    """Text with unprintable characters written as escapes."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
     )
@@ -175,13 +175,13 @@ def describe(tree: BeamTree) -> str:
         proof = "it reached the maximum length without an end"
     else:
         proof = "a wider beam may find a better one"
-    return f"{looked} The best has score {number(best.node.score)}; {proof}. {_describe_way(tree)}"
+    return f"{looked} The best has score {number(best.node.score)}; {proof}. {_describe_path(tree)}"
 
 
 _RARE = {"cut": "cut at the maximum length", "left": "left when the sentence was decided"}
 
 
-def _describe_way(tree: BeamTree) -> str:
+def _describe_path(tree: BeamTree) -> str:
     path = [place for place in tree.places if place.is_winner]
     behind = [place for place in path if place.rank > 1]
     if not behind:
@@ -195,7 +195,7 @@ def _describe_way(tree: BeamTree) -> str:
         return (
             f"{where}{furthest}, but each of its symbols is the most probable after those before it: greedy finds it."
         )
-    return f"{where}{furthest}; greedy search leaves its way at step {first.node.step}."
+    return f"{where}{furthest}; greedy search leaves its path at step {first.node.step}."
 
 
 def _has_better_sibling(tree: BeamTree, place: PlacedNode) -> bool:
@@ -242,7 +242,7 @@ def _ranks(trace: Trace) -> dict[int, int]:
     for node in trace.nodes:
         by_step[node.step].append(node)
     for nodes in by_step.values():
-        nodes.sort(key=lambda node: (-standing(node), node.fate == "pruned", node.number))
+        nodes.sort(key=lambda node: (-ranking_score(node), node.fate == "pruned", node.number))
         ranks.update({node.number: place for place, node in enumerate(nodes, start=1)})
     return ranks
 
@@ -315,7 +315,7 @@ def _heights(columns: Sequence[Sequence[Node]], winner: set[int]) -> dict[int, f
 def spread(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Places in this order and at least 1 apart, by weighted least squares as near as can be to those wanted.
 
-    With z_i = y_i − i the distance is an order, z_i ≤ z_{i+1}; where neighbours want it otherwise they share their
+    With z_i = y_i − i the distance is an order, z_i ≤ z_{i+1}; where neighbours violate it they share their
     mean, and so does the block that they make with its neighbours (pool adjacent violators).
     """
     blocks: list[tuple[float, float, int]] = []  # weight, weighted mean of z, members

@@ -44,7 +44,7 @@ from seqloom.text.normalise import is_blank
 # On the target side input k is the symbol before output k, so the lag t − k is 0 for what was read last, and later
 # inputs have no effect. On the source side the distance is counted from the position of a word-for-word translation;
 # or, where the decoder knows nothing but the last state of an encoder, from the end of the source at which that state
-# was reached. A language model has the target side alone. All goes through automatic differentiation of the embedded
+# was reached. A language model has only the target side. All of it is automatic differentiation of the embedded
 # inputs, so this works for every translator and every recurrent language model.
 
 TABLES = (Embedding, CharacterInput, nn.Embedding)
@@ -181,8 +181,8 @@ class _Inputs:
     def vectors(self, side: str) -> Tensor:
         if side not in self.found:
             raise ModelError(
-                f"the {side} symbols of this model pass no embedding that is known here, so its gradients cannot be "
-                "looked at; embed them with seqloom.nn.embeddings.Embedding or torch.nn.Embedding"
+                f"the {side} symbols of this model pass no known embedding, so its gradients cannot be "
+                "measured; embed them with seqloom.nn.embeddings.Embedding or torch.nn.Embedding"
             )
         return self.found[side]
 
@@ -464,8 +464,8 @@ def look_at_gradients(
 ) -> list[Finding]:
     """How gradients of the losses fade with distance, and for recurrent models the spectra of matrices and of a step.
 
-    Of a language model, pairs have no source; an ELMo is used from left to right. `progress` is told
-    how many pairs are done.
+    Of a language model, pairs have no source; an ELMo is used from left to right. `progress` is
+    called with the number of pairs done.
     """
     reader = None if loaded.config.purpose == "translator" else _reader(loaded)
     maps = []

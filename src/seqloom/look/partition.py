@@ -2,7 +2,7 @@
 
     Z(x) = Σ_w exp(s_w(x))          log Z is 0 where scores are log-probabilities by themselves
 
-Three questions to a model with a table of scores, asked of the positions of a text:
+Three questions about a model with a table of scores, measured at the positions of a text:
 
 1. How far from 0 is log Z? NCE takes it for 0, so a model trained by it should keep it there; one trained by maximum
    likelihood has no reason to.
@@ -12,7 +12,7 @@ Three questions to a model with a table of scores, asked of the positions of a t
        Var(Ẑ) / Z² = (Σ_w p_w² / q_w − 1) / n,  p = softmax(s)
 
    which is large where few words hold nearly all of p and q does not know them: the reason not to estimate the
-   gradient of maximum likelihood this way.
+   gradient of maximum likelihood by importance sampling.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -155,7 +155,7 @@ def _gap(counts: Int[np.ndarray, " ranks"], weights: Float[np.ndarray, " ranks"]
     return float(np.abs(seen - fitted).max())
 
 
-# What a text is made of: its n-grams by rank, how its vocabulary grows, how long its lines are.
+# Statistics of a text: its n-grams by rank, how its vocabulary grows, how long its lines are.
 
 COVERED_BY = (1, 10, 100, 1000, 10_000, 100_000)
 """Numbers of most frequent words whose share of the text is reported."""
@@ -280,7 +280,7 @@ class NGramCounts:
 
     counts: Int[np.ndarray, " types"]
     places: Int[np.ndarray, " types"]
-    """Where in the text each begins for the first time."""
+    """Position of the first occurrence of each."""
 
 
 def count_ngrams(ids: Int[np.ndarray, " tokens"], lengths: Int[np.ndarray, " lines"], order: int) -> NGramCounts:
@@ -413,10 +413,10 @@ def _draw_growth(axes: Axes, growth: Growth, *, unit: str) -> None:
     axes.legend(frameon=False, fontsize=8, loc="lower right")
 
 
-# Zipf: what a text is made of, from its files to numbers and a picture.
+# Zipf: from text files to statistics and a figure.
 
-TOLD_EVERY = 100_000
-"""Lines between two reports of progress."""
+PROGRESS_INTERVAL = 100_000
+"""Lines between two progress events."""
 
 
 class ZipfConfig(Config):
@@ -476,7 +476,7 @@ def look_at_counts(
             tokens = cut(line)
             ids.extend(known.setdefault(token, len(known)) for token in tokens)
             lengths.append(len(tokens))
-            if len(lengths) % TOLD_EVERY == 0:
+            if len(lengths) % PROGRESS_INTERVAL == 0:
                 listener(Event("progress", {"what": f"reading {path.name}", "done": number - 1, "all": len(paths)}))
     words, joint = list(known), "" if chosen.unit == "characters" else " "
     try:
@@ -509,7 +509,7 @@ def find_tokenizer(folder: Path) -> Tokenizer:
             raise UsageError(f"{folder} has a tokeniser for each side; name one of {', '.join(map(str, found))}")
         if found:
             return Tokenizer.load(found[0])
-    raise UsageError(f"{folder} holds no tokeniser; name a run, a model, or the folder that has {DESCRIPTION}")
+    raise UsageError(f"{folder}: no tokeniser found; name a run, a model, or the folder that has {DESCRIPTION}")
 
 
 def _cutter(config: ZipfConfig) -> Callable[[str], list[str]]:
@@ -523,10 +523,10 @@ def _cutter(config: ZipfConfig) -> Callable[[str], list[str]]:
             tokens = text.split()
         else:
             tokens = [word.strip(JOINER) or word for word in split_words(text)]
-        return tokens if config.punctuation else [token for token in tokens if _says_something(token)]
+        return tokens if config.punctuation else [token for token in tokens if _has_letter_or_digit(token)]
 
     return cut
 
 
-def _says_something(token: str) -> bool:
+def _has_letter_or_digit(token: str) -> bool:
     return token.isalnum() or any(map(str.isalnum, token))

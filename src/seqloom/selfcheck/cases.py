@@ -41,7 +41,7 @@ class Case:
     """The text of an output."""
 
     def search(self, settings: SearchConfig) -> list[list[Hypothesis]]:
-        """By beam, as translations are searched for."""
+        """By beam, as for translations."""
         return beam_search(self.stepper(settings), self.source, settings)
 
 
@@ -92,12 +92,12 @@ class CaseMaker:
 
     @property
     def mixed(self) -> list[Case]:
-        """Sentences in the order of the text, long beside short, with more padding than they need."""
+        """Sentences in the order of the text, long next to short, with more padding than they need."""
         return [self.case(places, padding=PADDING) for places in _cut(range(len(self.parts)))]
 
     @property
     def sorted(self) -> list[Case]:
-        """Sentences beside others of their length: the cheapest way to search them all."""
+        """Sentences of similar length together: the cheapest search."""
         return [self.case(places) for places in self.batches()]
 
     def batches(self) -> list[Sequence[int]]:

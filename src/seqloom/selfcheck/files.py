@@ -21,7 +21,7 @@ Outputs = Callable[[Loaded], Sequence[object]]
 
 
 def check_files(folder: Path) -> CheckResult:
-    """Every file has the size and SHA-256 that the manifest says. A folder that cannot be asked is refused."""
+    """Every file has the size and SHA-256 that the manifest lists. A folder without a readable manifest is an error."""
     try:
         read_card(folder)
     except ModelError:
@@ -47,7 +47,7 @@ def _listed(folder: Path) -> dict[str, object]:
 def _damage(folder: Path) -> list[str]:
     try:
         return check_manifest(folder, _listed(folder))
-    except (OSError, ValueError, KeyError, TypeError):  # no manifest to go by
+    except (OSError, ValueError, KeyError, TypeError):  # no readable manifest
         return []
 
 

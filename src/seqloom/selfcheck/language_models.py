@@ -39,7 +39,7 @@ from seqloom.selfcheck.searches import check_complete, check_fast, check_greedy,
 from seqloom.selfcheck.translators import judge_draws
 from seqloom.text.normalise import is_blank
 
-# The promises of word vectors: files, saving, and neighbours that do not depend on what else is asked.
+# The promises of word vectors: files, saving, and neighbours that do not depend on the rest of the query.
 
 NEAREST = 5
 
@@ -82,7 +82,7 @@ def check_nearest(vectors: WordVectors, words: Sequence[str]) -> CheckResult:
         changed += is_other and not apart <= TIE
         if not apart <= off:
             off, worst = apart, f"{shown(word)}: a cosine differs by {apart:.1e}"
-    sentence = f"the {NEAREST} nearest of {counted(len(words), 'word')}, asked alone and together, {within(off)}"
+    sentence = f"the {NEAREST} nearest of {counted(len(words), 'word')}, queried alone and together, {within(off)}"
     sentence += f"; {counted(ties, 'tie')} decided otherwise" if ties else ""
     figures = {"words": len(words), "changed": changed, "ties": ties, "largest_difference": off}
     return judged(off <= TIE, sentence, figures=figures, worst=worst)
@@ -152,7 +152,7 @@ class LanguageModelChecks:
         """The model after the beginnings of some lines; those after which nothing is possible are left out."""
         encoded = [self.model.tokenizer.encode(text) for text in self.texts if not is_blank(text)]
         prompts = list(dict.fromkeys(tuple(ids[:READ]) for ids in encoded))[:PROMPTS]
-        return [case for case in map(self._after, prompts) if self._goes_on(case)]
+        return [case for case in map(self._after, prompts) if self._can_continue(case)]
 
     def _after(self, prompt: Sequence[int]) -> Case:
         def stepper(_: SearchConfig) -> Stepper:
@@ -161,7 +161,7 @@ class LanguageModelChecks:
         write = self.model.tokenizer.decode
         return Case(stepper, _nothing(self.model), (write(prompt),), write)
 
-    def _goes_on(self, case: Case) -> bool:
+    def _can_continue(self, case: Case) -> bool:
         try:
             case.search(self.settings)
         except DeadEnd:  # without smoothing, a counted model knows nothing after words that it never saw together

@@ -7,13 +7,11 @@ from typing import Literal
 from seqloom.search.settings import SearchConfig
 from seqloom.selfcheck.cases import Case
 
-# A promise, the check that looks whether it is kept, and what was found.
-
 Outcome = Literal["holds", "broken", "not applicable"]
 Figure = int | float | str
 
 TIE = 1e-4
-"""Two candidates whose scores lie within this are as good as equal: float32 may rank them either way."""
+"""Two candidates whose scores lie within this are as good as equal: float32 may rank them in either order."""
 
 LONGEST_SHOWN = 160
 """Characters of a line that an example shows."""
@@ -33,13 +31,13 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Check:
-    """A promise that can be checked on a model."""
+    """A promise that can be checked."""
 
     name: str
     promise: str
     run: Callable[[], CheckResult]
     passes: int = 1
-    """About how often it goes through the lines: what progress is measured by."""
+    """Approximate passes over the lines; the unit of progress."""
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,6 @@ class CheckReport:
         )
 
 
-def _say_nothing(_report: CheckReport) -> None:
-    """For those who wait for the end."""
-
-
 def selfcheck(
     model: Path,
     *,
@@ -100,7 +96,7 @@ def selfcheck(
     count: int = 50,
     seed: int = 1,
     listener: Listener = ignore,
-    decided: Callable[[CheckReport], None] = _say_nothing,
+    decided: Callable[[CheckReport], None] = lambda _report: None,
 ) -> CheckReport:
     """Run the promises on a model directory or a finished run, with lines of a file or with built-in ones.
 
@@ -130,7 +126,7 @@ def selfcheck(
 
 
 def _progress(report: CheckReport, checks: Sequence[Check]) -> Event:
-    """How many promises are decided, and the seconds that the rest may take, by how often it goes through the lines."""
+    """How many promises are decided, and an estimate of the seconds left, by passes over the lines."""
     decided = len(report.checked) - 1  # without the files, which cost nothing
     seconds = sum(each.seconds for each in report.checked[1:])
     passes = [sum(check.passes for check in part) for part in (checks[:decided], checks[decided:])]

@@ -21,15 +21,15 @@ from seqloom.selfcheck.promises import TIE, CheckResult, Figure, counted, judged
 #
 # At each step a beam search keeps some candidates and drops the others. Two searches over the same sentence part at
 # the first step where they keep different ones. If what one kept and the other dropped had the same score there, to
-# within the rounding of numbers, then they have decided a tie; from then on they go different ways, and end where they
-# may.
+# within the rounding of numbers, then they have decided a tie; from then on they explore different hypotheses.
 #
 #     gap = max over both searches of (best of what only it kept − worst of what only the other kept)
 #
 # Where both keep the same to the end, they differ in which of the finished ones is the best, and the gap is that of
 # the scores.
 
-Way = tuple[int, ...]
+Prefix = tuple[int, ...]
+"""Symbols of a hypothesis so far."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def greedy_gap(one: Hypothesis, other: Hypothesis) -> float:
     return math.inf  # one stopped at its maximum length where the other continued
 
 
-def _outcome(hypothesis: Hypothesis) -> tuple[Way, bool]:
+def _outcome(hypothesis: Hypothesis) -> tuple[Prefix, bool]:
     return hypothesis.symbols, hypothesis.is_finished
 
 
@@ -134,34 +134,34 @@ def _gap(traces: Sequence[Trace], best: Sequence[Hypothesis]) -> float:
     return abs(best[0].score - best[1].score)
 
 
-def _lead(kept: set[Way], dropped: set[Way], values: Mapping[Way, float]) -> float:
+def _lead(kept: set[Prefix], dropped: set[Prefix], values: Mapping[Prefix, float]) -> float:
     """Score difference between the kept and the dropped candidate; unknown if the latter was never expanded."""
-    if not kept or not dropped or any(way not in values for way in dropped):
+    if not kept or not dropped or any(prefix not in values for prefix in dropped):
         return math.inf
-    return max(values[way] for way in kept) - min(values[way] for way in dropped)
+    return max(values[prefix] for prefix in kept) - min(values[prefix] for prefix in dropped)
 
 
 @dataclass
 class _Step:
     """The candidates of a step: their scores, and which were kept."""
 
-    values: dict[Way, float] = field(default_factory=dict)
-    kept: set[Way] = field(default_factory=set)
+    values: dict[Prefix, float] = field(default_factory=dict)
+    kept: set[Prefix] = field(default_factory=set)
 
 
 def _steps(trace: Trace) -> list[_Step]:
-    ways: dict[int, Way] = {}
+    prefixes: dict[int, Prefix] = {}
     steps: list[_Step] = []
     for node in trace.nodes:
-        way = (*(() if node.parent is None else ways[node.parent]), node.symbol)
-        ways[node.number] = way
+        prefix = (*(() if node.parent is None else prefixes[node.parent]), node.symbol)
+        prefixes[node.number] = prefix
         while len(steps) < node.step:
             steps.append(_Step())
         step = steps[node.step - 1]
         # Candidates are ranked by log P, in which an end normalisation has changed P(end).
-        step.values[way] = node.terms["log_prob"] + node.terms.get("end", 0.0)
+        step.values[prefix] = node.terms["log_prob"] + node.terms.get("end", 0.0)
         if node.fate != "pruned":
-            step.kept.add(way)
+            step.kept.add(prefix)
     return steps
 
 

@@ -45,8 +45,8 @@ from seqloom.text.normalise import is_blank
 #
 # In float32 the sums of a product may be taken in another order when more rows are multiplied at once, which moves a
 # score by some 1e-6; hence two candidates within `TIE` may change places. In eight bits a last digit can turn a
-# rounding the other way: on a Transformer of width 128, 2 scores of 50 moved by some 2e-3, each by one token (up to
-# 5e-3), the others by less than 1e-6. Hence candidates within `ROUNDING` may change places there.
+# rounding in the other direction: on a Transformer of width 128, 2 scores of 50 moved by some 2e-3, each by one token
+# (up to 5e-3), the others by less than 1e-6. Hence candidates within `ROUNDING` may change places there.
 
 ROUNDING = 1e-2
 """The tie of a search in eight bits: what two candidates may move by that are each off by such a rounding."""
@@ -275,8 +275,10 @@ def check_score(bench: CaseMaker) -> CheckResult:
         best = [hypotheses[0] for hypotheses in case.search(settings)]
         texts = [tokenizer.decode(each.symbols) for each in best]
         cut = tokenizer.encode_many(texts)
-        ways = [each.symbols for each in best], cut
-        found, read = (forced_search(case.stepper(settings), case.source, way, settings=settings) for way in ways)
+        outputs_of = [each.symbols for each in best], cut
+        found, read = (
+            forced_search(case.stepper(settings), case.source, each, settings=settings) for each in outputs_of
+        )
         scored = bench.translator.score(case.names, texts)
         for at, (name, each) in enumerate(zip(case.names, best, strict=True)):
             outputs, read_back = outputs + 1, read_back + (tuple(cut[at]) == each.symbols)
@@ -300,7 +302,7 @@ def check_score(bench: CaseMaker) -> CheckResult:
 
 @runtime_checkable
 class HasPlan(Protocol):
-    """A stepper with a compiled plan of its decoder; without it, it goes layer by layer."""
+    """A stepper with a compiled plan of its decoder; without it, it runs layer by layer."""
 
     plan: object | None
 
