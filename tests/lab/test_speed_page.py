@@ -41,4 +41,4 @@ def test_nothing_is_called_serial_that_does_not_grow() -> None:
     flat, growing = (PathLength(2, 3),) * 4, (PathLength(4, 4), PathLength(3, 3), PathLength(2, 2), PathLength(1, 1))
     for paths in (Paths(flat, flat), Paths(growing, growing)):
         assert "serial" not in path_finding({"RNN": paths}).sentence
-    assert "serial all the same: LSTM." in path_finding({"LSTM": Paths(flat, growing)}).sentence
+    assert "still sequential: LSTM." in path_finding({"LSTM": Paths(flat, growing)}).sentence

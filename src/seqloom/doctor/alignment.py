@@ -364,62 +364,28 @@ def suspicious(evidence: Float32[np.ndarray, " lines"], *, window: int = 5) -> B
 
 
 def examine_alignment(runs: Sequence[LineRun], survey: Survey) -> list[Fault]:
-    """Runs of shifted lines, and runs that have nothing to do with their partners."""
-    shifted = [run for run in runs if run.shift is not None]
-    unrelated = [run for run in runs if run.shift is None]
+    """Runs of shifted lines, and runs of lines that are unrelated to their partners."""
+    around = f"that match neither their partners nor the {MAX_SHIFT} lines around them"
+    found: tuple[tuple[Kind, list[LineRun], float, float, str, str, str], ...] = (
+        ("misaligned", [run for run in runs if run.shift is not None], 0.0, 0.1, "Shifted lines",
+         "whose translations are in other lines",
+         "check for an extra or missing line where the first run begins; --fix misaligned realigns them"),
+        ("unrelated", [run for run in runs if run.shift is None], 0.001, 0.2, "Runs of unrelated lines", around,
+         "shifted further, or from another text; --fix unrelated drops them"),
+    )  # fmt: skip
     faults = []
-    if shifted:
-        faults.append(
-            _run_fault(
-                "misaligned",
-                shifted,
-                survey,
-                title="Shifted lines",
-                what="whose translations are in other lines",
-                advice="check for an extra or missing line where the first run begins; --fix misaligned realigns them",
-                limits=(0.0, 0.1),
-            )
-        )
-    if unrelated:
-        faults.append(
-            _run_fault(
-                "unrelated",
-                unrelated,
-                survey,
-                title="Runs of unrelated lines",
-                what=f"that match neither their partners nor the {MAX_SHIFT} lines around them",
-                advice="shifted further, or from another text; --fix unrelated drops them",
-                limits=(0.001, 0.2),
-            )
-        )
+    for kind, some, fix, stop, title, what, advice in found:
+        if not some:
+            continue
+        count, total = sum(map(len, some)), len(survey)
+        by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in some[:3]]
+        where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(some, by, strict=False))
+        more = f" and {len(some) - 3} more runs" if len(some) > 3 else ""
+        lines = np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in some])
+        sentence = f"{touched(count, total)} {what}: {where}{more}"
+        severity = grade(count, total, fix=fix, stop=stop)
+        faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines, tuple(some)))
     return faults
-
-
-def _run_fault(
-    kind: Kind,
-    runs: Sequence[LineRun],
-    survey: Survey,
-    *,
-    title: str,
-    what: str,
-    advice: str,
-    limits: tuple[float, float],
-) -> Fault:
-    """The fault for some runs. `limits` are the thresholds of fix and stop."""
-    count, total = sum(map(len, runs)), len(survey)
-    by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in runs[:3]]
-    where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(runs, by, strict=False))
-    more = f" and {len(runs) - 3} more runs" if len(runs) > 3 else ""
-    return Fault(
-        kind,
-        grade(count, total, fix=limits[0], stop=limits[1]),
-        title,
-        f"{touched(count, total)} {what}: {where}{more}",
-        advice,
-        survey.split,
-        np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in runs]),
-        tuple(runs),
-    )
 
 
 def examine_whole(survey: Survey) -> list[Fault]:
@@ -436,16 +402,8 @@ def examine_whole(survey: Survey) -> list[Fault]:
             f"the lengths of the two sides correlate when the target is shifted by {best:+d} lines "
             f"({found[best]:.2f}), but not without a shift ({found[0]:.2f})"
         )
-        return [
-            Fault(
-                "sides",
-                "stop",
-                "All lines are shifted",
-                sentence,
-                "remove or add lines at the start of one file",
-                survey.split,
-            )
-        ]
+        advice = "remove or add lines at the start of one file"
+        return [Fault("sides", "stop", "All lines are shifted", sentence, advice, survey.split)]
     if found[0] < chance:
         sentence = (
             f"the lengths of the two sides do not correlate ({found[0]:.2f}), also not when shifted by up to "

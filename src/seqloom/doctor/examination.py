@@ -121,7 +121,8 @@ def diagnose(
     splits, sample = _look(corpora, listener)
     near_leaks = _look_for_near_leaks(corpora, listener)
     forecasts = _forecasts(splits, sample)
-    declared = [_declared(paths, languages) for _, paths in named]
+    source, target = languages
+    declared = [(source, target) if source and target else languages_from(paths) for _, paths in named]
     faults = [fault for split, pair in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], pair)]
     for split in splits[1:]:
         faults += examine_near_leakage(near_leaks, splits[0].survey, split.survey)
@@ -141,12 +142,6 @@ def _look_for_near_leaks(corpora: Mapping[str, ParallelCorpus], listener: Listen
         return NearLeaks.none(len(train))
     report = _progress(listener, f"searching train for lines of {' and '.join(others)}", len(train))
     return find_near_leaks(train, others, total=len(train), progress=report)
-
-
-def _declared(paths: Sequence[Path], languages: Languages) -> tuple[str, str] | None:
-    """The declared languages of the text."""
-    source, target = languages
-    return (source, target) if source and target else languages_from(paths)
 
 
 def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], TextSample]:

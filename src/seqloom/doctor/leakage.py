@@ -24,45 +24,30 @@ FEWEST_WORDS = 5
 def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
     """Pairs, sources and targets of another split that the training text holds; capitals and marks do not count."""
     pair, half = leaks(train, other)
-    total, faults = len(other), []
+    split, total, faults = other.split, len(other), []
     if pair.any():
         lines = numbers_where(pair)
         exact = int((pair & np.isin(other.exact, train.exact)).sum())
-        faults.append(
-            Fault(
-                "leakage",
-                grade(len(lines), total, fix=0.0, stop=0.5),
-                f"Lines of {other.split} in the training text",
-                f"{counted(len(lines), 'pair')} of {other.split} ({percentage(len(lines), total)}) "
-                f"{_also_in_training(len(lines), exact)}",
-                "--fix leakage removes them from the training text",
-                other.split,
-                lines,
-            )
-        )
+        if len(lines) == 1:
+            how = "exactly" if exact else "except for case, spaces or punctuation"
+            also = f"is also in the training text ({how}): its score measures memorisation"
+        else:
+            also = f"are also in the training text, {exact:,} of them exactly: scores on them measure memorisation"
+        sentence = f"{counted(len(lines), 'pair')} of {split} ({percentage(len(lines), total)}) {also}"
+        advice, title = "--fix leakage removes them from the training text", f"Lines of {split} in the training text"
+        severity = grade(len(lines), total, fix=0.0, stop=0.5)
+        faults.append(Fault("leakage", severity, title, sentence, advice, split, lines))
     if half.any():
         lines = numbers_where(half)
         source = int((half & np.isin(other.source.keys, train.source.keys)).sum())
-        faults.append(
-            Fault(
-                "half-leakage",
-                grade(len(lines), total, fix=0.02),
-                f"One side of {other.split} in the training text",
-                f"{counted(len(lines), 'line')} of {other.split} ({percentage(len(lines), total)}) with a source "
-                f"({source:,}) or a target ({len(lines) - source:,}) that the training text has in another pair",
-                "harmless in small numbers; many of them suggest that both splits come from the same text",
-                other.split,
-                lines,
-            )
+        sentence = (
+            f"{counted(len(lines), 'line')} of {split} ({percentage(len(lines), total)}) with a source "
+            f"({source:,}) or a target ({len(lines) - source:,}) that the training text has in another pair"
         )
+        advice = "harmless in small numbers; many of them suggest that both splits come from the same text"
+        severity, title = grade(len(lines), total, fix=0.02), f"One side of {split} in the training text"
+        faults.append(Fault("half-leakage", severity, title, sentence, advice, split, lines))
     return faults
-
-
-def _also_in_training(count: int, exact: int) -> str:
-    if count == 1:
-        how = "exactly" if exact else "except for case, spaces or punctuation"
-        return f"is also in the training text ({how}): its score measures memorisation"
-    return f"are also in the training text, {exact:,} of them exactly: scores on them measure memorisation"
 
 
 def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:

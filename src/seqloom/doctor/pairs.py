@@ -13,7 +13,7 @@ from jaxtyping import Bool, UInt64
 
 from seqloom.core.errors import UsageError
 from seqloom.data.overview import DEVIATIONS, usual_ratio
-from seqloom.doctor.faults import Fault, LineRun, counted, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, Kind, LineRun, counted, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
 from seqloom.text.languages import LANGUAGES, find_language
 from seqloom.text.scripts import trigrams
@@ -86,47 +86,21 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
     is_near = is_repeated(survey.pairs) & is_full & ~is_again
     is_template = is_repeated(survey.shapes) & (survey.shapes != 0) & is_full & ~is_again & ~is_near
     is_template &= survey.source.words >= FEWEST_WORDS
-    total, faults = len(survey), []
-    if is_again.any():
-        lines = numbers_where(is_again)
-        faults.append(
-            Fault(
-                "duplicates",
-                grade(len(lines), total, fix=0.02, stop=0.95),
-                "Duplicate pairs",
-                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair exactly",
-                "they get extra weight and leak into held-out data; --fix duplicates keeps the first",
-                survey.split,
-                lines,
-            )
-        )
-    if is_near.any():
-        lines = numbers_where(is_near)
-        faults.append(
-            Fault(
-                "near-duplicates",
-                grade(len(lines), total, fix=0.05),
-                "Nearly duplicate pairs",
-                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair except for "
-                "case, spaces or punctuation",
-                "--fix near-duplicates keeps the first",
-                survey.split,
-                lines,
-            )
-        )
-    if is_template.any():
-        lines = numbers_where(is_template)
-        faults.append(
-            Fault(
-                "templates",
-                grade(len(lines), total, fix=0.05),
-                "Pairs that differ in numbers only",
-                f"{touched(len(lines), total, 'pair')} that repeat an earlier pair with other numbers",
-                "a template filled in many times; --fix templates keeps the first",
-                survey.split,
-                lines,
-            )
-        )
+    found: tuple[tuple[Kind, Bool[np.ndarray, " lines"], float, float, str, str, str], ...] = (
+        ("duplicates", is_again, 0.02, 0.95, "Duplicate pairs", "exactly",
+         "they get extra weight and leak into held-out data; --fix duplicates keeps the first"),
+        ("near-duplicates", is_near, 0.05, 2.0, "Nearly duplicate pairs", "except for case, spaces or punctuation",
+         "--fix near-duplicates keeps the first"),
+        ("templates", is_template, 0.05, 2.0, "Pairs that differ in numbers only", "with other numbers",
+         "a template filled in many times; --fix templates keeps the first"),
+    )  # fmt: skip
+    faults = []
+    for kind, is_so, fix, stop, title, how, advice in found:
+        lines = numbers_where(is_so)
+        if len(lines):
+            sentence = f"{touched(len(lines), len(survey), 'pair')} that repeat an earlier pair {how}"
+            severity = grade(len(lines), len(survey), fix=fix, stop=stop)
+            faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines))
     return faults + _examine_ambiguous(survey)
 
 

@@ -167,16 +167,11 @@ def _write_parts(
             for number, (line, repaired, what, kind) in enumerate(steps, start=1):
                 if repaired is not None:
                     _write(repaired, streams)
-                files = _changed_files(corpus.parts[part], line, repaired)
+                files = corpus.parts[part]  # whose line was dropped or changed
+                if repaired is not None and len(files) == 2:
+                    texts = zip(files, (line.source, line.target), repaired, strict=True)
+                    files = tuple(path for path, old, new in texts if old != new)
                 yield _Row(number, files, repaired is not None, what, kind)
-
-
-def _changed_files(part: Part, line: Line, repaired: tuple[str, str] | None) -> tuple[Path, ...]:
-    """The files of a part whose line was dropped or changed."""
-    if repaired is None or len(part) == 1:
-        return part
-    before = line.source, line.target
-    return tuple(path for path, old, new in zip(part, before, repaired, strict=True) if old != new)
 
 
 def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:
@@ -194,24 +189,20 @@ def left_over(diagnosis: Diagnosis, kinds: Sequence[str]) -> tuple[Left, ...]:
     )
 
 
-def _names(part: Sequence[Path], file: int, *, has_several: bool) -> list[str]:
-    """The names of the repaired files: the original names, decompressed; .tsv unless there are two plain files."""
-    before = f"{file + 1}-" if has_several else ""
-    if len(part) == 2:
-        return [before + bare_name(path) for path in part]
-    name = bare_name(part[0])
-    return [before + (name if name.endswith(".tsv") else f"{name}.tsv")]
-
-
 def places_of(train: Sequence[Path], folder: Path) -> list[Path]:
     """The files that a repair writes: the log and the repaired copy."""
     return [folder / LOG, *(path for part in _places(parts_of(train), folder) for path in part)]
 
 
 def _places(parts: Sequence[Part], folder: Path) -> list[list[Path]]:
-    """The repaired files of each part."""
-    names = [_names(part, file, has_several=len(parts) > 1) for file, part in enumerate(parts)]
-    return [[folder / name for name in each] for each in names]
+    """The repaired files of each part: the original names, decompressed; .tsv unless there are two plain files."""
+    places = []
+    for number, part in enumerate(parts, start=1):
+        names = [bare_name(path) for path in part]
+        if len(names) == 1:
+            names = [f"{names[0].removesuffix('.tsv')}.tsv"]
+        places.append([folder / (f"{number}-{name}" if len(parts) > 1 else name) for name in names])
+    return places
 
 
 def require_places(outputs: Sequence[Path], *, inputs: Sequence[Path]) -> None:

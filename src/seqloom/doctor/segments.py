@@ -212,33 +212,22 @@ def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs
         is_left[run.first - 1 : run.last] = False
     is_moved = ((found & BORDER_MOVED) != 0) & is_left
     cuts = [((found & bit) != 0) & is_left & ~is_moved for bit in (SOURCE_CUT, TARGET_CUT)]
+    cut, moved = numbers_where(cuts[0] | cuts[1]), numbers_where(is_moved)
     faults, total = [], len(survey)
-    if (cuts[0] | cuts[1]).any():
-        lines = numbers_where(cuts[0] | cuts[1])
-        faults.append(
-            Fault(
-                "cut",
-                grade(len(lines), total, fix=0.002, stop=0.5),
-                "Truncated sides",
-                f"{touched(len(lines), total)} where the source ({int(cuts[0].sum()):,}) or the target "
-                f"({int(cuts[1].sum()):,}) does not cover the end of the other side",
-                "often a line that was split in two; --fix cut drops them",
-                survey.split,
-                lines,
-            )
+    if len(cut):
+        sentence = (
+            f"{touched(len(cut), total)} where the source ({int(cuts[0].sum()):,}) or the target "
+            f"({int(cuts[1].sum()):,}) does not cover the end of the other side"
         )
-    if is_moved.any():
-        lines = numbers_where(is_moved)
-        faults.append(
-            Fault(
-                "boundaries",
-                grade(len(lines), total, fix=0.002, stop=0.5),
-                "Moved line boundaries",
-                f"{touched(len(lines), total)} with part of the translation in the previous or next line: "
-                f"at least {counted(len(lines) // 2, 'boundary', 'boundaries')}",
-                "the two sides were split into sentences differently; --fix boundaries drops them",
-                survey.split,
-                lines,
-            )
+        advice = "often a line that was split in two; --fix cut drops them"
+        severity = grade(len(cut), total, fix=0.002, stop=0.5)
+        faults.append(Fault("cut", severity, "Truncated sides", sentence, advice, survey.split, cut))
+    if len(moved):
+        sentence = (
+            f"{touched(len(moved), total)} with part of the translation in the previous or next line: "
+            f"at least {counted(len(moved) // 2, 'boundary', 'boundaries')}"
         )
+        advice = "the two sides were split into sentences differently; --fix boundaries drops them"
+        severity = grade(len(moved), total, fix=0.002, stop=0.5)
+        faults.append(Fault("boundaries", severity, "Moved line boundaries", sentence, advice, survey.split, moved))
     return faults

@@ -68,12 +68,18 @@ def plot_by_lag(
 
 
 def plot_medians(
-    axes: Axes, places: Sequence[float], values: Iterable[Sequence[float]], *, colour: str, mark: str, label: str | None
+    axes: Axes,
+    places: Iterable[int | float],
+    values: Iterable[Sequence[float]],
+    *,
+    colour: str,
+    mark: str,
+    label: str | None,
 ) -> None:
     """The median of the values at each place, and a bar from the lowest to the highest."""
-    rows = list(values)
-    axes.vlines(places, [min(row) for row in rows], [max(row) for row in rows], color=colour, linewidth=1, alpha=0.6)
-    axes.plot(places, [median(row) for row in rows], color=colour, marker=mark, ms=5, linewidth=1.6, label=label)
+    at, rows = list(places), list(values)
+    axes.vlines(at, [min(row) for row in rows], [max(row) for row in rows], color=colour, linewidth=1, alpha=0.6)
+    axes.plot(at, [median(row) for row in rows], color=colour, marker=mark, ms=5, linewidth=1.6, label=label)
 
 
 def name_lags(axes: Axes, *, has_norms: bool = True) -> None:

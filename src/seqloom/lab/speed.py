@@ -343,10 +343,10 @@ def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str,
     figure, (left, right) = frames(2)
     for name, found in by_layer.items():
         (colour, mark), thousands = LOOKS[name], [[rate / 1000 for rate in one.rates()] for one in found.values()]
-        plot_medians(left, list(found), thousands, colour=colour, mark=mark, label=name)
+        plot_medians(left, found, thousands, colour=colour, mark=mark, label=name)
     for name, gain in gains.items():
         colour, mark = LOOKS[name]
-        plot_medians(right, list(gain), gain.values(), colour=colour, mark=mark, label=None)
+        plot_medians(right, gain, gain.values(), colour=colour, mark=mark, label=None)
     right.axhline(1, color=QUIET, linewidth=0.8)
     left.set_ylabel("thousand tokens a second")
     right.set_ylabel("self-attention as a multiple of each")

@@ -1,7 +1,7 @@
-"""The lines that a model is checked with: given, from the text of its run, or put together from its own pieces.
+"""The lines that a model is checked with: given, from the text of its run, or made from pieces of its tokeniser.
 
-To each set come lines that are hard to read, which are built in: ends of lines that are none, control characters, other
-scripts, text that looks like symbols of the model, and one line that is longer than the model takes.
+Built-in lines that are hard to read are added: unusual line separators, control characters, other scripts, text that
+looks like symbols of the model, and one line that is longer than the model's limit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +28,10 @@ MOST = 5_000
 """Lines at the beginning of a text from which some are drawn; a text may have millions."""
 
 BLANK = ("", " \t ", "\u00a0\u3000", "\u200b\u200d\u2060")
-"""Lines in which nothing can be seen."""
+"""Blank lines."""
 
 HARD = (
-    "a\u2028b\u2029c\u0085d\u000be\u000cf",  # ends of lines to others
+    "a\u2028b\u2029c\u0085d\u000be\u000cf",  # line ends in other programs
     "one\rtwo",
     "<s> </s> <pad> <unk> ▁ @@ ##",
     "<b>{0}</b> %s &amp; \\n \\u0000 ${name}",
@@ -46,7 +46,7 @@ HARD = (
     "SHOUTING İIıi ß ſ ﬁ",
     " leading and trailing ",
 )
-"""Lines with something to see that programs stumble over."""
+"""Visible lines that are hard to process."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CheckLines:
     """Where they come from, in words."""
 
     def with_hard_ones(self, tokenizer: Tokenizer, *, limit: int) -> tuple[str, ...]:
-        """These, the ones that are built in, and one that is longer than `limit` tokens."""
+        """These, the built-in ones, and one that is longer than `limit` tokens."""
         return (*self.texts, *BLANK, *HARD, self.long_one(tokenizer, limit=limit))
 
     def long_one(self, tokenizer: Tokenizer, *, limit: int) -> str:
@@ -74,7 +74,7 @@ class CheckLines:
 
 
 def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> CheckLines:
-    """Some lines of a file: of one that holds both sides, those that the model reads."""
+    """Some lines of a file: the source side if it holds both."""
     texts = list(islice(_read_side([path], config, encoding="utf-8"), MOST))
     if not texts:
         raise DataError(f"{path} is empty; expected at least one line to check with")
@@ -82,7 +82,7 @@ def given_lines(path: Path, config: RunConfig, *, count: int, seed: int) -> Chec
 
 
 def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: int, seed: int) -> CheckLines:
-    """Lines of the run's dev or training text, or lines put together from pieces of the model's tokeniser.
+    """Lines of the run's dev or training text, or lines made from pieces of the model's tokeniser.
 
     Only runs are searched for their text: the settings of a foreign model must not make us read files.
     """
@@ -91,7 +91,7 @@ def own_lines(folder: Path, config: RunConfig, *, tokenizer: Tokenizer, count: i
         for name in ("dev", "train"):
             try:
                 found = _text_of_run(run, config, name, tokenizer=tokenizer)
-            except (SeqloomError, OSError):  # moved, changed, or not there any more: it is not the text that is checked
+            except (SeqloomError, OSError):  # moved, changed or deleted: not what is checked
                 continue
             if found.texts:
                 return _drawn(found.texts, found.origin, count=count, seed=seed)
@@ -147,5 +147,5 @@ def made_lines(tokenizer: Tokenizer, *, count: int, seed: int) -> CheckLines:
         size = int(generator.integers(3, 21))
         ids = generator.integers(min(len(RESERVED), tokenizer.size - 1), tokenizer.size, size=size)
         texts.append(tokenizer.decode(ids.tolist()))
-    origin = f"{counted(count, 'line')} put together from pieces of the model's tokeniser with seed {seed}"
-    return CheckLines(tuple(texts), f"{origin}; with --lines FILE it reads yours")
+    origin = f"{counted(count, 'line')} made from pieces of the model's tokeniser with seed {seed}"
+    return CheckLines(tuple(texts), f"{origin}; use --lines FILE to check with your own")

@@ -49,7 +49,7 @@ from seqloom.text.normalise import is_blank
 # (up to 5e-3), the others by less than 1e-6. Hence candidates within `ROUNDING` may change places there.
 
 ROUNDING = 1e-2
-"""The tie of a search in eight bits: what two candidates may move by that are each off by such a rounding."""
+"""The tie of a search in eight bits: how far two candidates can move by such a rounding."""
 
 
 def check_batches(bench: CaseMaker) -> CheckResult:
@@ -59,7 +59,7 @@ def check_batches(bench: CaseMaker) -> CheckResult:
 
 
 def check_int8_batches(bench: CaseMaker) -> CheckResult:
-    """In eight bits, where the model has products that are made so."""
+    """In eight bits, if the model has such products."""
     try:
         modules = list(with_int8(bench.translator.loaded.model).modules())
     except UsageError as error:
@@ -88,7 +88,7 @@ def _finding(found: SearchAgreement, *, is_kept: bool, more: dict[str, int] | No
     }
     sentence = f"{counted(found.compared, 'sentence')} alone and in padded batches: "
     if found.breaks:
-        sentence += f"{len(found.breaks):,} came out otherwise"
+        sentence += f"{len(found.breaks):,} differ"
     elif not is_kept:
         sentence += f"the same tokens, but a score moved by {found.drift:.1e}, more than {TIE:g}"
     else:
