@@ -22,7 +22,7 @@ def test_without_the_libraries_it_says_how_to_install_them(tmp_path: Path, monke
     with pytest.raises(UsageError, match=r"pip install 'seqloom\[onnx\]'"):
         export_onnx(random_model(small(), BPE), tmp_path / "deep" / "model")
     assert list((tmp_path / "deep").iterdir()) == []
-    with pytest.raises(UsageError, match=r"onnxruntime is not there .* pip install 'seqloom\[onnx\]'"):
+    with pytest.raises(UsageError, match=r"onnxruntime is not installed .* pip install 'seqloom\[onnx\]'"):
         require_onnxruntime()
     with pytest.raises(UsageError, match=r"pip install 'seqloom\[onnx\]'"):
         OnnxStepper(tmp_path)

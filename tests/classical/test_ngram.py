@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import nasty
 from classical.ngram_twin import KneserNeyTwin, encoded, sentences_of
 from seqloom.classical.kneser_ney import kneser_ney
-from seqloom.classical.ngram import NGram, NGramConfig
+from seqloom.classical.ngram import NGram, NGramConfig, encode_lines
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event
@@ -102,7 +102,7 @@ def test_a_disk_without_room_for_runs_is_a_sentence(monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", is_full)
-    with pytest.raises(SeqloomError, match=r"needs [\d,]+ bytes more in .*\(No space left on device\).*model\.memory"):
+    with pytest.raises(SeqloomError, match=r"needs [\d,]+ more bytes in .*\(No space left on device\).*model\.memory"):
         count_ngrams(TEXT.ids, 2, symbols=TEXT.symbols, memory=64 * 500)
 
 
@@ -187,8 +187,8 @@ def test_every_context_sums_to_one(smoothing: Smoothing, lines: list[str], order
 def test_discounts_that_cannot_be_estimated_are_told_or_refused() -> None:
     text, events = encoded(["a b", "a c"]), list[Event]()
     NGramConfig(order=2).fit(text, listener=events.append)
-    told = [event["message"] for event in events if event.kind == "notice"]
-    assert told[0] == (
+    notices = [event["message"] for event in events if event.kind == "notice"]
+    assert notices[0] == (
         "the text is too small or too regular to estimate the discounts of 1-grams "
         "(3 with count 1, 1 with count 2, 0 with count 3, 0 with count 4); they are set to 0.5, 1 and 1.5"
     )
@@ -196,15 +196,15 @@ def test_discounts_that_cannot_be_estimated_are_told_or_refused() -> None:
         NGramConfig(order=2, discount_fallback=None).fit(text)
 
 
-def test_an_order_above_all_lines_is_told_once() -> None:
+def test_an_order_above_all_lines_is_reported_once() -> None:
     text, events = encoded(["a b", "c"] * 3), list[Event]()
     model = NGramConfig(order=9).fit(text, listener=events.append)
-    told = [str(event["message"]) for event in events if event.kind == "notice"]
-    assert told[0] == (
-        "model.order=9 is more than any line has: the longest n-grams have 4 words, with the beginning and the end "
-        "of a line counted, so the model is one of order 4"
+    notices = [str(event["message"]) for event in events if event.kind == "notice"]
+    assert notices[0] == (
+        "model.order=9 exceeds the longest line: the longest n-grams have 4 words, including the begin and end "
+        "symbols, so the model has order 4"
     )
-    assert not [line for line in told for length in range(5, 10) if f"{length}-grams" in line]
+    assert not [line for line in notices for length in range(5, 10) if f"{length}-grams" in line]
     np.testing.assert_array_equal(model.log_probs(text.ids), NGramConfig(order=4).fit(text).log_probs(text.ids))
     assert (model.log_probs(text.ids) != NGramConfig(order=2).fit(text).log_probs(text.ids)).any()
 
@@ -250,20 +250,20 @@ def test_lines_are_scored_as_their_words() -> None:
     model = NGramConfig(order=3).fit(text)
     numbers = {word: id for id, word in enumerate(text.vocabulary) if id > END}
     rows = [[numbers.get(word, UNKNOWN) for word in line.split()] for line in lines]
-    ids, starts = model.words.encode(lines)
+    ids, starts = encode_lines(lines, model.words)
     assert ids.tolist() == [id for row in rows for id in [*row, END]]
     assert starts.tolist() == [0, 5, 6, 10, 13]
     expected = [model.log_probs(np.array([*row, END])).sum() for row in rows]
     np.testing.assert_allclose(model.score_lines(lines), expected, atol=1e-12)
     assert model.score_lines([]).shape == (0,)
-    with pytest.raises(DataError, match="line 2 holds a line break"):
+    with pytest.raises(DataError, match="line 2 contains a line break"):
         model.score_lines(["a", "b\nc"])
 
 
 @given(nasty.lines(most=4))
 def test_any_text_is_split_as_bytes_are(lines: list[str]) -> None:
     model = NGram.from_arrays(SMALL.arrays(), SMALL.vocabulary)
-    ids, _ = model.words.encode(lines)
+    ids, _ = encode_lines(lines, model.words)
     numbers = {word: id for id, word in enumerate(SMALL.vocabulary) if id > END}
     kept = [line.encode().replace(b"\x0b", b"?").replace(b"\x0c", b"?") for line in lines]
     words = [[word.decode() for word in line.split()] for line in kept]
@@ -313,9 +313,9 @@ def test_texts_that_are_none_are_refused() -> None:
         count_ngrams(np.empty(0, np.int32), 2, symbols=5)
     with pytest.raises(DataError, match="ids run from 2 to 9, but the vocabulary has 5 symbols"):
         count_ngrams(np.array([9, END]), 2, symbols=5)
-    with pytest.raises(DataError, match="the text holds <s> 1 times; sentences are given without it"):
+    with pytest.raises(DataError, match="the text contains <s> 1 times; pass sentences without it"):
         count_ngrams(np.array([BEGIN, 4, END]), 2, symbols=5)
-    with pytest.raises(UsageError, match="ids run from 2 to 77, but the model knows 0 to 6"):
+    with pytest.raises(UsageError, match="ids run from 2 to 77, but the model has 0 to 6"):
         SMALL.log_probs(np.array([77, END]))
     with pytest.raises(DataError, match="no perplexity"):
         SMALL.perplexity(np.empty(0, np.int32))

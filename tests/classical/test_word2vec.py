@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from seqloom.classical import word2vec_kernels as kernels
 from seqloom.classical.vectors import SubwordConfig
-from seqloom.classical.word2vec import Learner, Word2VecConfig
-from seqloom.classical.word2vec_kernels import LOSS_EVERY, SENTENCE_END
+from seqloom.classical.word2vec import LOSS_EVERY, Learner, Word2VecConfig, sigmoids
+from seqloom.classical.word2vec_text import SENTENCE_END
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event
 from seqloom.core.seeds import seed_for
@@ -157,7 +156,7 @@ def test_vectors_stay_as_they_were_while_learning_goes_on(width: int) -> None:
 def test_sigmoid_is_right_to_four_millionths() -> None:
     values = np.linspace(-30, 30, 20_001).astype(np.float32)
     found = values.copy()
-    kernels.sigmoids(found, len(found))
+    sigmoids(found, len(found))
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-values.astype(np.float64))), rtol=0, atol=4e-6)
     assert np.abs(found - 1 / (1 + np.exp(-values * 1.001))).max() > 1e-4
 
@@ -173,7 +172,7 @@ def test_one_thread_gives_the_same_bytes_for_the_same_seed() -> None:
 
 
 def test_two_threads_learn_as_well_and_say_that_they_cannot_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.classical.word2vec.CHUNK", 200)
+    monkeypatch.setattr("seqloom.classical.word2vec_text.CHUNK", 200)
     heard: list[Event] = []
     text = random_text(tokens=4000)
     found = small(threads=2, epochs=3).fit(text, seed=5, listener=heard.append)
@@ -181,7 +180,7 @@ def test_two_threads_learn_as_well_and_say_that_they_cannot_be_repeated(monkeypa
     assert found.losses[-1] == pytest.approx(alone.losses[-1], rel=0.05)
     notices = [event["message"] for event in heard if event.kind == "notice"]
     assert notices == [
-        "2 threads write into the same vectors without waiting for each other: fast, and different each time; "
+        "2 threads write into the same vectors without locks: fast, but not reproducible; "
         "model.threads=1 gives the same vectors for the same seed"
     ]
     epochs = [event["epoch"] for event in heard if event.kind == "epoch"]
@@ -196,7 +195,7 @@ def test_one_thread_says_nothing_of_the_kind() -> None:
 
 
 def test_chunks_end_where_sentences_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.classical.word2vec.CHUNK", 40)
+    monkeypatch.setattr("seqloom.classical.word2vec_text.CHUNK", 40)
     text = random_text(tokens=600)
     borders = Learner.begin(text, small(), seed=1).borders
     assert borders[0] == 0
@@ -273,12 +272,12 @@ def test_restoring_something_else_is_refused() -> None:
 
 def test_a_text_without_words_is_refused() -> None:
     text = EncodedText(np.array([3, 2, 3, 3, 2], np.int32), (*RESERVED, "a"))
-    with pytest.raises(DataError, match="no words to learn: 5 tokens, all of them ends or unknown"):
+    with pytest.raises(DataError, match="no words to learn: all 5 tokens are line ends or unknown words"):
         small().fit(text, seed=1)
 
 
 def test_too_few_of_each_word_are_refused_with_the_way_out() -> None:
-    with pytest.raises(DataError, match=r"no word comes 5 times.*'b', comes 2 times.*model.minimum_count=2"):
+    with pytest.raises(DataError, match=r"no word occurs 5 times.*'b', occurs 2 times.*model.minimum_count=2"):
         small(minimum_count=5).fit(encoded([["a", "b", "b"]]), seed=1)
 
 
@@ -326,7 +325,7 @@ def test_a_text_of_which_subsampling_leaves_nothing_is_refused() -> None:
 
 def test_words_by_themselves_in_their_lines_teach_nothing() -> None:
     config = Word2VecConfig(width=8, epochs=2, minimum_count=1, subsampling=0.0, threads=1)
-    with pytest.raises(DataError, match="no two words stood beside each other"):
+    with pytest.raises(DataError, match="no two words were in the same window"):
         config.fit(encoded([["a"], ["b"]]), seed=1)
 
 

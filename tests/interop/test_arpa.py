@@ -11,7 +11,7 @@ import pytest
 
 from classical.ngram_twin import KneserNeyTwin, encoded
 from classical.test_ngram import HELD_OUT, TEXT
-from seqloom.classical.ngram import NGram, NGramConfig
+from seqloom.classical.ngram import NGram, NGramConfig, encode_lines
 from seqloom.core.errors import DataError
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
@@ -52,7 +52,7 @@ def written(folder: Path, text: str, name: str = "model.arpa") -> Path:
 
 
 def log10_of(model: NGram, words: str) -> list[float]:
-    ids, _ = model.words.encode([words])
+    ids, _ = encode_lines([words], model.words)
     return [float(value) for value in model.log_probs(ids) / np.log(10)]
 
 
@@ -252,7 +252,7 @@ def test_our_estimate_is_that_of_lmplz() -> None:
 
 def _log10(model: NGram, lines: list[str]) -> np.ndarray:
     """log10 P of each token of these lines."""
-    ids, _ = model.words.encode(lines)
+    ids, _ = encode_lines(lines, model.words)
     return model.log_probs(ids) / np.log(10)
 
 

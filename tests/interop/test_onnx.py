@@ -128,7 +128,7 @@ def test_other_models_and_too_many_positions_are_refused(tmp_path: Path) -> None
         write_onnx(tmp_path, nn.Linear(2, 2), positions=64)
     with pytest.raises(UsageError, match=r"at most 64 positions, but 65 are needed"):
         exported(built(small()), tmp_path).start(sentences(65))
-    with pytest.raises(UsageError, match=r"has no graphs\.json; make it with: seqloom export"):
+    with pytest.raises(UsageError, match=r"has no graphs\.json; create it with: seqloom export"):
         OnnxStepper(tmp_path / "nowhere")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int32, Int64, Integer
 from pydantic import Field, model_validator
 
-from seqloom.classical.word2vec_kernels import Lists
+from seqloom.classical.word2vec_text import Lists
 from seqloom.core.arguments import as_names, as_text, as_whole_number, require_choice, require_instance
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, UsageError

@@ -6,146 +6,65 @@
                 mean h = Σ x / n, sum h = Σ x;  product (notes): P(y ∣ window) = Π_x σ(x · y), no h at all
     tree        in place of negatives, the hierarchical softmax: log P(y) = Σ_nodes log σ(± h · v_node)
 
-Each word has two vectors, x where it is given and y where it is predicted; the x are the result. The rate falls in a
-straight line. With several threads, all of them write into the same vectors without waiting (Hogwild, Recht et al.,
-2011): the result is as good but never the same. One thread gives the same bytes for the same seed.
+Each word has two vectors, x as an input and y as a prediction; the x are the result. The learning rate falls linearly.
+Several threads write into the same vectors without locks (Hogwild, Recht et al., 2011): the result is as good but not
+reproducible. One thread gives the same bytes for the same seed.
 """
 
-import heapq
 import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int32, Int64, Integer
+from jaxtyping import Float32, Int32, Int64
 from pydantic import Field, model_validator
 
-from seqloom.classical import word2vec_kernels as kernels
 from seqloom.classical.vectors import SubwordConfig, Subwords, WordVectors, parts_of_words, pooled_vectors
-from seqloom.classical.word2vec_kernels import (
-    CBOW,
-    HIERARCHICAL,
-    LANES,
+from seqloom.classical.word2vec_text import (
+    FAST_MATH,
     LEFT_OUT,
-    MEAN,
-    NEGATIVE,
-    PRODUCT,
-    SAMPLED,
+    NO_LISTS,
     SENTENCE_END,
-    SKIPGRAM,
-    SUM,
+    AliasTable,
+    Array,
+    IndexedText,
     Lists,
-    Noise,
-    Plan,
-    Tables,
-    Text,
+    alias_table,
+    choose_words,
+    chunk_borders,
+    draw,
+    draw_below,
+    draw_noise,
+    huffman_codes,
+    keep_chances,
+    noise_distribution,
 )
 from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.jit import compiled
 from seqloom.core.seeds import seed_for
-from seqloom.core.symbols import END, RESERVED
+from seqloom.core.symbols import END
 from seqloom.text.tokenizer import EncodedText
 
-# Drawing words from a distribution in constant time, by the alias method (Walker, 1977; Vose, 1991).
-#
-# The distribution is cut into as many equal columns as there are words, each filled by at most two of them. To draw,
-# take a column at random and then one of its two words: two random halves of one number, whatever the vocabulary.
-
-ONE = 1 << 32
-"""A chance of 1, in the units of the thresholds."""
-
-
-def noise_distribution(counts: Integer[np.ndarray, " words"], power: float) -> Float64[np.ndarray, " words"]:
-    """q(w) ∝ count(w)^power: 0 is uniform, 1 the unigram distribution, 0.75 lifts rare words (Mikolov et al., 2013)."""
-    weights = np.asarray(counts, np.float64) ** power
-    shares: Float64[np.ndarray, " words"] = weights / weights.sum()
-    return shares
-
-
-def alias_table(probabilities: Float64[np.ndarray, " words"]) -> Noise:
-    """The columns: column e holds word e up to its threshold and its alias above."""
-    words = len(probabilities)
-    heights = np.asarray(probabilities, np.float64) * words
-    thresholds: Int64[np.ndarray, " words"] = np.full(words, ONE, np.int64)
-    aliases: Int32[np.ndarray, " words"] = np.arange(words, dtype=np.int32)
-    short = [word for word in range(words) if heights[word] < 1]
-    tall = [word for word in range(words) if heights[word] >= 1]
-    while short and tall:
-        small, large = short.pop(), tall[-1]
-        thresholds[small], aliases[small] = round(heights[small] * ONE), large
-        heights[large] -= 1 - heights[small]
-        if heights[large] < 1:
-            short.append(tall.pop())
-    return Noise(thresholds, aliases)
-
-
-# Huffman codes: a binary tree in which frequent words are near the root, for the hierarchical softmax.
-#
-#     P(w) = Π over the inner nodes n on the way to w  σ(±h · v_n)        + where the way goes to the left (code 0)
-#
-# The probabilities of all words add up to 1, and one word costs about log₂ V products instead of V.
-
-
-@dataclass(frozen=True, eq=False)
-class HuffmanCodes:
-    """The way to each word from the root: that of word w lies from `starts[w]` up to `starts[w + 1]`."""
-
-    starts: Int64[np.ndarray, " words_and_one"]
-    nodes: Int32[np.ndarray, " steps"]
-    """The inner nodes passed, the root first; there is one node less than there are words."""
-    turns: Int8[np.ndarray, " steps"]
-    """0 to the left, 1 to the right."""
-
-    @property
-    def longest(self) -> int:
-        """The steps to the rarest word."""
-        return int(np.diff(self.starts).max())
-
-    def as_lists(self) -> Lists:
-        """For the compiled loops."""
-        return Lists(self.starts, self.nodes, self.turns)
-
-
-def huffman_codes(counts: Integer[np.ndarray, " words"]) -> HuffmanCodes:
-    """Join the two rarest until one is left; of equal counts the one that came first."""
-    words = len(counts)
-    if words < 2:
-        raise DataError(f"a tree of codes needs at least 2 words, and there is {words}; give more text")
-    heap = [(int(count), word) for word, count in enumerate(counts)]
-    heapq.heapify(heap)
-    parent, turn = np.zeros(2 * words - 1, np.int64), np.zeros(2 * words - 1, np.int8)
-    for node in range(words, 2 * words - 1):
-        left, right = heapq.heappop(heap), heapq.heappop(heap)
-        parent[left[1]] = parent[right[1]] = node
-        turn[right[1]] = 1
-        heapq.heappush(heap, (left[0] + right[0], node))
-    root = 2 * words - 2
-    # Parents have higher numbers than their children, so from the root down each parent is ready before them.
-    paths: list[tuple[int, ...]] = [()] * (2 * words - 1)
-    turns: list[tuple[int, ...]] = [()] * (2 * words - 1)
-    for node in range(root - 1, -1, -1):
-        above = int(parent[node])
-        paths[node] = (*paths[above], root - above)  # the root is inner node 0
-        turns[node] = (*turns[above], int(turn[node]))
-    lengths = np.array([len(path) for path in paths[:words]], np.int64)
-    return HuffmanCodes(
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        np.array([node for path in paths[:words] for node in path], np.int32),
-        np.array([code for path in turns[:words] for code in path], np.int8),
-    )
-
+LANES = 8
+"""Numbers in a block of a row: what one instruction of most processors computes."""
+SKIPGRAM, SAMPLED, CBOW = 0, 1, 2
+MEAN, SUM, PRODUCT = 0, 1, 2
+NEGATIVE, HIERARCHICAL = 0, 1
+LOSS_EVERY = 8
+"""The loss is that of every eighth window: a logarithm costs as much as many products."""
 
 _KEPT = {
     **dict.fromkeys(("vectors", "outputs", "buckets"), ("float32", 2)),
     **dict.fromkeys(("counts", "symbols"), ("int64", 1)),
     "losses": ("float64", 1),
 }
-"""The arrays that a model directory keeps: the type of their numbers, and how many axes they have."""
+"""The arrays of a model directory: their type and number of axes."""
 
 
 class Word2VecConfig(ModelSettings):
@@ -159,7 +78,7 @@ class Word2VecConfig(ModelSettings):
     """Which model this is."""
     architecture: Literal["skipgram", "cbow"] = "skipgram"
     """`skipgram`: each word of a window predicts the one in its middle; `cbow`: all of them together do, which is
-    faster and less good with rare words."""
+    faster and worse for rare words."""
     pooling: Literal["mean", "sum", "product"] = "mean"
     """How CBOW joins a window: `mean` or `sum` of its vectors, or the `product` of the probabilities that each word
     gives by itself."""
@@ -171,7 +90,7 @@ class Word2VecConfig(ModelSettings):
     width: int = Field(default=100, ge=1, le=4096)
     """Numbers in a vector."""
     window: int = Field(default=5, ge=1, le=1000)
-    """Words to each side that count as company, at most."""
+    """Words of context on each side, at most."""
     output: Literal["negative", "hierarchical"] = "negative"
     """What replaces a softmax over all words: `negative` sampling, or the `hierarchical` softmax over a tree."""
     negatives: int = Field(default=5, ge=0, le=1000)
@@ -183,17 +102,17 @@ class Word2VecConfig(ModelSettings):
     subsampling: float = Field(default=1e-3, ge=0)
     """Words whose share of the text is above this are left out at random, the more the more frequent; 0 keeps all."""
     minimum_count: int = Field(default=5, ge=1)
-    """Words that come less often are passed over."""
+    """Words that occur less often are ignored."""
     epochs: int = Field(default=5, ge=1)
-    """How often the text is gone through."""
+    """Passes over the text."""
     learning_rate: float = Field(default=0.025, gt=0)
-    """The rate at the beginning; it falls in a straight line."""
+    """The learning rate at the beginning; it falls linearly."""
     final_rate: float = Field(default=1e-4, ge=0)
-    """The rate at the end."""
+    """The learning rate at the end."""
     threads: int | None = Field(default=None, ge=1, le=1000)
-    """All cores without it. More than one are fast and never give the same vectors twice; 1 does."""
+    """Default: all cores. Results are reproducible only with 1."""
     subwords: SubwordConfig | None = None
-    """Character n-grams as parts of words, so that words which were never seen have vectors too."""
+    """Character n-grams as parts of words, so that unseen words have vectors too."""
 
     @model_validator(mode="after")
     def _check(self) -> "Word2VecConfig":
@@ -220,28 +139,26 @@ class Word2VecConfig(ModelSettings):
 
     def fit(self, text: EncodedText, *, seed: int, listener: Listener = ignore) -> WordVectors:
         """Learn the vectors of a text."""
-        # The loops come in when they are wanted: their compiler takes a second to load.
-
         learner = Learner.begin(text, self, seed=seed)
         if learner.threads > 1:
             notice(
                 listener,
-                f"{learner.threads} threads write into the same vectors without waiting for each other: fast, and "
-                "different each time; model.threads=1 gives the same vectors for the same seed",
+                f"{learner.threads} threads write into the same vectors without locks: fast, but not reproducible; "
+                "model.threads=1 gives the same vectors for the same seed",
             )
         if self.output == "negative" and self.negatives == 0:
-            notice(listener, "without negatives nothing keeps words apart: all vectors become equal")
-        listener(Event("phase", {"what": "compiling the loops of word2vec, if this is their first use"}))
+            notice(listener, "without negatives all vectors become equal")
+        listener(Event("phase", {"what": "compiling the loops of word2vec, on first use"}))
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
         learner.require_learned()
         return learner.vectors(losses)
 
     def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:  # noqa: ARG002
-        """Nothing that its settings do not say."""
+        """Nothing beyond its settings."""
         return {}
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> WordVectors:
-        """The vectors that a model directory keeps."""
+        """The vectors of a model directory."""
         missing = {"vectors", "counts", "symbols"} - set(arrays)
         if missing:
             raise ModelError(f"not the arrays of word vectors: {', '.join(sorted(missing))} missing")
@@ -260,7 +177,7 @@ class Word2VecConfig(ModelSettings):
         if self.subwords is not None:
             wanted = [self.subwords.buckets, *arrays["vectors"].shape[1:]]
             if "buckets" not in arrays or list(arrays["buckets"].shape) != wanted:
-                raise ModelError(f"these vectors have no buckets of shape {wanted}, which the settings ask for")
+                raise ModelError(f"these vectors have no buckets of shape {wanted}, which the settings require")
             subwords = Subwords(self.subwords, arrays["buckets"])
         return WordVectors(
             tuple(vocabulary[symbol] for symbol in symbols.tolist()),
@@ -273,10 +190,25 @@ class Word2VecConfig(ModelSettings):
         )
 
 
-# The loop of word2vec: chunks of a text for the threads, a falling rate, and the vectors that come of it.
+class VectorTables(NamedTuple):
+    """Input vectors (of words, then of character n-grams) and output vectors (of words or of inner nodes)."""
 
-CHUNK = 10_000
-"""Tokens that a thread takes at a time; a sentence that is longer is cut, as in other programs."""
+    inputs: Array
+    outputs: Array
+
+
+class KernelSettings(NamedTuple):
+    """The settings, as numbers for compiled code."""
+
+    architecture: int
+    pooling: int
+    output: int
+    window: int
+    negatives: int
+    contexts: int
+    is_shared: bool
+    has_parts: bool
+
 
 _ARCHITECTURES = {"skipgram": SKIPGRAM, "cbow": CBOW}
 _POOLINGS = {"mean": MEAN, "sum": SUM, "product": PRODUCT}
@@ -285,17 +217,17 @@ _OUTPUTS = {"negative": NEGATIVE, "hierarchical": HIERARCHICAL}
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """A text that is being learned from: which words there are, and their vectors, which change from epoch to epoch."""
+    """The words of a text and their vectors, which each epoch updates in place."""
 
     config: Word2VecConfig
     seed: int
     words: tuple[str, ...]
     counts: Int64[np.ndarray, " words"]
     symbols: Int64[np.ndarray, " words"]
-    text: Text
-    plan: Plan
-    tables: Tables
-    noise: Noise
+    text: IndexedText
+    plan: KernelSettings
+    tables: VectorTables
+    noise: AliasTable
     paths: Lists
     parts: Lists
     borders: tuple[int, ...]
@@ -304,11 +236,11 @@ class Learner:
     @staticmethod
     def begin(text: EncodedText, config: Word2VecConfig, *, seed: int) -> "Learner":
         """Choose the words and give them random vectors."""
-        symbols, counts = _choose_words(text, config)
+        symbols, counts = choose_words(text, minimum_count=config.minimum_count)
         words = tuple(text.vocabulary[symbol] for symbol in symbols.tolist())
-        paths, parts = _NO_LISTS, _NO_LISTS
+        paths, parts = NO_LISTS, NO_LISTS
         if config.output == "hierarchical":
-            paths = huffman_codes(counts).as_lists()
+            paths = huffman_codes(counts)
         if config.subwords is not None:
             parts = parts_of_words(words, config.subwords)
         buckets = config.subwords.buckets if config.subwords is not None else 0
@@ -318,20 +250,22 @@ class Learner:
         row_of[symbols] = np.arange(len(symbols), dtype=np.int32)
         row_of[END] = SENTENCE_END
         noise = alias_table(noise_distribution(counts, config.noise_power))
-        kept = Text(text.ids, row_of, _chances(counts, config.subsampling))
+        kept = IndexedText(text.ids, row_of, keep_chances(counts, config.subsampling))
         return Learner(
-            config, seed, words, counts, symbols, kept, _plan(config), tables, noise, paths, parts, _borders(text)
+            config, seed, words, counts, symbols, kept, _plan(config), tables, noise, paths, parts, chunk_borders(text)
         )
 
     @property
     def threads(self) -> int:
-        """How many are used."""
-        return min(self.config.threads or _cores(), len(self.borders) - 1)
+        """The number used: at most one per chunk."""
+        # The cores that this process may use, where the system reports them.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(self.config.threads or cores, len(self.borders) - 1)
 
     def learn(self, epoch: int, *, listener: Listener = ignore) -> float:
         """Go through the text once; the mean loss per prediction, in nats."""
         chunks, tokens = len(self.borders) - 1, self.borders[-1]
-        told: list[tuple[float, float]] = []
+        losses: list[tuple[float, float]] = []
         numbers, lock, is_stopped = iter(range(chunks)), threading.Lock(), threading.Event()
         done = [0]
 
@@ -343,7 +277,7 @@ class Learner:
                     return
                 loss = self._learn_chunk(epoch, chunk)
                 with lock:
-                    told.append(loss)
+                    losses.append(loss)
                     done[0] += self.borders[chunk + 1] - self.borders[chunk]
 
         with ThreadPoolExecutor(self.threads) as pool:
@@ -357,18 +291,18 @@ class Learner:
                     listener(Event("progress", {"what": "tokens learned from", "by_tenths": True, **values}))
             finally:
                 is_stopped.set()
-        # In a fixed order, since sums of floats depend on it: one thread gives the same bytes.
-        terms = math.fsum(count for _, count in told)
-        loss = math.fsum(loss for loss, _ in told) / max(1.0, terms)
+        # Exact sums: their result does not depend on the order in which threads finished.
+        terms = math.fsum(count for _, count in losses)
+        loss = math.fsum(loss for loss, _ in losses) / max(1.0, terms)
         listener(Event("epoch", {"epoch": epoch + 1, "epochs": self.config.epochs, "loss": loss}))
         return loss
 
     def require_learned(self) -> None:
-        """Refuse vectors that are as random as at the start: no word was ever near another."""
-        if not self.tables.outputs.any():  # they begin as zeros, and every prediction moves them
+        """Refuse vectors that no window has changed."""
+        if not self.tables.outputs.any():  # they begin as zeros, and every prediction changes them
             raise DataError(
                 f"nothing was learned from {self.borders[-1]:,} tokens in {self.config.epochs} epochs: no two words "
-                f"stood beside each other with model.subsampling={self.config.subsampling:g} and "
+                f"were in the same window with model.subsampling={self.config.subsampling:g} and "
                 f"model.minimum_count={self.config.minimum_count}; set model.subsampling=0, or give more text"
             )
 
@@ -390,7 +324,7 @@ class Learner:
         rate = self.config.learning_rate + (self.config.final_rate - self.config.learning_rate) * share
         seed = seed_for(self.seed, "word2vec", epoch, chunk)
         blocks = ((),) * (self.tables.inputs.shape[1] // LANES)
-        found = kernels.learn(
+        found = learn(
             self.text, first, last, self.plan, self.tables, self.noise, self.paths, self.parts,
             self._sizes, float(rate), seed, blocks,
         )  # fmt: skip
@@ -406,37 +340,9 @@ class Learner:
         return reach, outputs, reach * longest_parts
 
 
-_NO_LISTS = Lists(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8))
-
-
-def _choose_words(
-    text: EncodedText, config: Word2VecConfig
-) -> tuple[Int64[np.ndarray, " words"], Int64[np.ndarray, " words"]]:
-    """The symbols of words that are frequent enough, by falling count, and their counts."""
-    counts = text.counts()
-    counts[: len(RESERVED)] = 0
-    order = np.argsort(-counts, kind="stable").astype(np.int64)
-    symbols = order[counts[order] >= config.minimum_count]
-    if not len(symbols):
-        most = int(order[0]) if len(order) else 0
-        if not counts.any():
-            raise DataError(f"there are no words to learn: {len(text.ids):,} tokens, all of them ends or unknown")
-        raise DataError(
-            f"no word comes {config.minimum_count} times; the most frequent one, {text.vocabulary[most]!r}, comes "
-            f"{counts[most]} times; give more text, or set model.minimum_count={counts[most]}"
-        )
-    if len(symbols) == 1:
-        only = int(symbols[0])
-        raise DataError(
-            f"there is only one word, {text.vocabulary[only]!r}, that comes {config.minimum_count} times or more, and "
-            "a word by itself has no company to be known by; give more text, or lower model.minimum_count"
-        )
-    return symbols, counts[symbols]
-
-
-def _plan(config: Word2VecConfig) -> Plan:
+def _plan(config: Word2VecConfig) -> KernelSettings:
     architecture = SAMPLED if config.context == "sampled" else _ARCHITECTURES[config.architecture]
-    return Plan(
+    return KernelSettings(
         architecture,
         _POOLINGS[config.pooling],
         _OUTPUTS[config.output],
@@ -449,7 +355,7 @@ def _plan(config: Word2VecConfig) -> Plan:
     )
 
 
-def _random_tables(rows: int, outputs: int, width: int, *, seed: int) -> Tables:
+def _random_tables(rows: int, outputs: int, width: int, *, seed: int) -> VectorTables:
     """Inputs uniform on ±1 / width, as gensim has them, and outputs 0; rows padded to whole blocks."""
     padded = -(-width // LANES) * LANES
     inputs: Float32[np.ndarray, "rows padded"] = np.zeros((rows, padded), np.float32)
@@ -457,31 +363,440 @@ def _random_tables(rows: int, outputs: int, width: int, *, seed: int) -> Tables:
     inputs[:, :width] = (np.float32(2.0) * generator.random((rows, width), np.float32) - np.float32(1.0)) / np.float32(
         width
     )
-    return Tables(inputs, np.zeros((outputs, padded), np.float32))
+    return VectorTables(inputs, np.zeros((outputs, padded), np.float32))
 
 
-def _chances(counts: Int64[np.ndarray, " words"], subsampling: float) -> Int64[np.ndarray, " words"]:
-    """P(keep w) = √(t / f) + t / f for words with a share f of the text above t, in units of 2⁻³²."""
-    if subsampling == 0:
-        return np.full(len(counts), ONE, np.int64)
-    ratio = subsampling * counts.sum() / counts
-    chances: Int64[np.ndarray, " words"] = (np.minimum(1.0, np.sqrt(ratio) + ratio) * ONE).astype(np.int64)
-    return chances
+# --- one step on a block ----------------------------------------------------------------------------------------------
+#
+# Every form of word2vec is one step on a block of a few input vectors x_j and output vectors o_k with labels y_k:
+#
+#     s_jk = x_j · o_k                                       score
+#     g_jk = η (y_k − σ(s_jk))                               independent pairs
+#     g_jk = η (1 − σ(s_jk)) · (1 where y_k = 1, else −p_k / (1 − p_k)),   p_k = Π_j σ(s_jk)      pooling: product
+#     x_j += Σ_k g_jk o_k,   o_k += Σ_j g_jk x_j             both from the old values
+#
+# A word2vec that takes pair after pair reads an output vector for each dot product. Here the negatives are drawn once
+# per window and shared by its words (Ji et al., 2016), so that a block of about 6 × 6 scores reads 12 vectors instead
+# of 42, and its three products stay in registers and the L1 cache.
+#
+# The width is given by the length of a tuple, `blocks`: lengths of tuples are part of a type, so the compiler knows how
+# often each inner loop runs and needs no remainder. Rows are padded to blocks of eight numbers; the padding stays 0.
 
 
-def _borders(text: EncodedText) -> tuple[int, ...]:
-    """Chunks that end where a sentence ends, unless it is longer than a chunk."""
-    borders, tokens = [0], len(text.ids)
-    while borders[-1] < tokens:
-        begin = borders[-1]
-        end = min(begin + CHUNK, tokens)
-        if end < tokens:
-            ends = np.flatnonzero(text.ids[begin:end] == END)
-            end = begin + int(ends[-1]) + 1 if len(ends) else end
-        borders.append(end)
-    return tuple(borders)
+class Workspace(NamedTuple):
+    """Buffers for one block: vectors, their steps, scores, and the rows that they belong to."""
+
+    inputs: Array
+    input_steps: Array
+    outputs: Array
+    output_steps: Array
+    scores: Array
+    input_rows: Array
+    output_rows: Array
+    labels: Array
+    contexts: Array
+    random: Array
+    """The state of the generator."""
+    losses: Array
+    """Minus the sum of log-probabilities, and how many there were."""
 
 
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+@compiled(fast=FAST_MATH, is_inlined=True)
+def score_block(space: Workspace, inputs: int, outputs: int, blocks: Any) -> None:
+    """s_jk, three outputs at a time so that each number of x_j is read once for three products."""
+    width = LANES * len(blocks)
+    x, o, scores = space.inputs, space.outputs, space.scores
+    for j in range(inputs):
+        k = 0
+        while k + 3 <= outputs:
+            first = second = third = np.float32(0.0)
+            for d in range(width):
+                first += x[j, d] * o[k, d]
+                second += x[j, d] * o[k + 1, d]
+                third += x[j, d] * o[k + 2, d]
+            at = j * outputs + k
+            scores[at], scores[at + 1], scores[at + 2] = first, second, third
+            k += 3
+        while k < outputs:
+            first = np.float32(0.0)
+            for d in range(width):
+                first += x[j, d] * o[k, d]
+            scores[j * outputs + k] = first
+            k += 1
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def sigmoids(scores: Array, count: int) -> None:
+    """σ(s) = ½ + ½ tanh(s / 2) in place, without a table and without exp, so that it runs on whole blocks.
+
+    tanh is the ninth convergent of Lambert's fraction x / (1 + x² / (3 + x² / (5 + …))), which stays within 7e-6 up to
+    the point where it passes 1; beyond it, the value there is used.
+    """
+    for at in range(count):
+        x = min(max(np.float32(0.5) * scores[at], np.float32(-6.29)), np.float32(6.29))
+        y = x * x
+        above = ((y + np.float32(990)) * y + np.float32(135135)) * y + np.float32(4729725)
+        above = above * y + np.float32(34459425)
+        below = ((np.float32(45) * y + np.float32(13860)) * y + np.float32(945945)) * y + np.float32(16216200)
+        below = below * y + np.float32(34459425)
+        scores[at] = np.float32(0.5) + np.float32(0.5) * (x * above / below)
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def pair_gradients(space: Workspace, inputs: int, outputs: int, rate: float) -> None:
+    """g_jk of independent pairs in place of σ(s_jk)."""
+    scores, labels, step = space.scores, space.labels, np.float32(rate)
+    for j in range(inputs):
+        for k in range(outputs):
+            scores[j * outputs + k] = step * (labels[k] - scores[j * outputs + k])
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def product_gradients(space: Workspace, inputs: int, outputs: int, rate: float) -> None:
+    """g_jk of the product in place of σ(s_jk); 1 − p_k is built up so that it stays exact where p_k is nearly 1."""
+    scores, labels = space.scores, space.labels
+    for k in range(outputs):
+        product, rest = 1.0, 0.0
+        for j in range(inputs):
+            miss = 1.0 - scores[j * outputs + k]
+            rest += product * miss
+            product *= 1.0 - miss
+        factor = rate if labels[k] > 0.5 else -rate * product / max(rest, 1e-12)
+        for j in range(inputs):
+            scores[j * outputs + k] = np.float32(factor * (1.0 - scores[j * outputs + k]))
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def add_losses(space: Workspace, inputs: int, outputs: int, is_product: bool) -> None:
+    """− log P of what the labels say, from σ(s_jk)."""
+    scores, labels, losses = space.scores, space.labels, space.losses
+    for k in range(outputs):
+        product = 1.0
+        for j in range(inputs):
+            probability = float(scores[j * outputs + k])
+            if is_product:
+                product *= probability
+                continue
+            losses[0] -= math.log(max(1e-30, probability if labels[k] > 0.5 else 1.0 - probability))
+            losses[1] += 1.0
+        if is_product:
+            losses[0] -= math.log(max(1e-30, product if labels[k] > 0.5 else 1.0 - product))
+            losses[1] += 1.0
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def steps_of_block(space: Workspace, inputs: int, outputs: int, blocks: Any) -> None:
+    """Σ_k g_jk o_k and Σ_j g_jk x_j, three at a time."""
+    width = LANES * len(blocks)
+    x, o, g = space.inputs, space.outputs, space.scores
+    input_steps, output_steps = space.input_steps, space.output_steps
+    for j in range(inputs):
+        for d in range(width):
+            input_steps[j, d] = np.float32(0.0)
+        k = 0
+        while k + 3 <= outputs:
+            at = j * outputs + k
+            first, second, third = g[at], g[at + 1], g[at + 2]
+            for d in range(width):
+                input_steps[j, d] += first * o[k, d] + second * o[k + 1, d] + third * o[k + 2, d]
+            k += 3
+        while k < outputs:
+            first = g[j * outputs + k]
+            for d in range(width):
+                input_steps[j, d] += first * o[k, d]
+            k += 1
+    for k in range(outputs):
+        for d in range(width):
+            output_steps[k, d] = np.float32(0.0)
+        j = 0
+        while j + 3 <= inputs:
+            first, second, third = g[j * outputs + k], g[(j + 1) * outputs + k], g[(j + 2) * outputs + k]
+            for d in range(width):
+                output_steps[k, d] += first * x[j, d] + second * x[j + 1, d] + third * x[j + 2, d]
+            j += 3
+        while j < inputs:
+            first = g[j * outputs + k]
+            for d in range(width):
+                output_steps[k, d] += first * x[j, d]
+            j += 1
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def gather(table: Array, rows: Array, count: int, out: Array, blocks: Any) -> None:
+    """Copy rows of a table into consecutive rows."""
+    for place in range(count):
+        row = rows[place]
+        for d in range(LANES * len(blocks)):
+            out[place, d] = table[row, d]
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def scatter(table: Array, rows: Array, count: int, steps: Array, blocks: Any) -> None:
+    """Add a step to each of these rows; a row that is listed twice gets both."""
+    for place in range(count):
+        row = rows[place]
+        for d in range(LANES * len(blocks)):
+            table[row, d] += steps[place, d]
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def score_row(table: Array, space: Workspace, outputs: int, blocks: Any) -> None:
+    """s_0k of one input, read from the table itself: a copy pays only if several inputs use it."""
+    width = LANES * len(blocks)
+    x, rows, scores = space.inputs, space.output_rows, space.scores
+    k = 0
+    while k + 3 <= outputs:
+        one, two, three = rows[k], rows[k + 1], rows[k + 2]
+        first = second = third = np.float32(0.0)
+        for d in range(width):
+            first += x[0, d] * table[one, d]
+            second += x[0, d] * table[two, d]
+            third += x[0, d] * table[three, d]
+        scores[k], scores[k + 1], scores[k + 2] = first, second, third
+        k += 3
+    while k < outputs:
+        one = rows[k]
+        first = np.float32(0.0)
+        for d in range(width):
+            first += x[0, d] * table[one, d]
+        scores[k] = first
+        k += 1
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def steps_of_row(table: Array, space: Workspace, outputs: int, blocks: Any) -> None:
+    """Σ_k g_0k o_k from the old outputs, then o_k += g_0k x_0 in their places."""
+    width = LANES * len(blocks)
+    x, rows, g, steps = space.inputs, space.output_rows, space.scores, space.input_steps
+    for d in range(width):
+        steps[0, d] = np.float32(0.0)
+    k = 0
+    while k + 3 <= outputs:
+        one, two, three = rows[k], rows[k + 1], rows[k + 2]
+        first, second, third = g[k], g[k + 1], g[k + 2]
+        for d in range(width):
+            steps[0, d] += first * table[one, d] + second * table[two, d] + third * table[three, d]
+        k += 3
+    while k < outputs:
+        one, first = rows[k], g[k]
+        for d in range(width):
+            steps[0, d] += first * table[one, d]
+        k += 1
+    for k in range(outputs):
+        one, first = rows[k], g[k]
+        for d in range(width):
+            table[one, d] += first * x[0, d]
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def step_on_block(
+    table: Array, space: Workspace, inputs: int, outputs: int, pooling: int, rate: float, counts_loss: bool, blocks: Any
+) -> None:
+    """One step on input vectors that are already in place and on the output rows that are listed.
+
+    The outputs are updated; the caller adds the steps of the inputs.
+    """
+    if inputs == 1:
+        score_row(table, space, outputs, blocks)
+    else:
+        gather(table, space.output_rows, outputs, space.outputs, blocks)
+        score_block(space, inputs, outputs, blocks)
+    sigmoids(space.scores, inputs * outputs)
+    if counts_loss:
+        add_losses(space, inputs, outputs, pooling == PRODUCT)
+    if pooling == PRODUCT:
+        product_gradients(space, inputs, outputs, rate)
+    else:
+        pair_gradients(space, inputs, outputs, rate)
+    if inputs == 1:
+        steps_of_row(table, space, outputs, blocks)
+    else:
+        steps_of_block(space, inputs, outputs, blocks)
+        scatter(table, space.output_rows, outputs, space.output_steps, blocks)
+
+
+# --- the windows of a text --------------------------------------------------------------------------------------------
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def list_contexts(words: Array, centre: int, first: int, last: int, out: Array) -> int:
+    """The words round the centre; how many."""
+    count = 0
+    for place in range(first, last):
+        if place != centre:
+            out[count] = words[place]
+            count += 1
+    return count
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def list_outputs(word: int, plan: KernelSettings, noise: AliasTable, paths: Lists, space: Workspace) -> int:
+    """What predicts a word: itself and its negatives, or the inner nodes on the way to it; how many."""
+    count = 0
+    if plan.output == HIERARCHICAL:
+        for place in range(paths.starts[word], paths.starts[word + 1]):
+            space.output_rows[count] = paths.members[place]
+            space.labels[count] = np.float32(1 - paths.codes[place])
+            count += 1
+        return count
+    space.output_rows[0] = word
+    space.labels[0] = np.float32(1.0)
+    count = 1
+    for _ in range(plan.negatives):
+        other = draw_noise(space.random, noise)
+        if other != word:  # as in word2vec: one negative less, not another draw
+            space.output_rows[count] = other
+            space.labels[count] = np.float32(0.0)
+            count += 1
+    return count
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def sample_outputs(found: int, plan: KernelSettings, noise: AliasTable, space: Workspace) -> int:
+    """The form of the notes: R words of the window are positives, R random words negatives; how many in all."""
+    positives = min(found, plan.contexts)
+    for place in range(positives):  # the beginning of a shuffle
+        other = place + draw_below(space.random, found - place)
+        chosen = space.contexts[other]
+        space.contexts[other] = space.contexts[place]
+        space.contexts[place] = chosen
+        space.output_rows[place] = chosen
+        space.labels[place] = np.float32(1.0)
+    for place in range(positives, 2 * positives):
+        space.output_rows[place] = draw_noise(space.random, noise)
+        space.labels[place] = np.float32(0.0)
+    return 2 * positives
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def list_members(word: int, count: int, parts: Lists, plan: KernelSettings, space: Workspace) -> int:
+    """The rows of one more word after the `count` that are listed: its own, or all its parts; how many there are."""
+    if not plan.has_parts:
+        space.input_rows[count] = word
+        return count + 1
+    for at in range(parts.starts[word], parts.starts[word + 1]):
+        space.input_rows[count] = parts.members[at]
+        count += 1
+    return count
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def pool(table: Array, space: Workspace, members: int, is_mean: bool, blocks: Any) -> None:
+    """The sum or the mean of the listed input rows, as the first input of the block."""
+    width = LANES * len(blocks)
+    pooled, rows = space.inputs, space.input_rows
+    for d in range(width):
+        pooled[0, d] = np.float32(0.0)
+    for place in range(members):
+        row = rows[place]
+        for d in range(width):
+            pooled[0, d] += table[row, d]
+    share = np.float32(1.0 / members) if is_mean else np.float32(1.0)
+    for d in range(width):
+        pooled[0, d] *= share
+
+
+@compiled(fast=FAST_MATH, is_inlined=True)
+def unpool(table: Array, space: Workspace, members: int, is_mean: bool, blocks: Any) -> None:
+    """Add the step of the pooled input to each listed row, as word2vec does."""
+    width = LANES * len(blocks)
+    steps, rows = space.input_steps, space.input_rows
+    share = np.float32(1.0) if is_mean else np.float32(1.0 / members)
+    for d in range(width):
+        steps[0, d] *= share
+    for place in range(members):
+        row = rows[place]
+        for d in range(width):
+            table[row, d] += steps[0, d]
+
+
+@compiled(fast=FAST_MATH)
+def learn_window(
+    words: Array, i: int, found: int, plan: KernelSettings, tables: VectorTables, noise: AliasTable,
+    paths: Lists, parts: Lists, space: Workspace, rate: float, blocks: Any,
+) -> None:  # fmt: skip
+    """The steps of one window, whose words are listed in `space.contexts`.
+
+    CBOW                        all words of the window → the middle
+    skip-gram                   all words of the window, each for itself → the middle and shared negatives
+    skip-gram, per pair         a word of the window → the middle, one after another
+    skip-gram with parts        the middle, pooled → a word of the window, one after another (fastText)
+    skip-gram of the notes      the middle → R words of the window and R random ones
+    """
+    is_cbow, is_sampled = plan.architecture == CBOW, plan.architecture == SAMPLED
+    gives_middle = is_sampled or (plan.has_parts and not is_cbow)
+    gives_all = is_cbow or (plan.is_shared and not gives_middle)
+    is_pooled = plan.has_parts or (is_cbow and plan.pooling != PRODUCT)
+    is_mean = plan.pooling != SUM
+    pooling = plan.pooling if is_cbow else MEAN
+    for number in range(1 if gives_all or is_sampled else found):
+        if is_sampled:
+            outputs = sample_outputs(found, plan, noise, space)
+        else:
+            target = space.contexts[number] if gives_middle else words[i]
+            outputs = list_outputs(target, plan, noise, paths, space)
+        members = 0
+        for place in range(found if gives_all else 1):
+            given = words[i] if gives_middle else space.contexts[place if gives_all else number]
+            members = list_members(given, members, parts, plan, space)
+        if is_pooled:
+            pool(tables.inputs, space, members, is_mean, blocks)
+        else:
+            gather(tables.inputs, space.input_rows, members, space.inputs, blocks)
+        inputs, counts_loss = 1 if is_pooled else members, i % LOSS_EVERY == 0
+        step_on_block(tables.outputs, space, inputs, outputs, pooling, rate, counts_loss, blocks)
+        if is_pooled:
+            unpool(tables.inputs, space, members, is_mean, blocks)
+        else:
+            scatter(tables.inputs, space.input_rows, members, space.input_steps, blocks)
+
+
+@compiled(fast=FAST_MATH)
+def make_space(plan: KernelSettings, inputs: int, outputs: int, members: int, seed: int, blocks: Any) -> Workspace:
+    """Buffers for the largest possible block."""
+    width = LANES * len(blocks)
+    return Workspace(
+        np.zeros((inputs, width), np.float32),
+        np.zeros((inputs, width), np.float32),
+        np.zeros((outputs, width), np.float32),
+        np.zeros((outputs, width), np.float32),
+        np.zeros(inputs * outputs, np.float32),
+        np.zeros(members, np.int64),
+        np.zeros(outputs, np.int64),
+        np.zeros(outputs, np.float32),
+        np.zeros(2 * plan.window, np.int64),
+        np.array([seed], np.uint64),
+        np.zeros(2),
+    )
+
+
+@compiled(fast=FAST_MATH)
+def learn(
+    text: IndexedText, first: int, last: int, plan: KernelSettings, tables: VectorTables,
+    noise: AliasTable, paths: Lists, parts: Lists, sizes: Any, rate: float, seed: int, blocks: Any,
+) -> Any:  # fmt: skip
+    """Learn from the tokens from `first` up to `last`; the loss of some windows and the number of its terms.
+
+    A window passes no end of a sentence, and neither end of the range. Frequent words are left out at random before
+    windows are laid, so that the others come nearer to each other (Mikolov et al., 2013). The reach of a window is
+    drawn from 1 to its full width, so that near words count more.
+    """
+    space = make_space(plan, sizes[0], sizes[1], sizes[2], seed, blocks)
+    words = np.empty(last - first, np.int64)
+    length = 0
+    for token in range(first, last + 1):
+        row = text.row_of[text.ids[token]] if token < last else SENTENCE_END
+        if row >= 0 and np.int64(draw(space.random) >> np.uint64(32)) < text.keep[row]:
+            words[length] = row
+            length += 1
+        if row != SENTENCE_END:
+            continue
+        for i in range(length):
+            reach = plan.window
+            if plan.architecture != SAMPLED:
+                reach -= draw_below(space.random, plan.window)
+            found = list_contexts(words, i, max(0, i - reach), min(length, i + reach + 1), space.contexts)
+            if found > 0:
+                learn_window(words, i, found, plan, tables, noise, paths, parts, space, rate, blocks)
+        length = 0
+    return space.losses[0], space.losses[1]

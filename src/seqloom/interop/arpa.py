@@ -23,9 +23,19 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from seqloom.classical.ngram import LONGEST, Layer, NGram
-from seqloom.classical.ngram_kernels import Array, extend_hash, first_slot
-from seqloom.classical.ngram_words import BASIS, WordFinder, WordTable, find_word, hash_byte
+from seqloom.classical.ngram import (
+    FNV_BASIS,
+    MAX_BACKOFF,
+    MAX_ORDER,
+    Layer,
+    NGram,
+    WordTable,
+    extend_hash,
+    find_word,
+    first_slot,
+    hash_byte,
+)
+from seqloom.classical.ngram_counts import Array
 from seqloom.core.errors import DataError, Problem
 from seqloom.core.files import open_output, require_file
 from seqloom.core.jit import compiled
@@ -35,10 +45,10 @@ from seqloom.core.text_files import is_compressed, read_whole
 # The lines of an ARPA file, compiled: numbers and words straight from bytes, since a model has millions of lines.
 
 BAD_NUMBER, UNKNOWN_WORD, TOO_FEW_WORDS, TOO_MUCH, POSITIVE, TOO_HIGH = 1, 2, 3, 4, 5, 6
-"""What may be wrong with a line."""
+"""Problems of a line."""
 
-LOWEST, HIGHEST_BACKOFF = -1e30, 100.0
-"""Below the one a logarithm is that of 0; above the other no smoothing has a back-off weight."""
+MIN_LOG = -1e30
+"""A logarithm below is read as that of 0."""
 
 _TAB, _LF, _RETURN, _SPACE = 9, 10, 13, 32
 _PLUS, _MINUS, _POINT, _ZERO, _NINE = 43, 45, 46, 48, 57
@@ -53,7 +63,7 @@ def is_blank(byte: int) -> bool:
 
 @compiled()
 def read_number(text: Array, begin: int, end: int) -> Any:
-    """The decimal number between two places; NaN if there is none."""
+    """The decimal number between two places; NaN if it is not a number."""
     place, sign, digits, shift, mantissa = begin, 1.0, 0, 0, 0.0
     if place < end and (text[place] == _MINUS or text[place] == _PLUS):
         sign = -1.0 if text[place] == _MINUS else 1.0
@@ -85,18 +95,18 @@ def read_number(text: Array, begin: int, end: int) -> Any:
     power = exponent - shift
     # Up to 10²² powers of ten are exact, so this is the nearest number for what such files hold.
     number = sign * (mantissa * 10.0**power if power >= 0 else mantissa / 10.0**-power)
-    return number if number > LOWEST or np.isnan(number) else -np.inf
+    return number if number > MIN_LOG or np.isnan(number) else -np.inf
 
 
 @compiled()
 def keep_number(text: Array, begin: int, end: int, is_first: bool, row: int, log_probs: Array, backoffs: Array) -> int:
-    """Write the first or the last number of a line; what was wrong with it."""
+    """Write the first or the last number of a line; returns the problem with it, or 0."""
     number = read_number(text, begin, end)
     if np.isnan(number):
         return BAD_NUMBER
     if not is_first:
         backoffs[row] = number
-        return TOO_HIGH if number > HIGHEST_BACKOFF else 0
+        return TOO_HIGH if number > MAX_BACKOFF else 0
     log_probs[row] = number
     return POSITIVE if number > 0 else 0
 
@@ -105,7 +115,7 @@ def keep_number(text: Array, begin: int, end: int, is_first: bool, row: int, log
 def read_section(
     text: Array, place: int, table: WordTable, ids: Array, log_probs: Array, backoffs: Array
 ) -> tuple[int, int, int]:
-    """Read the n-grams of one length up to a blank line or a backslash: rows read, place reached, what was wrong.
+    """Read the n-grams of one length up to a blank line or a backslash: rows read, place reached, problem.
 
     The place is where the first line begins that was not read. Each n-gram has as many words as `ids` has columns.
     """
@@ -118,7 +128,7 @@ def read_section(
             if is_blank(text[place]):
                 place += 1
                 continue
-            start, value = place, BASIS
+            start, value = place, FNV_BASIS
             while place < len(text) and text[place] != _LF and not is_blank(text[place]):
                 value = hash_byte(value, text[place])
                 place += 1
@@ -199,7 +209,7 @@ _PROBLEMS = {
     TOO_FEW_WORDS: "it has too few words",
     TOO_MUCH: "something follows the back-off weight",
     POSITIVE: "a logarithm of a probability is at most 0",
-    TOO_HIGH: f"a logarithm of a back-off weight is at most {HIGHEST_BACKOFF:g}",
+    TOO_HIGH: f"a logarithm of a back-off weight is at most {MAX_BACKOFF:g}",
 }
 
 
@@ -224,7 +234,7 @@ def read_arpa(path: Path) -> NGram:
     reader = _Reader(path, _read_bytes(path))
     sizes = reader.read_header()
     vocabulary, words = reader.read_words(sizes[0])
-    table = WordFinder([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
+    table = WordTable.of([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
     sections = [words, *(reader.read_section(length, size, table) for length, size in enumerate(sizes[1:], 2))]
     reader.read_end()
     layers = None
@@ -260,8 +270,8 @@ class _Reader:
             if entry is None or int(entry[1]) != len(sizes) + 1:
                 self._fail(f"{_shown(line)} is not of the form 'ngram {len(sizes) + 1}=count'")
             sizes.append(int(entry[2]))
-        if not 1 <= len(sizes) <= LONGEST:
-            self._fail(f"the header lists {len(sizes)} lengths of n-grams; from 1 to {LONGEST} can be read")
+        if not 1 <= len(sizes) <= MAX_ORDER:
+            self._fail(f"the header lists {len(sizes)} lengths of n-grams; from 1 to {MAX_ORDER} can be read")
         if sum(sizes) > len(self._content):
             self._fail(f"the header promises {sum(sizes):,} n-grams, but the file has {len(self._content):,} bytes")
         return sizes
@@ -280,7 +290,7 @@ class _Reader:
             numbers = [self._number(field) for field in (fields[0], *fields[2:])]
             if numbers[0] > 0:
                 self._fail(f"{_shown(fields[0])}: {_PROBLEMS[POSITIVE]}")
-            if len(numbers) > 1 and numbers[1] > HIGHEST_BACKOFF:
+            if len(numbers) > 1 and numbers[1] > MAX_BACKOFF:
                 self._fail(f"{_shown(fields[2])}: {_PROBLEMS[TOO_HIGH]}")
             word = self._word(fields[1])
             if word == RESERVED[PAD]:
@@ -302,12 +312,12 @@ class _Reader:
         column = np.arange(len(log_probs), dtype=np.int32)[:, None]
         return list(ids), Section(column, np.array(log_probs), np.array(backoffs))
 
-    def read_section(self, length: int, size: int, table: WordFinder) -> Section:
+    def read_section(self, length: int, size: int, table: WordTable) -> Section:
         """The n-grams of one length."""
         self._expect(b"\\%d-grams:" % length)
         section = Section(np.empty((size, length), np.int32), np.empty(size), np.zeros(size))
         rows, self._place, problem = read_section(
-            self._array, self._place, table.table, section.ids, section.log_probs, section.backoffs
+            self._array, self._place, table, section.ids, section.log_probs, section.backoffs
         )
         if problem:
             self._fail(f"a {length}-gram cannot be read: {_PROBLEMS[problem]}", behind=False)

@@ -1,18 +1,18 @@
-"""Our models as two ONNX graphs, an encoder and a step of the decoder, which any ONNX runtime carries out.
+"""Seqloom models as two ONNX graphs, an encoder and a step of the decoder, which any ONNX runtime executes.
 
     encoder.onnx   ids [batch, source], lengths [batch]  →  memory …, state …              before the first symbol
     step.onnx      last [rows], state …, memory …        →  log_probs [rows, symbols], attention [rows, source], state …
 
-All that a row needs is in its own row of each tensor, so rows are repeated, reordered and dropped by indexing all of
-them: the plain form of our steppers, without their shared memory. How many rows there are, how long sources are and how
-far a row has got is free. A model without attention gives none.
+Each tensor has one row per hypothesis, so rows are repeated, reordered and dropped by indexing all of them: the plain
+form of the steppers, without shared memory. Rows, source positions and target positions are dynamic axes. A
+model without attention has no output of that name.
 
     Transformer    memory  keys and values of each layer [batch, 2 · layers, heads, source, size], mask
                    state   cache [rows, 2 · layers, heads, position, size]; its length is the position of the step
     recurrent      memory  values, keys, mask (with attention), context (where it is read at every step)
                    state   parts of each layer [rows, parts, width], carried (where something is fed back)
 
-The graphs are traced, not compiled: torch's other exporter has no form for recurrent layers of free length.
+The graphs are traced: the other exporter of torch does not support recurrent layers of dynamic length.
 """
 
 import importlib
@@ -42,13 +42,13 @@ from seqloom.nn.multihead import SelfAttention
 from seqloom.nn.positions import LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions, sinusoids
 from seqloom.nn.recurrent import Bidirectional
 
-# The Transformer as two modules that take and give plain tensors, row by row: what ONNX graphs are traced from.
+# --- the Transformer --------------------------------------------------------------------------------------------------
 #
-# The formulas are those of `models.transformer`, over padded sentences and without a cache that hypotheses share.
+# The formulas of `models.transformer`, over padded sentences and without a cache that hypotheses share.
 
 
 class TransformerEncoder(nn.Module):
-    """ids, lengths → keys and values of all layers, the mask of the padding, and a cache of no positions."""
+    """ids, lengths → keys and values of all layers, the padding mask, and an empty cache."""
 
     table: Tensor | None
 
@@ -84,7 +84,7 @@ class TransformerEncoder(nn.Module):
 
 
 class TransformerStep(nn.Module):
-    """last, cache, memory, mask → log-probabilities, where the last layer looked, a cache with a position more."""
+    """last, cache, memory, mask → log-probabilities, attention of the last layer, the cache with one more position."""
 
     table: Tensor | None
 
@@ -124,7 +124,7 @@ class TransformerStep(nn.Module):
 
 
 def _table(stack: "TransformerStack[Any]", positions: int) -> Tensor | None:
-    """The sinusoids of so many positions, where there are any: the graph cannot make more of them as it goes."""
+    """The sinusoids of the first positions, if the model uses them: the graph cannot compute more of them."""
     weight = stack.embedding.weight
     is_sinusoidal = isinstance(stack.positions, SinusoidalPositions)
     return sinusoids(positions, weight.shape[1]).to(weight) if is_sinusoidal else None
@@ -145,7 +145,7 @@ def _embedded(stack: "TransformerStack[Any]", ids: Tensor, at: Tensor, table: Te
         case NoPositions():
             return x
         case _:
-            raise ModelError(f"ONNX export does not know positions of kind {type(positions).__name__}")
+            raise ModelError(f"ONNX export does not support positions of kind {type(positions).__name__}")
 
 
 def _split(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
@@ -190,10 +190,10 @@ def _fed(block: FeedForward, x: Tensor) -> Tensor:
     return result
 
 
-# The recurrent encoder-decoder as two modules that take and give plain tensors: what ONNX graphs are traced from.
+# --- the recurrent encoder-decoder ------------------------------------------------------------------------------------
 #
-# The formulas are those of `models.seq2seq` and `nn.decoder`, with a memory for each row and torch's own recurrent
-# layers, for which ONNX has operators.
+# The formulas of `models.seq2seq` and `nn.decoder`, with a memory for each row and torch's own recurrent layers, for
+# which ONNX has operators.
 
 
 def require_kernel(cell: Cell) -> None:
@@ -213,7 +213,7 @@ def require_kernel(cell: Cell) -> None:
 
 
 class RecurrentEncoder(nn.Module):
-    """ids, lengths → what the decoder looks at, and its first state."""
+    """ids, lengths → memory of the decoder, and its first state."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class RecurrentEncoder(nn.Module):
         return tuple(found)
 
     def _read(self, embedded: Tensor, turn: Tensor) -> Tensor:
-        """The states at every position; each sentence is turned round within its own length for the way back."""
+        """The states at every position; for the leftward direction each sentence is reversed within its own length."""
         layers = self.model.encoder.layers
 
         def turned(x: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentStep(nn.Module):
-    """last, layers, (carried,) memory … → log-probabilities, (where it looked,) layers, (carried)."""
+    """last, layers, (carried,) memory … → log-probabilities, (attention,) layers, (carried)."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -313,18 +313,11 @@ class RecurrentStep(nn.Module):
 
 
 def _run(cell: Cell, inputs: Tensor) -> Tensor:
-    """Hidden states at every position by torch's own layers, which the tracer knows."""
+    """Hidden states at every position by torch's own layers, which the tracer supports."""
     begin = inputs.new_zeros(inputs.shape[0], cell.width)[None]
     assert isinstance(cell, GatedCell)
     weights = cell.torch_weights
-    options = (
-        True,
-        1,
-        0.0,
-        False,
-        False,
-        True,
-    )  # with biases, one layer, no dropout, not training, one way, rows first
+    options = (True, 1, 0.0, False, False, True)  # biases, layers, dropout, training, bidirectional, batch first
     match cell:
         case LSTMCell():
             return torch.lstm(inputs, [begin, begin], weights, *options)[0]
@@ -337,7 +330,7 @@ def _run(cell: Cell, inputs: Tensor) -> Tensor:
         case ElmanCell():
             layer = torch.rnn_tanh if cell.activation == "tanh" else torch.rnn_relu
             return layer(inputs, begin, weights, *options)[0]
-    raise AssertionError("refused before")
+    raise AssertionError(type(cell))  # refused by require_kernel
 
 
 def _looked(decoder: Decoder, query: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -359,35 +352,39 @@ def _unstacked(decoder: Decoder, stacked: Tensor) -> tuple[tuple[Tensor, ...], .
     return tuple(layers)
 
 
+# --- export -----------------------------------------------------------------------------------------------------------
+
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 
 OPSET = 17
-"""The set of operators: the first with a layer norm, known to all runtimes of the last years."""
+"""The set of operators: the first with a layer norm."""
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """What is named in the two graphs."""
+    """The names of inputs and outputs of the two graphs."""
 
     memory: tuple[str, ...]
     state: tuple[str, ...]
     has_attention: bool
     positions: int | None
-    """Positions on either side that the graphs know; None where there is no end to them."""
+    """The most positions on either side; None where they are unlimited."""
 
 
 def require_onnx() -> Any:
-    """The library that writes graphs, which is an extra."""
+    """The optional library that writes graphs."""
     try:
         return importlib.import_module("onnx")
     except ImportError as error:
-        raise UsageError(f"ONNX is not there ({error}); install it with: pip install 'seqloom[onnx]'") from error
+        raise UsageError(
+            f"the package onnx is not installed ({error}); install it with: pip install 'seqloom[onnx]'"
+        ) from error
 
 
 def write_onnx(folder: Path, model: nn.Module, *, positions: int) -> Graphs:
-    """Write both graphs into a folder that is there.
+    """Write both graphs into an existing folder.
 
-    No sentence on either side may have more than `positions` tokens, the end counted, where positions are sinusoids.
+    With sinusoidal positions no sentence on either side may have more than `positions` tokens, including the end.
     """
     wrapped = wrap(model, positions=positions)
     require_onnx()
@@ -396,33 +393,21 @@ def write_onnx(folder: Path, model: nn.Module, *, positions: int) -> Graphs:
     with torch.no_grad(), evaluating(model):
         found = wrapped.encoder(ids, lengths)
         memory, state = found[: len(graphs.memory)], found[len(graphs.memory) :]
-        if isinstance(model, Transformer):  # a cache that is not empty shows the tracer what is appended
-            state = (
-                torch.zeros(2, memory[0].shape[1], memory[0].shape[2], 3, memory[0].shape[4], dtype=memory[0].dtype),
-            )
-        inner = {1: "source"}
-        free = {**wrapped.axes, "ids": inner, "log_probs": {}, "attention": inner}
-        _write(
-            folder / ENCODER,
-            wrapped.encoder,
-            (ids, lengths),
-            names=(["ids", "lengths"], [*graphs.memory, *graphs.state]),
-            axes=free,
-        )
-        outputs = ["log_probs", *(["attention"] if graphs.has_attention else []), *_after(graphs.state)]
-        _write(
-            folder / STEP,
-            wrapped.step,
-            (torch.tensor([5, 6]), *state, *memory),
-            names=(["last", *graphs.state, *graphs.memory], outputs),
-            axes=free,
-        )
+        state = tuple(map(_lengthened, state, (wrapped.axes.get(name, {}) for name in graphs.state)))
+        axes = {**wrapped.axes, "ids": {1: "source"}, "attention": {1: "source"}}
+        names = ["ids", "lengths"], [*graphs.memory, *graphs.state]
+        _write(folder / ENCODER, wrapped.encoder, (ids, lengths), names=names, axes=axes)
+        outputs = ["log_probs", *(["attention"] if graphs.has_attention else [])]
+        names = ["last", *graphs.state, *graphs.memory], [*outputs, *(f"{name}_after" for name in graphs.state)]
+        _write(folder / STEP, wrapped.step, (torch.tensor([5, 6]), *state, *memory), names=names, axes=axes)
     return graphs
 
 
-def _after(names: Sequence[str]) -> list[str]:
-    """The names of the state that a step leaves."""
-    return [f"{name}_after" for name in names]
+def _lengthened(part: Tensor, axes: dict[int, str]) -> Tensor:
+    """A part of the state with three positions in place of none: the tracer must see what is appended to them."""
+    if "position" not in axes.values():
+        return part
+    return part.new_zeros([3 if axes.get(axis) == "position" else size for axis, size in enumerate(part.shape)])
 
 
 def _write(
@@ -437,9 +422,9 @@ def _write(
     dynamic = {name: {0: "rows", **axes.get(name.removesuffix("_after"), {})} for name in [*inputs, *outputs]}
     for name, after in ((name, f"{name}_after") for name in inputs if f"{name}_after" in outputs):
         dynamic[after] = {axis: f"{free}_after" if free == "position" else free for axis, free in dynamic[name].items()}
-    module.training = False  # or the exporter would put the model, which it holds, into training when it is done
+    module.training = False  # otherwise the exporter sets the model to training mode when it is done
     with warnings.catch_warnings():
-        # The tracer warns of each shape that Python looks at, and of its own age.
+        # The tracer warns of each shape that Python code reads, and that it is deprecated.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
@@ -455,37 +440,33 @@ def _write(
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A model as two modules that take and give plain tensors."""
+    """A model as two modules whose inputs and outputs are plain tensors."""
 
     encoder: nn.Module
     step: nn.Module
     graphs: Graphs
     axes: dict[str, dict[int, str]]
-    """Axes besides the rows that are free, by name of the tensor."""
+    """Dynamic axes in addition to the rows, by name of the tensor; one called "position" grows with each step."""
 
 
 def wrap(model: nn.Module, *, positions: int) -> Wrapped:
-    """A model in the plain form, if it has one."""
+    """A model in this form; a kind that has none is an error."""
     match model:
         case Transformer():
-            return _wrap_transformer(model, positions)
+            limit = positions if isinstance(model.encoder.positions, SinusoidalPositions) else None
+            return Wrapped(
+                TransformerEncoder(model, positions),
+                TransformerStep(model, positions),
+                Graphs(("memory", "mask"), ("cache",), has_attention=True, positions=limit),
+                axes={"memory": {3: "source"}, "mask": {3: "source"}, "cache": {3: "position"}},
+            )
         case Seq2Seq():
             return _wrap_recurrent(model)
         case _:
             raise ModelError(
-                f"ONNX export knows the Transformer and the recurrent encoder-decoder, and this is a "
+                "ONNX export supports the Transformer and the recurrent encoder-decoder, and this is a "
                 f"{type(model).__name__}; translate with Seqloom itself"
             )
-
-
-def _wrap_transformer(model: Transformer, positions: int) -> Wrapped:
-    is_sinusoidal = isinstance(model.encoder.positions, SinusoidalPositions)
-    return Wrapped(
-        TransformerEncoder(model, positions),
-        TransformerStep(model, positions),
-        Graphs(("memory", "mask"), ("cache",), has_attention=True, positions=positions if is_sinusoidal else None),
-        axes={"memory": {3: "source"}, "mask": {3: "source"}, "cache": {3: "position"}},
-    )
 
 
 def _wrap_recurrent(model: Seq2Seq) -> Wrapped:

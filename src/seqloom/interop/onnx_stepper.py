@@ -1,8 +1,8 @@
-"""An exported model as the search sees it, carried out by onnxruntime."""
+"""An exported model as a stepper for searches, executed by onnxruntime."""
 
 import importlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.interop.onnx import ENCODER, STEP, Graphs
 
 DESCRIPTION = "graphs.json"
-"""Names what the graphs take and give."""
+"""The file with the names of inputs and outputs."""
 
 
 @dataclass(frozen=True)
 class OnnxState:
-    """All that the rows know: what is looked at, what changes from step to step, and how many steps there were."""
+    """The memory of the rows, their state, which changes with each step, and the number of steps so far."""
 
     memory: tuple[Tensor, ...]
     state: tuple[Tensor, ...]
@@ -84,21 +84,15 @@ class OnnxStepper:
 
 
 def write_graphs(folder: Path, graphs: Graphs) -> None:
-    """Write what the graphs take and give beside them."""
-    values = {
-        "memory": graphs.memory,
-        "state": graphs.state,
-        "has_attention": graphs.has_attention,
-        "positions": graphs.positions,
-    }
-    (folder / DESCRIPTION).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    """Write the names of inputs and outputs next to the graphs."""
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(graphs), indent=1) + "\n", encoding="utf-8")
 
 
 def read_graphs(folder: Path) -> Graphs:
-    """What the graphs of an exported model take and give."""
+    """The names of inputs and outputs of an exported model."""
     missing = [name for name in (DESCRIPTION, ENCODER, STEP) if not (folder / name).is_file()]
     if missing:
-        raise UsageError(f"{folder} has no {missing[0]}; make it with: seqloom export MODEL --to onnx")
+        raise UsageError(f"{folder} has no {missing[0]}; create it with: seqloom export MODEL --to onnx")
     try:
         values = read_json(folder / DESCRIPTION)
         positions = values["positions"]
@@ -123,15 +117,17 @@ def _names(values: Any) -> tuple[str, ...]:
 
 
 def require_onnxruntime() -> Any:
-    """The library that carries graphs out, which is an extra."""
+    """The optional library that executes graphs."""
     try:
         return importlib.import_module("onnxruntime")
     except ImportError as error:
-        raise UsageError(f"onnxruntime is not there ({error}); install it with: pip install 'seqloom[onnx]'") from error
+        raise UsageError(
+            f"onnxruntime is not installed ({error}); install it with: pip install 'seqloom[onnx]'"
+        ) from error
 
 
 def _run(session: Any, names: list[str], inputs: dict[str, Tensor]) -> list[Tensor]:
-    # What a graph does not use is not among its inputs: without attention the lengths are not read twice.
+    # Inputs that a graph does not use are not part of it: without attention it has no lengths.
     wanted = {each.name for each in session.get_inputs()}
     given = {name: value.contiguous().cpu().numpy() for name, value in inputs.items() if name in wanted}
     return [torch.from_numpy(found) for found in session.run(names, given)]
