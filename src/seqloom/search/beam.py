@@ -81,8 +81,7 @@ class BeamSearch:
         )
         tables = (found.values, found.rows, found.symbols, found.log_probs)  # [sentences, candidates] each
         values, rows, symbols, log_probs = (table.cpu().numpy() for table in tables)
-        is_kept = np.broadcast_to(np.arange(values.shape[1]) < self.beam, values.shape)
-        expansion = Expansion(values, rows, symbols, log_probs, is_kept)
+        expansion = Expansion(values, rows, symbols, log_probs, np.arange(values.shape[1]) < self.beam)
         return self._with_forced(expansion, frontier, is_missing) if any(is_missing) else expansion
 
     def _with_forced(self, expansion: Expansion, frontier: Frontier, is_missing: Sequence[bool]) -> Expansion:
@@ -95,13 +94,15 @@ class BeamSearch:
             found = [*beams[place], *_wanted(frontier, rows, {(each.row, each.symbol) for each in beams[place]})]
             found.sort(key=lambda each: (-each.value, each.row, each.symbol))
             banked = []
-            for each in found:
-                state = frontier.states[each.row]
+            for value, row, symbol, *_ in found:
+                state = frontier.states[row]
                 assert state is not None
-                after = state if each.symbol == self.end else state.after(each.symbol)
-                banked.append(Banked(after.constraint.missing(after.state), each.value))
+                constraint, at = state
+                banked.append(
+                    Banked(constraint.missing(at if symbol == self.end else constraint.after(at, symbol)), value)
+                )
             chosen = set(share_beam(banked, self.beam))
-            beams[place] = [each._replace(is_kept=number in chosen) for number, each in enumerate(found)]
+            beams[place] = [Candidate(*each[:4], number in chosen) for number, each in enumerate(found)]
         return Expansion.of(beams)
 
 

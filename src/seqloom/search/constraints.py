@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from seqloom.core.errors import UsageError
 from seqloom.search.phrase_automata import (
@@ -89,8 +89,7 @@ Constraints = Sequence[Constraint | None]
 """What each sentence's output must obey, None where it is free."""
 
 
-@dataclass(frozen=True)
-class ConstraintState:
+class ConstraintState(NamedTuple):  # a tuple, because one is made for each row at each step
     """How far a hypothesis has come with the constraint of its sentence."""
 
     constraint: Constraint

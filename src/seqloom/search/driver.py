@@ -52,13 +52,12 @@ def run(stepper: Stepper, source: Source, advance: Callable[[Step], tuple[Array,
         rows, symbols = advance(step)
         if not len(rows):
             return
-        is_same = len(rows) == len(last) and bool((rows == np.arange(len(last))).all())
+        is_same = rows.tolist() == list(range(len(last)))
         state = step.state if is_same else step.state.select(torch.from_numpy(rows).to(last.device))
         last = torch.from_numpy(symbols).to(last.device)
 
 
-@dataclass(frozen=True)
-class Frontier:
+class Frontier(NamedTuple):  # a tuple, because one is made at each step
     """The live hypotheses of a batch, a row each, and the values by which their next symbols are ranked.
 
     Hypotheses that compete for the same places are a beam; its rows are side by side. A sentence has one beam or
@@ -70,7 +69,7 @@ class Frontier:
     totals: Array
     """log P of each row so far."""
     carried: Array
-    """The number that the strategy gave each row at the step before; 0 at the first."""
+    """The number that the strategy gave each row at the step before; 0 until it gives any."""
     beams: Array
     """The live beams. The k-th beam of sentence s has the number s · beams + k."""
     starts: Array
@@ -115,11 +114,14 @@ class Expansion:
     @staticmethod
     def of(beams: Sequence[Sequence[Candidate]]) -> "Expansion":
         """The candidates of each live beam as arrays."""
-        most = max(map(len, beams))
-        filled = [[*beam, *[Candidate(IMPOSSIBLE, 0, 0, 0.0)] * (most - len(beam))] for beam in beams]
-        table = np.array(filled, np.float64).reshape(len(beams), most, len(Candidate._fields))  # ids are exact
-        values, rows, symbols, log_probs, is_kept, carried = np.moveaxis(table, 2, 0)
-        return Expansion(values, rows.astype(np.int64), symbols.astype(np.int64), log_probs, is_kept > 0, carried)
+        most, filler = max(1, *map(len, beams)), [Candidate(IMPOSSIBLE, 0, 0, 0.0)]
+        flat = [each for beam in beams for each in (*beam, *filler * (most - len(beam)))]
+        kinds = (float, np.int64, np.int64, float, bool, float)
+        values, rows, symbols, log_probs, is_kept, carried = [
+            np.array(numbers, kind).reshape(len(beams), most)
+            for numbers, kind in zip(zip(*flat, strict=True), kinds, strict=True)
+        ]
+        return Expansion(values, rows, symbols, log_probs, True if is_kept.all() else is_kept, carried)
 
     def candidates(self) -> list[list[Candidate]]:
         """The candidates of each live beam by themselves."""
@@ -241,7 +243,7 @@ class Finished:
                 assert_never(self.settings.stop)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Column:
     """Rows with one symbol more: the candidates of each beam [beams, candidates], or the live rows [rows]."""
 
@@ -251,13 +253,13 @@ class _Column:
     """Those of the symbols alone."""
     totals: Array
 
-    def of(self, place: int, chosen: Array) -> "_Column":
-        """The chosen candidates of a beam."""
-        return _Column(*(table[place][chosen] for table in (self.rows, self.symbols, self.log_probs, self.totals)))
-
-    def pointers(self, length: int) -> list[BackPointer]:
-        """Each row by itself, without those before it."""
-        return [BackPointer(None, *numbers, length) for numbers in self.numbers]
+    def of(self, beam: int, length: int, paths: Sequence[BackPointer | None] | None) -> list[BackPointer]:
+        """The candidates of a beam; `paths` lead to the rows before, if they are known."""
+        tables = (self.symbols[beam], self.log_probs[beam], self.totals[beam], self.rows[beam])
+        return [
+            BackPointer(None if paths is None else paths[row], symbol, log_prob, total, row, length)
+            for symbol, log_prob, total, row in zip(*(table.tolist() for table in tables), strict=True)
+        ]
 
     @cached_property
     def numbers(self) -> list[tuple[int, float, float, int]]:
@@ -319,63 +321,101 @@ class _Decoding:
         self.live = np.arange(len(self.beams))  # the beams that are not decided
         self.starts = self.live // strategy.beams  # beams of a sentence share its first step
         self.sizes = np.ones(len(self.live), np.int64)
-        self.carried = np.zeros(len(lengths))
+        self.totals = self.carried = np.zeros(len(lengths))
         self.states: list[ConstraintState | None] = []
         if any(constraint is not None for constraint in bound):
             self.states = [None if each is None else ConstraintState(each, each.begin()) for each in bound]
+        self.paths: list[BackPointer | None] | None = None if recorder is None else [None] * len(lengths)
         self.source_lengths = np.array(lengths, np.int64)
         self.limits = np.array([beam.finished.limit for beam in self.beams], np.int64)
         self.may_stop = np.zeros(len(self.beams), bool)  # whether enough hypotheses have ended for the stop rule
+        is_plain = not self.states and recorder is None
+        self.quiet_until = min(self.limits.tolist(), default=0) if is_plain else 0
+        """The length before which no beam has to be decided as long as nothing of it ends."""
 
     def advance(self, step: Step) -> tuple[Array, Array]:
         """Let the strategy choose, retire what ends; the rows that continue."""
         self.attention.append(step.attention)
-        length = len(self.attention)
-        totals = self.columns[-1].totals if self.columns else np.zeros(len(self.source_lengths))
-        values = self._values(step, length)
-        frontier = Frontier(step, values, totals, self.carried, self.live, self.starts, self.sizes, length, self.states)
-        expansion = self.strategy.choose(frontier)
-        candidates = _Column(
-            expansion.rows, expansion.symbols, expansion.log_probs, totals[expansion.rows] + expansion.log_probs
+        length, values = len(self.attention), self._values(step)
+        expansion = self.strategy.choose(
+            Frontier(step, values, self.totals, self.carried, self.live, self.starts, self.sizes, length, self.states)
         )
-        is_there = expansion.values > IMPOSSIBLE  # [beams, candidates]
-        kept = expansion.is_kept & is_there
-        ends = kept & (expansion.symbols == self.end)
-        lives = kept & ~ends
-        states, cuts = self._follow_constraints(candidates, ends, lives) if self.states else (None, None)
+        rows, symbols, log_probs = expansion.rows, expansion.symbols, expansion.log_probs  # [beams, candidates]
+        totals = self.totals[rows] + log_probs
+        is_there, ends = expansion.values > IMPOSSIBLE, symbols == self.end
+        if expansion.is_kept is True and length < self.quiet_until and is_there.all() and not ends.any():
+            column = _Column(rows.ravel(), symbols.ravel(), log_probs.ravel(), totals.ravel())
+            carried = None if expansion.carried is None else expansion.carried.ravel()
+            if rows.size != len(rows) or len(rows) != len(self.totals):  # else each beam still has one row
+                self.sizes = np.full(len(rows), rows.shape[1])
+                self.starts = np.arange(0, rows.size, rows.shape[1])
+        else:
+            lives = self._retire(_Column(rows, symbols, log_probs, totals), expansion, is_there, ends)
+            column = _Column(rows[lives], symbols[lives], log_probs[lives], totals[lives])
+            carried = None if expansion.carried is None else expansion.carried[lives]
+        self.columns.append(column)
+        self.totals = column.totals
+        if carried is not None:
+            self.carried = carried
+        if self.end_normalisation is not None:
+            self.source_lengths = self.source_lengths[column.rows]
+        return column.rows, column.symbols
+
+    def _retire(self, candidates: _Column, expansion: Expansion, is_there: Array, ends: Array) -> Array:
+        """Take what ends, and leave the beams that are over; True where a candidate continues [beams, candidates]."""
+        length, recorder = len(self.attention), self.recorder
+        kept = is_there if expansion.is_kept is True else expansion.is_kept & is_there
+        ends = kept & ends
+        lives: Array = kept & ~ends
         if self.strategy.proves_completeness:
             dropped = np.where(is_there & ~kept, expansion.values, IMPOSSIBLE).max(1, initial=IMPOSSIBLE)
-            for place in (dropped > IMPOSSIBLE).nonzero()[0].tolist():
-                self.beams[self.live[place]].dropped.append((float(dropped[place]), length))
-        if self.recorder is not None:
-            self._record_candidates(candidates, is_there & ~lives, ends=ends, cuts=cuts)
+            for number, value in zip(self.live.tolist(), dropped.tolist(), strict=True):
+                if value > IMPOSSIBLE:
+                    self.beams[number].dropped.append((value, length))
+        states, cuts = self._follow_constraints(candidates, ends, lives) if self.states else ({}, None)
         # Of most sentences nothing ends at a step, and nothing has to be decided.
         sizes = lives.sum(1)
         is_asked = ends.any(1) | (sizes == 0) | self.may_stop[self.live] | (self.limits[self.live] <= length)
-        fates: dict[int, Fate] = {}
-        for place in is_asked.nonzero()[0].tolist():
-            fates[place] = self._decide(place, candidates.of(place, ends[place]), candidates.of(place, lives[place]))
-        if self.recorder is not None:
-            for place, number in enumerate(self.live.tolist()):
-                pointers = candidates.of(place, lives[place]).pointers(length)
-                self._record(self.beams[number], pointers, fates.get(place, "kept"))
-        over = [place for place, fate in fates.items() if fate != "kept"]
-        lives[over], sizes[over] = False, 0
+        if cuts is not None:
+            is_asked |= cuts.any(1)
+        over: list[int] = []
+        paths: list[BackPointer | None] = []
+        for at in range(len(sizes)) if recorder is not None else is_asked.nonzero()[0].tolist():
+            beam = self.beams[self.live[at]]
+            pointers = candidates.of(at, length, self.paths)
+            ended, others = ([pointers[one] for one in each[at].nonzero()[0].tolist()] for each in (ends, lives))
+            if cuts is not None:
+                beam.cut += [pointers[one] for one in cuts[at].nonzero()[0].tolist()]
+            if recorder is not None:
+                for one in (is_there[at] & ~lives[at]).nonzero()[0].tolist():
+                    is_cut = cuts is not None and cuts[at, one]
+                    self._record(beam, pointers[one], "finished" if ends[at, one] else "cut" if is_cut else "pruned")
+            fate = self._decide(at, ended, others)
+            if recorder is not None:
+                for pointer in others:
+                    self._record(beam, pointer, fate)
+            if fate == "kept":
+                paths += others
+            else:
+                over.append(at)
+        if over:
+            lives[over], sizes[over] = False, 0
         self.live, self.sizes = self.live[sizes > 0], sizes[sizes > 0]
         self.starts = self.sizes.cumsum() - self.sizes
-        column = _Column(
-            *(table[lives] for table in (expansion.rows, expansion.symbols, expansion.log_probs, candidates.totals))
-        )
-        self.columns.append(column)
-        self.carried = np.zeros(len(column.rows)) if expansion.carried is None else expansion.carried[lives]
-        self.states = [] if states is None else states[lives].tolist()
-        self.source_lengths = self.source_lengths[column.rows]
-        return column.rows, column.symbols
+        if self.states:
+            self.states = [states.get(each) for each in np.flatnonzero(lives).tolist()]
+        if recorder is not None:
+            self.paths = paths
+        elif not self.states:
+            is_quiet = len(self.live) and not self.may_stop[self.live].any()
+            self.quiet_until = int(self.limits[self.live].min()) if is_quiet else 0
+        return lives
 
-    def _values(self, step: Step, length: int) -> Float[Tensor, "rows symbols"]:
-        """What the symbols of each row are ranked by; they become the `length`-th of their outputs."""
+    def _values(self, step: Step) -> Float[Tensor, "rows symbols"]:
+        """What the symbols of each row are ranked by."""
         values = step.log_probs
         if self.end_normalisation is not None:
+            length = len(self.attention)
             values = _end_changed(step, self.end_normalisation, self.end, self.source_lengths, length=length)
         if not any(self.states):
             return values
@@ -398,62 +438,67 @@ class _Decoding:
             values[rows, columns] = IMPOSSIBLE
         return values
 
-    def _follow_constraints(self, candidates: _Column, ends: Array, lives: Array) -> tuple[Array, Array]:
-        """The constraint state of each live candidate, and which of them are cut.
+    def _follow_constraints(
+        self, candidates: _Column, ends: Array, lives: Array
+    ) -> tuple[dict[int, ConstraintState | None], Array]:
+        """The constraint state of each live candidate (by its number in the flat table), and which are cut.
 
         Where a constraint stops the output, it ends, or is cut if forced symbols are missing; `ends` and `lives` change
         accordingly.
         """
-        states, cuts = np.full(lives.shape, None, object), np.zeros_like(lives)
-        for place, at in zip(*(each.tolist() for each in lives.nonzero()), strict=True):
-            before = self.states[candidates.rows[place, at]]
+        states: dict[int, ConstraintState | None] = {}
+        cuts = np.zeros_like(lives)
+        rows, symbols = candidates.rows.ravel().tolist(), candidates.symbols.ravel().tolist()
+        for number in np.flatnonzero(lives).tolist():
+            before = self.states[rows[number]]
             if before is None:
                 continue
-            state = states[place, at] = before.after(int(candidates.symbols[place, at]))
+            state = states[number] = before.after(symbols[number])
             if state.constraint.is_over(state.state):
-                lives[place, at] = False
-                (cuts if state.is_missing_something() else ends)[place, at] = True
-        for place in np.flatnonzero(cuts.any(1)).tolist():
-            self.beams[self.live[place]].cut += candidates.of(place, cuts[place]).pointers(len(self.attention))
+                lives.flat[number] = False
+                (cuts if state.is_missing_something() else ends).flat[number] = True
         return states, cuts
 
-    def _decide(self, place: int, ended: _Column, lives: _Column) -> Fate:
+    def _decide(self, at: int, ended: Sequence[BackPointer], lives: Sequence[BackPointer]) -> Fate:
         """Take what has ended. Whether the others of this beam are kept, cut at the maximum length or left behind."""
-        number, length = int(self.live[place]), len(self.attention)
+        number, length = int(self.live[at]), len(self.attention)
         beam = self.beams[number]
         finished = beam.finished
         needs_path = finished.ledger.score.needs_attention  # summed up along it; others only need the last symbol
-        for pointer in ended.pointers(length):
+        for pointer in ended:
             finished.add(self._path(pointer) if needs_path else pointer)
         self.may_stop[number] = len(finished.best) >= self.settings.nbest
-        if not len(lives.rows):
+        if not lives:
             if not finished.best and not beam.cut:
-                self._give_up(place)
+                self._give_up(at)
             return "left"
         if length >= self.limits[number]:
-            best = max(lives.pointers(length), key=lambda pointer: pointer.log_prob)
+            best = max(lives, key=lambda pointer: pointer.log_prob)
             if finished.is_cut(self._path(best) if needs_path else best):
-                beam.cut += lives.pointers(length)
+                beam.cut += lives
                 return "cut"
-        if finished.is_decided(lives.totals.tolist(), length=length):
-            beam.dropped += [(total, length) for total in lives.totals.tolist()]
+        totals = [pointer.log_prob for pointer in lives]
+        if finished.is_decided(totals, length=length):
+            beam.dropped += [(total, length) for total in totals]
             return "left"
         return "kept"
 
-    def _give_up(self, place: int) -> None:
+    def _give_up(self, at: int) -> None:
         """Cut the hypotheses of a beam whose forced phrases no symbol can continue; an error if there are none."""
-        beam, length = self.beams[self.live[place]], len(self.attention)
-        rows = range(self.starts[place], self.starts[place] + self.sizes[place])
+        beam, length = self.beams[self.live[at]], len(self.attention)
+        rows = range(self.starts[at], self.starts[at] + self.sizes[at])
         stuck = [row for row in rows if self.states and (state := self.states[row]) and state.is_missing_something()]
         if not stuck or not self.columns:
             raise DeadEnd(beam.sentence, length)
-        before = self.columns[-1].pointers(length - 1)
-        pointers = [before[row] for row in stuck]
-        beam.cut += pointers
-        self._record(beam, pointers, "cut")
+        for row in stuck:
+            pointer = self._path(BackPointer(None, *self.columns[-1].numbers[row], length - 1))
+            beam.cut.append(pointer)
+            self._record(beam, pointer, "cut")
 
     def _path(self, pointer: BackPointer) -> BackPointer:
         """The same hypothesis with all symbols before the last."""
+        if pointer.before is not None:
+            return pointer
         links, row = [], pointer.row
         for column in reversed(self.columns[: pointer.length - 1]):
             links.append(column.numbers[row])
@@ -483,18 +528,9 @@ class _Decoding:
             for pointer in beam.cut[: self.settings.nbest - len(found)]
         ]
 
-    def _record_candidates(self, candidates: _Column, recorded: Array, *, ends: Array, cuts: Array | None) -> None:
-        """Record what ended, was cut by its constraint or was dropped, in the order of the expansion."""
-        for place, at in zip(*(each.tolist() for each in recorded.nonzero()), strict=True):
-            is_cut = cuts is not None and cuts[place, at]
-            fate: Fate = "finished" if ends[place, at] else "cut" if is_cut else "pruned"
-            pointers = candidates.of(place, np.array([at])).pointers(len(self.attention))
-            self._record(self.beams[self.live[place]], pointers, fate)
-
-    def _record(self, beam: _Beam, pointers: Sequence[BackPointer], fate: Fate) -> None:
+    def _record(self, beam: _Beam, path: BackPointer, fate: Fate) -> None:
         if self.recorder is not None:
-            for path in map(self._path, pointers):
-                self.recorder.add(beam.sentence, path, fate=fate, terms=beam.finished.ledger.terms(path))
+            self.recorder.add(beam.sentence, path, fate=fate, terms=beam.finished.ledger.terms(path))
 
 
 def _end_changed(

@@ -1,4 +1,4 @@
-"""Greedy search, and the score of a given target: the two searches in which each sentence has one row."""
+"""Greedy search, and the log-probability of a given target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from torch import Tensor
 from seqloom.core.errors import DataError
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import top_symbols
-from seqloom.search.driver import Expansion, Frontier, search
-from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.driver import Expansion, Frontier, run, search
+from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
 from seqloom.search.settings import SearchConfig
 
 
@@ -21,7 +21,8 @@ def greedy_search(stepper: Stepper, source: Source, settings: SearchConfig) -> l
     Of equal symbols the lowest is taken. An end normalisation acts here as it does in beam search, of which this is
     the case of one hypothesis.
     """
-    return [found[0] for [found] in search(stepper, source, GreedySearch(), settings)]
+    limits = settings.hard_limits(source)  # the only hypothesis is the best one, so it always gets the longest limit
+    return [found[0] for [found] in search(stepper, source, GreedySearch(), settings, limits=limits)]
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class GreedySearch:
 
     def choose(self, frontier: Frontier) -> Expansion:
         top = top_symbols(frontier.step, 1, values=frontier.values)
-        table = torch.stack([top.values.double(), top.log_probs.double(), top.symbols.double()])  # ids are exact
-        values, log_probs, symbols = table.cpu().numpy()  # [rows, 1] each
-        return Expansion(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
+        tables = (top.values, top.symbols, top.log_probs.double())
+        values, symbols, log_probs = [table.cpu().numpy() for table in tables]  # [rows, 1] each
+        return Expansion(values, frontier.starts[:, None], symbols, log_probs)
 
 
 def forced_search(
@@ -49,27 +50,33 @@ def forced_search(
     if len(targets) != len(source.lengths):
         raise DataError(f"got {len(targets)} targets for {len(source.lengths)} sentences; each sentence needs one")
     paths = [[*target, stepper.end] for target in targets]
-    limits = [len(path) for path in paths]
-    return [found[0] for [found] in search(stepper, source, ForcedSearch(paths), settings, limits=limits)]
+    pointers: list[BackPointer | None] = [None] * len(paths)
+    attention: list[Tensor | None] = []
+    live = list(range(len(paths)))
+
+    def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal live
+        at = len(attention)
+        attention.append(step.attention)
+        symbols = [paths[number][at] for number in live]
+        log_probs = _log_probs_of(symbols, step)
+        for row, (number, symbol, log_prob) in enumerate(zip(live, symbols, log_probs, strict=True)):
+            pointers[number] = extend(pointers[number], symbol, token_log_prob=log_prob, row=row)
+        rows = [row for row, number in enumerate(live) if len(paths[number]) > at + 1]
+        live = [live[row] for row in rows]
+        return np.array(rows, np.int64), np.array([symbols[row] for row in rows], np.int64)
+
+    run(stepper, source, advance)
+    return [
+        Ledger(settings.score(), stepper.end, length, attention).hypothesis(pointer, is_finished=True)
+        for pointer, length in zip(pointers, source.lengths.tolist(), strict=True)
+        if pointer is not None
+    ]
 
 
-@dataclass(frozen=True)
-class ForcedSearch:
-    """The given symbols of each sentence, whatever their probability."""
-
-    paths: Sequence[Sequence[int]]
-    beams: int = 1
-    proves_completeness: bool = False
-
-    def choose(self, frontier: Frontier) -> Expansion:
-        symbols = np.array([self.paths[beam][frontier.length - 1] for beam in frontier.beams.tolist()])
-        log_probs = _log_probs_of(symbols, frontier.step).cpu().numpy()[:, None]  # [rows, 1]
-        return Expansion(np.zeros_like(log_probs), frontier.starts[:, None], symbols[:, None], log_probs)
-
-
-def _log_probs_of(symbols: np.ndarray, step: Step) -> Tensor:
-    wanted = torch.from_numpy(symbols).to(step.log_probs.device)[:, None]
+def _log_probs_of(symbols: Sequence[int], step: Step) -> list[float]:
+    wanted = torch.tensor(symbols, device=step.log_probs.device)[:, None]  # [rows, 1]
     if step.symbols is None:
-        return step.log_probs.gather(1, wanted)[:, 0].double()
+        return step.log_probs.gather(1, wanted)[:, 0].tolist()
     matches = wanted == step.symbols  # [rows, symbols], whether the rows share a shortlist or have their own
-    return step.log_probs.double().masked_fill(~matches, float("-inf")).amax(1)
+    return step.log_probs.masked_fill(~matches, float("-inf")).amax(1).tolist()

@@ -103,7 +103,7 @@ def sample_search(
     if keys is not None and len(keys) != sentences:
         raise UsageError(f"got {len(keys)} keys for {sentences} sentences; each sentence needs one")
     strategy = SampleSearch(sampling, range(sentences) if keys is None else keys, settings.nbest)
-    found = search(stepper, source, strategy, settings, constraints=constraints)
+    found = search(stepper, source, strategy, settings, limits=settings.hard_limits(source), constraints=constraints)
     return [[sample for [sample, *_] in samples] for samples in found]
 
 
@@ -122,16 +122,17 @@ class SampleSearch:
         for beam in frontier.beams.tolist():
             sentence, sample = divmod(beam, self.beams)
             numbers.append(uniform(self.sampling.seed, self.keys[sentence], sample=sample, step=frontier.length))
-        picked = torch.from_numpy(frontier.starts).to(choices.symbols.device)  # [beams]
-        sums = choices.weights.cumsum(1)[picked]  # [beams, choices]
+        symbols, log_probs, sums = choices.symbols, choices.log_probs, choices.weights.cumsum(1)  # [beams, choices]
+        if len(numbers) != len(sums):  # the samples of a sentence share its first row
+            picked = torch.from_numpy(frontier.starts).to(sums.device)  # [beams]
+            symbols, log_probs, sums = symbols[picked], log_probs[picked], sums[picked]
         height = torch.tensor(numbers, dtype=torch.float64, device=sums.device)[:, None] * sums[:, -1:]
         columns = torch.searchsorted(sums, height, right=True)  # the first sum above it, which has a weight of its own
         columns = columns.clamp(max=sums.shape[1] - 1)  # [beams, 1]
-        parts = [choices.symbols[picked].gather(1, columns), choices.log_probs[picked].gather(1, columns), sums[:, -1:]]
-        # Ids are exact in float64, so that one transfer brings everything.
-        symbols, log_probs, totals = torch.stack([part.double() for part in parts]).cpu().numpy()  # [beams, 1] each
+        tables = (symbols.gather(1, columns), log_probs.gather(1, columns), sums[:, -1:])
+        drawn, own, totals = [table.cpu().numpy() for table in tables]  # [beams, 1] each
         values = np.where(totals > 0, 0.0, IMPOSSIBLE)  # a total of 0 where nothing is allowed
-        return Expansion(values, frontier.starts[:, None], symbols.astype(np.int64), log_probs)
+        return Expansion(values, frontier.starts[:, None], drawn, own)
 
 
 def uniform(seed: int, key: int, *, sample: int, step: int) -> float:
