@@ -181,18 +181,15 @@ def open_folder(folder: Path, layout: ArrayLayout, *, verify: bool) -> ArrayFold
     arrays = {name: np.frombuffer(maps[name], dtype=kind) for name, kind in kinds.items()}
     found = ArrayFolder(arrays, header, tuple(maps.values()))
     for name in kinds if verify else ():
-        if name.endswith("ids") and (highest := _highest(arrays[name], found)) >= header["symbols"]:
+        if not name.endswith("ids"):
+            continue
+        highest = 0
+        for begin in range(0, len(arrays[name]), _IDS_PER_CHECK):  # in parts: memory must not grow with the corpus
+            highest = max(highest, int(arrays[name][begin : begin + _IDS_PER_CHECK].max()))
+            found.drop_pages()
+        if highest >= header["symbols"]:
             raise damaged(folder, layout, f"{name} goes up to {highest}, of {header['symbols']} symbols")
     return found
-
-
-def _highest(ids: np.ndarray, folder: ArrayFolder) -> int:
-    """The highest id, found in parts, so that memory does not grow with the corpus."""
-    highest = 0
-    for begin in range(0, len(ids), _IDS_PER_CHECK):
-        highest = max(highest, int(ids[begin : begin + _IDS_PER_CHECK].max()))
-        folder.drop_pages()
-    return highest
 
 
 def _type_of_ids(symbols: int) -> str:
@@ -260,20 +257,15 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
         length = int.from_bytes(file.read(_LENGTH), "little")
         if size < _LENGTH or length > min(size - _LENGTH, _MAX_HEADER):
             raise _damaged_file(path, f"its header would have {length:,} bytes, and the file has {size:,}")
-        header = _read_safetensors_header(path, file.read(length))
+        try:
+            header = parse_json(file.read(length))
+        except ValueError as error:
+            raise _damaged_file(path, f"its header is not JSON ({error})") from error
+        if not isinstance(header, dict):
+            raise _damaged_file(path, "its header is not an object")
+        header.pop("__metadata__", None)
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {name: _mapped(path, data, name, entry, _LENGTH + length) for name, entry in header.items()}
-
-
-def _read_safetensors_header(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        header = parse_json(text)
-    except ValueError as error:
-        raise _damaged_file(path, f"its header is not JSON ({error})") from error
-    if not isinstance(header, dict):
-        raise _damaged_file(path, "its header is not an object")
-    header.pop("__metadata__", None)
-    return header
 
 
 def _mapped(path: Path, data: mmap.mmap, name: str, entry: Any, start: int) -> np.ndarray:
@@ -284,17 +276,14 @@ def _mapped(path: Path, data: mmap.mmap, name: str, entry: Any, start: int) -> n
         items = math.prod(shape)  # in whole numbers of Python, which do not run over
         whole = np.dtype(kind).itemsize * items
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged_file(path, f"array {name!r} is described as {_shown(entry)}") from error
+        described = str(dict(entry) if isinstance(entry, Mapping) else entry)[:100]
+        raise _damaged_file(path, f"array {name!r} is described as {described}") from error
     if end - begin != whole or start + end > len(data):
         raise _damaged_file(path, f"array {name!r} of shape {list(shape)} lies at bytes {begin} to {end}")
     try:
         return np.frombuffer(data, kind, count=items, offset=start + begin).reshape(shape)
     except ValueError as error:  # a hundred axes, or one without end beside one of length 0
         raise _damaged_file(path, f"array {name!r} has the invalid shape {str(list(shape))[:60]}") from error
-
-
-def _shown(entry: Any) -> str:
-    return str(dict(entry) if isinstance(entry, Mapping) else entry)[:100]
 
 
 def _damaged_file(path: Path, what: str) -> ModelError:

@@ -305,17 +305,13 @@ def section_for(annotation: Any, kind: Any) -> Section | None:
 def field_text(field: FieldInfo) -> str:
     """The type of a field with its bounds: "whole number, at least 1"."""
     bounds = [
-        f"{word} {_shown(getattr(part, name))}"
+        f"{word} {bound:,}" if isinstance(bound, int) else f"{word} {bound:g}"
         for part in field.metadata
         for name, word in _BOUNDS.items()
-        if getattr(part, name, None) is not None
+        if (bound := getattr(part, name, None)) is not None
     ]
     least = [part.min_length for part in field.metadata if getattr(part, "min_length", None)]
     return ", ".join([type_text(field.annotation), *bounds, *(f"{count} or more" for count in least)])
-
-
-def _shown(bound: float | int) -> str:
-    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
 
 def type_text(annotation: Any) -> str:

@@ -50,24 +50,24 @@ def create(partial: Path, *, place: Path) -> io.FileIO:
     file = io.FileIO(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if is_old else 0o666))
     if is_old:
         try:
-            _lend_rights(place, partial)
+            _copy_permissions(place, partial)
         except BaseException:
             file.close()
             raise
     return file
 
 
-def _lend_rights(old: Path, new: Path) -> None:
-    has_same_group = _lend_owner(old, new)
-    with contextlib.suppress(PermissionError):  # of a file system that knows no rights
+def _copy_permissions(old: Path, new: Path) -> None:
+    has_same_group = _copy_owner(old, new)
+    with contextlib.suppress(PermissionError):  # of a file system without permissions
         shutil.copystat(old, new)  # with access lists, where there are some
     if not has_same_group:
         mode = stat.S_IMODE(new.stat().st_mode)
         new.chmod(mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3)  # one group's rights are not another's
 
 
-def _lend_owner(old: Path, new: Path) -> bool:
-    """Whether the group is the same in the end. Only root may give a file away, and others only to groups of theirs."""
+def _copy_owner(old: Path, new: Path) -> bool:
+    """Whether the group is the same afterwards. Only root can change owners; others choose among their groups."""
     if not hasattr(os, "chown"):  # Windows
         return True
     wanted = old.stat()
@@ -324,15 +324,13 @@ def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
     Files that the manifest does not name are ignored.
     """
-    found = (_difference_of(folder, name, record) for name, record in manifest.items())
+    found: list[str | None] = []
+    for name, record in manifest.items():
+        try:
+            found.append(_difference(folder, name, record))
+        except OSError as error:
+            found.append(f"{name}: {error.strerror or error}")
     return [sentence for sentence in found if sentence is not None]
-
-
-def _difference_of(folder: Path, name: str, record: Any) -> str | None:
-    try:
-        return _difference(folder, name, record)
-    except OSError as error:
-        return f"{name}: {error.strerror or error}"
 
 
 def _difference(folder: Path, name: str, record: Any) -> str | None:

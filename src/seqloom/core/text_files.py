@@ -32,7 +32,7 @@ MAX_WHOLE_BYTES = 1 << 30
 """Bytes of a file that is read as a whole."""
 
 _XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB; a header can demand gigabytes
-_ZSTD_WINDOW = 1 << 27  # what zstd itself takes without being asked
+_ZSTD_WINDOW = 1 << 27  # the default limit of zstd
 _ZSTD_FED = 1 << 10  # at most 128 KiB come out for four bytes, so this bounds what one call can give
 
 R = TypeVar("R", bound="Decompressed")
@@ -291,7 +291,11 @@ class LineDecoder:
             return self._ended(last) if last else []
         cut = text.rfind("\n")
         if cut < 0:
-            self._hold(text)
+            self._pieces.append(text)
+            self._held += len(text)
+            if self._held > MAX_LINE_LENGTH:
+                message = f"the line is longer than {MAX_LINE_LENGTH:,} characters; is this a text file?"
+                raise DataError(problems=[Problem(message, self.name, self.lines + 1)])
             return []
         block = "".join([*self._pieces, text[:cut]])
         self._pieces, self._held = [text[cut + 1 :]], len(text) - cut - 1
@@ -319,10 +323,11 @@ class LineDecoder:
         if self.bad:
             shown = ", ".join(f"{number:,}" for number in self.bad[:MAX_NAMED_LINES])
             lines = f"line{'s' if len(self.bad) > 1 else ''} {shown}{' …' if len(self.bad) > MAX_NAMED_LINES else ''}"
-            what = "are read as empty" if self._on_bad == "skip" else "have U+FFFD in place of each such byte"
+            are, have = ("are", "have") if len(self.bad) > 1 else ("is", "has")
+            what = f"{are} read as empty" if self._on_bad == "skip" else f"{have} U+FFFD in place of each such byte"
             notices.append(
                 f"{self.name}: {len(self.bad):,} {'lines' if len(self.bad) > 1 else 'line'} with bytes that are not "
-                f"{self._codec.name.upper()} ({lines}) {what if len(self.bad) > 1 else _of_one(what)}"
+                f"{self._codec.name.upper()} ({lines}) {what}"
             )
         return notices
 
@@ -349,13 +354,6 @@ class LineDecoder:
                 byte, column = ord(line[found.start()]) - 0xDC00, found.start() + 1
                 self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}", self.name, number, column))
             lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
-
-    def _hold(self, text: str) -> None:
-        self._pieces.append(text)
-        self._held += len(text)
-        if self._held > MAX_LINE_LENGTH:
-            message = f"the line is longer than {MAX_LINE_LENGTH:,} characters; is this a text file?"
-            raise DataError(problems=[Problem(message, self.name, self.lines + 1)])
 
     def _decode(self, chunk: bytes) -> str:
         try:
@@ -446,10 +444,6 @@ def _text_codec(encoding: str) -> codecs.CodecInfo:
 def _is_above_ascii(line: str) -> bool:
     """Whether a line has characters, other than replacements of bad bytes, that take several bytes in UTF-8."""
     return not line.isascii() and not _ESCAPED.sub("", line).isascii()
-
-
-def _of_one(words: str) -> str:
-    return words.replace("are ", "is ", 1).replace("have ", "has ", 1)
 
 
 def _wide(sample: bytes) -> str | None:

@@ -434,12 +434,12 @@ def _check_catalogue(reader: PairReader) -> _PartCheck:
     if not all(has is None or wanted is None or is_language(has, wanted) for has, wanted in both):
         foreign = " and ".join(language or "any" for language in named)
         return _PartCheck(0, b"", (), f"its languages are {foreign}, not {requested}; {_CHOSEN}")
-    asked_for = f" in {requested}; {_CHOSEN}" if any(reader.languages) else ""
+    in_languages = f" in {requested}; {_CHOSEN}" if any(reader.languages) else ""
     digest = hashlib.sha256()
     for pair in reader:
         digest.update(f"{pair.source}\t{pair.target}\n".encode("utf-8", "surrogatepass"))
     if reader.pairs == 0:
-        message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{asked_for}"
+        message = f"no pair to learn from among {reader.left_out:,} segments, expected at least one{in_languages}"
         return _PartCheck(0, b"", (), message)
     return _PartCheck(reader.pairs, digest.digest(), tuple(reader.notices()))
 
@@ -469,7 +469,9 @@ def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tup
     one, other = (reader.lines for reader in readers)
     if one != other:
         drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
-        raise _unequal(part, (one, other), drift, [_breaks(path, encoding) for path in part])
+        again = [LineReader(path, encoding, on_bad="replace") for path in part]
+        breaks = [sum(line.count(mark) for line in lines for mark in _BREAKS) for lines in again]
+        raise _unequal(part, (one, other), drift, breaks)
     return one, digest.digest()
 
 
@@ -500,11 +502,6 @@ def unequal(part: tuple[Path, Path], source: Sequence[str], target: Sequence[str
     lengths = (np.array([len(line) for line in side[:count]], dtype=float) for side in (source, target))
     breaks = [sum(line.count(mark) for line in side for mark in _BREAKS) for side in (source, target)]
     return _unequal(part, (len(source), len(target)), _drift(*lengths), breaks)
-
-
-def _breaks(path: Path, encoding: str) -> int:
-    lines = LineReader(path, encoding, on_bad="replace")
-    return sum(line.count(mark) for line in lines for mark in _BREAKS)
 
 
 def _unequal(part: Part, counts: tuple[int, int], drift: int | None, breaks: Sequence[int]) -> DataError:

@@ -64,8 +64,9 @@ def pairs_in(
             )
         return FolderFiles(tuple(tables), f"{folder}: {_counted(tables)}{_left_out(left_out)}")
     if tables:
+        first = next(path for group in texts.values() for path in group.values())
         raise UsageError(
-            f"{folder} holds pairs of files ({_first(texts).name}) and files with both sides ({tables[0].name}); move "
+            f"{folder} holds pairs of files ({first.name}) and files with both sides ({tables[0].name}); move "
             f"one kind to another folder, or name the files: --train '{folder}/*{tables[0].suffix}'",
             file=folder,
         )
@@ -180,10 +181,6 @@ def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[st
         f"data.source={found[0]} data.target={found[-1]}",
         file=folder,
     )
-
-
-def _first(texts: dict[str, dict[str, Path]]) -> Path:
-    return next(path for group in texts.values() for path in group.values())
 
 
 def _counted(files: Sequence[Path]) -> str:

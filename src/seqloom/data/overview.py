@@ -99,7 +99,7 @@ def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:
         known = side.borders(begin, end)
         first, last = int(known[0]), int(known[-1])
         starts = known[:-1] - first
-        places = np.arange(last - first) - np.repeat(starts, _lengths(side, begin, end))
+        places = np.arange(last - first) - np.repeat(starts, side.lengths[begin:end].astype(np.int64))
         keys[begin:end] = np.add.reduceat(values[side.ids[first:last]] * factors[places], starts)
     return keys
 
@@ -107,11 +107,6 @@ def _keys(side: Side, pairs: int) -> UInt64[np.ndarray, " pairs"]:
 def _end(side: Side, pairs: int) -> int:
     """Where the text of the first pairs ends."""
     return int(side.borders(pairs, pairs)[0])
-
-
-def _lengths(side: Side, begin: int, end: int) -> Int64[np.ndarray, " some"]:
-    lengths: np.ndarray = side.lengths[begin:end].astype(np.int64)
-    return lengths
 
 
 def _share(side: Side, pairs: int, ids: Sequence[int]) -> float:

@@ -9,12 +9,12 @@ A folder with raw little-endian arrays and a header, written as `data.store` wri
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from jaxtyping import Int64, UInt
@@ -235,11 +235,7 @@ Encode = Callable[[list[str]], list[list[int]]]
 """Lines to ids, without begin and end symbols."""
 
 
-def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
-    return {"ids": ids, "lengths": "<u4", "lines": "<i8"}
-
-
-LAYOUT = ArrayLayout("stream of text", HEADER, FORMAT, _arrays)
+LAYOUT = ArrayLayout("stream of text", HEADER, FORMAT, lambda ids: {"ids": ids, "lengths": "<u4", "lines": "<i8"})
 
 
 class StreamWriter:
@@ -363,7 +359,8 @@ def encode_text(
     """
     read = stored = empty = tokens = unknown = 0
     with StreamWriter(folder, symbols=symbols) as writer:
-        for lines in _chunks(corpus, CHUNK):
+        remaining = iter(corpus)
+        while lines := list(islice(remaining, CHUNK)):
             pairs = list(zip(lines, encode([line.text for line in lines]), strict=True))
             read, empty = read + len(lines), empty + sum(not ids for _, ids in pairs)
             kept = [(line, ids) for line, ids in pairs if ids or keep_empty]
@@ -374,9 +371,3 @@ def encode_text(
         if empty == read:
             raise DataError(f"the text has nothing to learn from: all of its {read:,} lines are empty")
     return TextReport(stored, empty, tokens, unknown)
-
-
-def _chunks(lines: Iterable[TextLine], size: int) -> Iterator[list[TextLine]]:
-    remaining = iter(lines)
-    while chunk := list(islice(remaining, size)):
-        yield chunk

@@ -9,7 +9,7 @@ UTF-8, a pair per line, a tab between the terms. A line that begins with # is a 
 """
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -60,21 +60,21 @@ class Glossary:
         never before a combining mark, which belongs to its last letter.
         """
         text = _folded(line, self.ignores_case)
+        occurrences = (
+            (length, start)
+            for start in range(len(text))
+            for length in self._lengths
+            if start + length <= len(text)
+            and text[start : start + length] in self._index
+            and stands_between_borders(text, start, start + length)
+        )
         found: list[tuple[int, int]] = []
         is_taken = [False] * len(text)
-        for length, start in sorted(self._occurrences(text), key=lambda place: (-place[0], place[1])):
+        for length, start in sorted(occurrences, key=lambda place: (-place[0], place[1])):
             if not any(is_taken[start : start + length]):
                 is_taken[start : start + length] = [True] * length
                 found.append((start, length))
         return [self._index[text[start : start + length]] for start, length in sorted(found)]
-
-    def _occurrences(self, text: str) -> Iterator[tuple[int, int]]:
-        """Length and start of every term in a text that was folded as the terms were."""
-        for start in range(len(text)):
-            for length in self._lengths:
-                end = start + length
-                if end <= len(text) and text[start:end] in self._index and stands_between_borders(text, start, end):
-                    yield length, start
 
     @cached_property
     def _index(self) -> dict[str, Pair]:
@@ -139,8 +139,8 @@ _LEFT = ("", "a ", "(")
 def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     """The ids of a term at the start of a text, after a space, and directly after a mark, each way once.
 
-    A way without a space before it is given with one, too, where the vocabulary has a piece for it. Which way may stand
-    where, the borders of words decide (`seqloom.text.spelling`). Ways with unknown pieces are left out; the list is
+    A way without a space before it is given with one, too, where the vocabulary has a piece for it. The borders
+    of words decide which is allowed where (`seqloom.text.spelling`). Ways with unknown pieces are left out; the list is
     empty when there is no other.
     """
     normal = tokenizer.normaliser(term)
@@ -150,7 +150,8 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     ways = []
     for left in _LEFT:
         ids = tuple(tokenizer.encode(left + term))
-        ways.append(_behind(ids, left.strip(), tokenizer))
+        borders = (cut for cut in range(len(ids)) if tokenizer.decode(ids[:cut]) == left.strip())
+        ways.append(ids[next(borders, len(ids)) :])  # after the ids that spell `left`; none if no border lies there
     if first.is_in_word and not first.is_unspaced:
         bare = [way for way in ways if way and not tokenizer.piece(way[0]).startswith(SPACE)]
         ways += [(space, *way) for way in bare for space in _spaces(tokenizer)]
@@ -162,9 +163,3 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
 def _spaces(tokenizer: Tokenizer) -> tuple[int, ...]:
     """The id of the piece that is a space and nothing else, if there is one."""
     return tuple(number for number in range(tokenizer.size) if tokenizer.piece(number) == SPACE)[:1]
-
-
-def _behind(ids: tuple[int, ...], left: str, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids after those that spell `left`; none when no border lies there."""
-    borders = (cut for cut in range(len(ids)) if tokenizer.decode(ids[:cut]) == left)
-    return ids[next(borders, len(ids)) :]

@@ -99,27 +99,15 @@ def _ends_before_space(text: str, match: re.Match[str]) -> bool:
     if gap is None:
         return False
     following = text[gap.end() : gap.end() + 8].lstrip(OPENERS + " ")
-    if not following or _is_small(following[0]):
+    if not following or unicodedata.category(following[0]) == "Ll":
         return False
     if match["marks"] != ".":
         return True
-    return not _needs_more(_word_before(text, match.start()), is_number_next=following[0].isnumeric())
-
-
-def _needs_more(word: str, *, is_number_next: bool) -> bool:
-    """Whether a word with a full stop is an abbreviation before another word, not the end of a sentence."""
-    plain = word.lower()
+    # A full stop after an abbreviation, initials or an ordinal number is not the end of a sentence.
+    end = match.start()
+    start = text.rfind(" ", max(0, end - 24), end) + 1  # anything longer is not an abbreviation
+    word = text[max(start, end - 24) : end].lstrip(OPENERS)
     is_initials = bool(word) and all(len(part) == 1 and part.isalpha() for part in word.split("."))
     is_ordinal = word.isdigit() and len(word) <= 2
-    return is_initials or is_ordinal or plain in _never_last or (is_number_next and plain in _before_numbers)
-
-
-def _word_before(text: str, end: int) -> str:
-    """The text between the last space before a position and that position, without opening marks."""
-    # Anything longer is not an abbreviation.
-    start = text.rfind(" ", max(0, end - 24), end) + 1
-    return text[max(start, end - 24) : end].lstrip(OPENERS)
-
-
-def _is_small(character: str) -> bool:
-    return unicodedata.category(character) == "Ll"
+    is_before_number = following[0].isnumeric() and word.lower() in _before_numbers
+    return not (is_initials or is_ordinal or word.lower() in _never_last or is_before_number)

@@ -23,7 +23,7 @@ from seqloom.text.tokenizer import BytePairs, Unigram, pre_tokenizer
 COVERAGE = 0.9995
 """Characters may fill more than half of a subword vocabulary only as far as this share of the text needs them."""
 
-_LONGEST_CHUNK = 1000
+_MAX_CHUNK_CHARACTERS = 1000
 """Characters after which a chunk is cut for learning: pieces are far shorter, and the learners far from linear."""
 
 _REPEATED = 500
@@ -89,15 +89,13 @@ def _known_parts(chunks: Mapping[str, int], alphabet: Alphabet) -> Iterator[tupl
     """Chunks in sorted order, cut at characters that are left out and where they are too long."""
     parts: Counter[str] = Counter()
     for chunk, count in chunks.items():
-        known = chunk if alphabet.kept.issuperset(chunk) else _cut_unknown(chunk, alphabet.kept)
+        known = chunk
+        if not alphabet.kept.issuperset(chunk):
+            known = "".join(character if character in alphabet.kept else " " for character in chunk)
         for part in known.split():
-            for start in range(0, len(part), _LONGEST_CHUNK):
-                parts[part[start : start + _LONGEST_CHUNK]] += count
+            for start in range(0, len(part), _MAX_CHUNK_CHARACTERS):
+                parts[part[start : start + _MAX_CHUNK_CHARACTERS]] += count
     yield from sorted(parts.items())
-
-
-def _cut_unknown(chunk: str, kept: frozenset[str]) -> str:
-    return "".join(character if character in kept else " " for character in chunk)
 
 
 def learn_byte_pairs(
@@ -169,7 +167,7 @@ def learn_unigram(chunks: Mapping[str, int], alphabet: Alphabet, *, size: int, h
             vocab_size=size,
             hard_vocab_limit=False,
             num_threads=1,
-            max_sentence_length=4 * _LONGEST_CHUNK,
+            max_sentence_length=4 * _MAX_CHUNK_CHARACTERS,
             character_coverage=1.0,
             required_chars="".join(sorted(alphabet.kept)),
             byte_fallback=has_bytes,

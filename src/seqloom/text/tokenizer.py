@@ -131,13 +131,10 @@ class Characters:
         if not self._has_bytes or UNKNOWN not in ids:
             return ids
         spelled = (
-            [number] if number != UNKNOWN else self._spell(character)
+            [number] if number != UNKNOWN else [self._first_byte + byte for byte in character.encode("utf-8")]
             for number, character in zip(ids, marked, strict=True)
         )
         return list(chain.from_iterable(spelled))
-
-    def _spell(self, character: str) -> list[int]:
-        return [self._first_byte + byte for byte in character.encode("utf-8")]
 
     def join(self, ids: Sequence[int]) -> str:
         return show_spaces(_join_bytes(self._table, ids), has_start=False)

@@ -28,7 +28,7 @@ class PreparedSigns:
     def __init__(self) -> None:
         self._apart = self._marks = self._hyphens = self._unknown = 0
 
-    def looking_at(self, texts: Iterable[str]) -> Iterator[str]:
+    def watching(self, texts: Iterable[str]) -> Iterator[str]:
         """The same texts; the first of them are checked in passing."""
         for number, text in enumerate(texts):
             if number < SAMPLE_LINES:
@@ -114,7 +114,7 @@ def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listen
     is_word = config.kind == "word"
     cut = word_cutter(config.segmentation) if is_word else _characters
     signs = PreparedSigns()
-    counts = count_tokens(cut(text) for text in signs.looking_at(texts))
+    counts = count_tokens(cut(text) for text in signs.watching(texts))
     if is_word:
         for sentence in signs.advice(config):
             notice(listener, sentence)
@@ -125,7 +125,7 @@ def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listen
         raise _nothing_kept("word" if is_word else "character", config)
     if vocabulary.unknown:
         lost = len(counts) - len(vocabulary.tokens) + len(leading)
-        _tell_lost(listener, "words" if is_word else "characters", lost, vocabulary.unknown / counts.total(), config)
+        _report_lost(listener, "words" if is_word else "characters", lost, vocabulary.unknown / counts.total(), config)
     vocabulary = replace(vocabulary, unknown=vocabulary.unknown + stand_ins)
     return WordPieces(vocabulary, segmentation=config.segmentation) if is_word else Characters(vocabulary)
 
@@ -141,7 +141,7 @@ def _learn_subwords(texts: Iterable[str], config: TextConfig, listener: Listener
     if alphabet.kept == {SPACE} and not config.byte_fallback:
         raise _nothing_kept("character", config)
     if alphabet.lost:
-        _tell_lost(listener, "characters", alphabet.lost, alphabet.lost_rate, config)
+        _report_lost(listener, "characters", alphabet.lost, alphabet.lost_rate, config)
     if config.kind == "unigram":
         return learn_unigram(chunks, alphabet, size=config.size, has_bytes=config.byte_fallback)
     return learn_byte_pairs(
@@ -160,7 +160,7 @@ def _nothing_kept(what: str, config: TextConfig) -> DataError:
     )
 
 
-def _tell_lost(listener: Listener, what: str, lost: int, rate: float, config: TextConfig) -> None:
+def _report_lost(listener: Listener, what: str, lost: int, rate: float, config: TextConfig) -> None:
     """Report the characters without a piece."""
     fate = "are spelled in bytes" if config.byte_fallback else "are unknown"
     notice(

@@ -203,18 +203,17 @@ class JsonlCatalogue:
     def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:  # noqa: ARG002
         """The file with these targets; a record whose target is fuzzy is marked so."""
         edits: list[Edit] = []
+        is_ascii = self.script.text.isascii() and "\\u" in self.script.text  # as the file writes its strings
         for number, filling in fillings.items():
             place = self._places[number]
-            edits.append(Edit(place.start, place.end, place.prefix + self._written(text_of(filling.content))))
+            edits.append(
+                Edit(place.start, place.end, place.prefix + json.dumps(text_of(filling.content), ensure_ascii=is_ascii))
+            )
             if place.fuzzy is not None:
                 edits.append(Edit(*place.fuzzy, "true" if filling.is_fuzzy else "false"))
             elif filling.is_fuzzy:
                 edits.append(Edit(place.after, place.after, ', "fuzzy": true'))
         return self.script.edited(edits)
-
-    def _written(self, text: str) -> str:
-        """A string as the file writes them: escaped to ASCII where all of it is."""
-        return json.dumps(text, ensure_ascii=self.script.text.isascii() and "\\u" in self.script.text)
 
 
 def _place(line: str, start: int, names: Names) -> _TargetSpan:

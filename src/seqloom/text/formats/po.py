@@ -246,7 +246,9 @@ class PoCatalogue:
         self.script, self.entries = script, tuple(entries)
         self.header = next((entry.fields["msgstr"].value for entry in entries if entry.is_header), "")
         self._line_end = "\r\n" if "\r\n" in script.text else "\n"
-        self._is_wrapped = not any(_is_too_long(line) for line in script.text.split("\n"))
+        # gettext wraps all longer lines but those with a single long word.
+        long = (line for line in script.text.split("\n") if len(line) > WIDTH + 20 and not line.startswith("#"))
+        self._is_wrapped = not any(line.count(" ") > 3 for line in long)
         self._read = list(self._segments())
 
     @property
@@ -358,11 +360,6 @@ def _language(header: str) -> str | None:
 def _flags(line: str) -> list[str]:
     """The flags of a line."""
     return [flag.strip() for flag in line[len("#,") :].split(",")]
-
-
-def _is_too_long(line: str) -> bool:
-    """Whether gettext would have wrapped a line; one with a single long word is not."""
-    return len(line) > WIDTH + 20 and not line.startswith("#") and line.count(" ") > 3
 
 
 def _form(name: str) -> int:

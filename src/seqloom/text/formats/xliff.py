@@ -117,7 +117,9 @@ class XliffCatalogue:
             if filling.is_fuzzy:
                 doubted[place.unit.start] = place.unit
         for unit in doubted.values():  # once, though several of its segments may be in doubt
-            edits += _disapproved(unit)
+            approved = unit.attributes.get("approved")
+            if approved is not None and approved.value == "yes":
+                edits.append(Edit(approved.start, approved.end, "no"))
         if target is not None and fillings:
             edits += self._languages(list(files.values()), target)
         return self.script.edited(edits, errors="xmlcharrefreplace")
@@ -154,13 +156,6 @@ class XliffCatalogue:
                 known = element.attributes.get(before)
                 at = known.end + 1 if known else element.start + 1 + len(element.tag)
                 yield Edit(at, at, f' {name}="{escape_attribute(target)}"')
-
-
-def _disapproved(unit: Element) -> Iterator[Edit]:
-    """What needs review is not approved."""
-    approved = unit.attributes.get("approved")
-    if approved is not None and approved.value == "yes":
-        yield Edit(approved.start, approved.end, "no")
 
 
 def _set_state(element: Element, state: str, *, is_needed: bool) -> Iterator[Edit]:

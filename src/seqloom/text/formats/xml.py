@@ -310,8 +310,10 @@ def content_of(text: str, element: Element, *, keeps_space: bool) -> Content:
         child = parent.children[number]
         pieces += _texts(text, start, child.start, keeps_space=keeps_space)
         left.append((parent, number + 1, child.end))
-        if child.name in _AROUND_TEXT and not child.is_empty and not _is_protected(child):
-            kinds = ("border", "border") if _is_sentence(child) else ("open", "close")
+        role = child.get("mtype") if child.name == "mrk" else None
+        is_protected = role == "protected" or (child.name == "mrk" and child.get("translate") == "no")
+        if child.name in _AROUND_TEXT and not child.is_empty and not is_protected:
+            kinds = ("border", "border") if role == "seg" else ("open", "close")
             name = f"<{child.start - element.start}"
             pieces.append(Code(text[child.start : child.inner_start], kinds[0], name))  # type: ignore[arg-type]
             left.append(Code(text[child.inner_end : child.end], kinds[1], name))  # type: ignore[arg-type]
@@ -344,14 +346,6 @@ def _code(text: str, element: Element) -> Code:
     if element.name in _OPENING:
         return Code(written, "open", f"#{element.get('id') if element.name in ('sc', 'sm') else key}")
     return Code(written, "close", f"#{key}") if element.name in _CLOSING else Code(written)
-
-
-def _is_sentence(element: Element) -> bool:
-    return element.name == "mrk" and element.get("mtype") == "seg"
-
-
-def _is_protected(element: Element) -> bool:
-    return element.name == "mrk" and (element.get("mtype") == "protected" or element.get("translate") == "no")
 
 
 def write_content(content: Content) -> str:
