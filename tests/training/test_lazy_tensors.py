@@ -25,16 +25,16 @@ TENSORS = {
 }
 
 
-def forms(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
+def specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
     return {name: TensorSpec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
 def test_the_bytes_are_those_of_the_library(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "theirs")
-    arriving = LazyTensors(forms(TENSORS), TENSORS.__getitem__)
-    assert arriving.nbytes == sum(tensor.nbytes for tensor in TENSORS.values())
+    lazy = LazyTensors(specs(TENSORS), TENSORS.__getitem__)
+    assert lazy.nbytes == sum(tensor.nbytes for tensor in TENSORS.values())
     with (tmp_path / "ours").open("wb") as file:
-        write_safetensors(file, arriving)
+        write_safetensors(file, lazy)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
@@ -45,16 +45,16 @@ def test_each_tensor_is_made_once_and_the_rest_on_request() -> None:
         made.append(name)
         return TENSORS[name]
 
-    arriving = LazyTensors(forms(TENSORS), make)
-    next(iter(arriving))
+    lazy = LazyTensors(specs(TENSORS), make)
+    next(iter(lazy))
     assert len(made) == 1
-    arriving.finish()
-    arriving.finish()
+    lazy.finish()
+    lazy.finish()
     assert sorted(made) == sorted(TENSORS)
 
 
 def test_a_tensor_that_is_not_as_announced_is_our_own_mistake(tmp_path: Path) -> None:
-    announced = {**forms(TENSORS), "step": TensorSpec(torch.float32, (1,))}
+    announced = {**specs(TENSORS), "step": TensorSpec(torch.float32, (1,))}
     with (
         (tmp_path / "ours").open("wb") as file,
         pytest.raises(AssertionError, match="step differs from its specification"),

@@ -1,9 +1,9 @@
 """Checkpoints: written whole or not at all, verified when read, never pickled.
 
-A run folder holds `checkpoints/step-N/`, each with four files (a fifth, `memory.safetensors`, where the task
-carries a state from batch to batch) and their manifest, and beside them the one-line files `latest`
-and `best` that name one of these folders. A process may die between any two calls to the
-disk: what is then found is the old checkpoint or the new one, and leftovers that carry "partial" in their names.
+A run folder holds `checkpoints/step-N/`, each with four files (a fifth, `memory.safetensors`, where the task carries a
+state from batch to batch) and their manifest, and beside them the one-line files `latest` and `best` that name one of
+these folders. A process may die between any two calls to the disk: what is then found is the old checkpoint or the new
+one, and leftovers with "partial" in their names.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -26,7 +26,6 @@ from torch import Tensor
 from seqloom.core.errors import ModelError, SeqloomError, TrainingError
 from seqloom.core.events import Listener, notice
 from seqloom.core.files import (
-    FileRecord,
     check_manifest,
     directory_manifest,
     fsync_directory,
@@ -52,7 +51,7 @@ _NAMES = {
     torch.float64: "F64",
     torch.int64: "I64",
 }
-"""The names of types in a file, in the order that the format gives them; tensors of the last stand first."""
+"""The names of types in a file, in the order of the format; tensors of the last type come first."""
 
 _RANKS = {dtype: rank for rank, dtype in enumerate(_NAMES)}
 _ALIGNMENT = 8
@@ -76,17 +75,17 @@ class LazyTensors:
     Where ranks make them together, all must iterate over all: `finish` makes those that are left.
     """
 
-    def __init__(self, forms: Mapping[str, TensorSpec], make: Callable[[str], Tensor | None]) -> None:
+    def __init__(self, specs: Mapping[str, TensorSpec], make: Callable[[str], Tensor | None]) -> None:
         """`make` returns None on a rank that contributes to a tensor without receiving it."""
-        order = sorted(forms, key=lambda name: (-_RANKS[forms[name].dtype], name))
-        self.forms = {name: forms[name] for name in order}
+        order = sorted(specs, key=lambda name: (-_RANKS[specs[name].dtype], name))
+        self.specs = {name: specs[name] for name in order}
         self._make = make
         self._left = iter(order)
 
     @property
     def nbytes(self) -> int:
         """Of all of them."""
-        return sum(form.nbytes for form in self.forms.values())
+        return sum(spec.nbytes for spec in self.specs.values())
 
     def __iter__(self) -> Iterator[tuple[str, Tensor | None]]:
         for name in self._left:
@@ -100,20 +99,20 @@ class LazyTensors:
 
 def write_safetensors(file: BinaryIO, tensors: LazyTensors) -> None:
     """Write a safetensors file with one tensor in memory at a time."""
-    file.write(_header(tensors.forms))
+    file.write(_header(tensors.specs))
     for name, tensor in tensors:
         assert tensor is not None, "only the rank that receives the tensors writes them"
-        form = tensors.forms[name]
-        assert (tensor.dtype, tuple(tensor.shape)) == (form.dtype, form.shape), f"{name} differs from its specification"
+        spec = tensors.specs[name]
+        assert (tensor.dtype, tuple(tensor.shape)) == (spec.dtype, spec.shape), f"{name} differs from its specification"
         file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
-def _header(forms: Mapping[str, TensorSpec]) -> bytes:
+def _header(specs: Mapping[str, TensorSpec]) -> bytes:
     """Its length in eight bytes, then JSON, filled up with spaces so that what follows is aligned."""
     entries, offset = {}, 0
-    for name, form in forms.items():
-        end = offset + form.nbytes
-        entries[name] = {"dtype": _NAMES[form.dtype], "shape": list(form.shape), "data_offsets": [offset, end]}
+    for name, spec in specs.items():
+        end = offset + spec.nbytes
+        entries[name] = {"dtype": _NAMES[spec.dtype], "shape": list(spec.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
@@ -232,33 +231,37 @@ class NewerFormatError(ModelError):
 
 
 def write_checkpoint(
-    run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk, spread: ShardedState | None = None
+    run: Path, checkpoint: Checkpoint, *, is_best: bool, disk: Disk, sharded: ShardedState | None = None
 ) -> Path:
     """Write a checkpoint and point `latest` (and `best`) at it. A failure leaves what was there before, and no part.
 
-    `spread` replaces the weights and optimiser state of the checkpoint.
+    `sharded` replaces the weights and optimiser state of the checkpoint.
     """
     folder = checkpoint_folder(run, checkpoint.step)
     partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
-    need = _bytes_needed(checkpoint, spread)
+    parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
+    tensor_bytes = sum(tensor.nbytes for part in parts for tensor in part.values()) + (sharded.nbytes if sharded else 0)
+    need = round(1.2 * tensor_bytes)  # a fifth for everything else
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # 1. A folder under another name, on the same file system, if there is room for it.
-        _require_room(folder.parent, need, disk=disk)
+        if need > (free := disk.free_bytes(folder.parent)):
+            raise TrainingError(f"it needs {need:,} bytes and {free:,} bytes are free")
         disk.make_folder(partial)
         # 2. The four files, or five.
-        if spread is None:
+        if sharded is None:
             disk.write_tensors(partial / _MODEL, checkpoint.weights)
             disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
         else:
-            disk.write_lazy(partial / _MODEL, spread.weights)
-            disk.write_lazy(partial / _OPTIMISER, spread.optimiser)
+            disk.write_lazy(partial / _MODEL, sharded.weights)
+            disk.write_lazy(partial / _OPTIMISER, sharded.optimiser)
         disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
         disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
         if checkpoint.memory:
             disk.write_tensors(partial / _MEMORY, checkpoint.memory)
-        # 3. The manifest, last of all: without it a folder is no checkpoint.
-        disk.write_text(partial / _MANIFEST, _manifest(checkpoint.step, directory_manifest(partial)))
+        # 3. The manifest, last of all: a folder without one is not a checkpoint.
+        manifest = {"format": FORMAT, "step": checkpoint.step, "files": directory_manifest(partial)}
+        disk.write_text(partial / _MANIFEST, json.dumps(manifest, indent=1))
         disk.sync_folder(partial)
         # 4. Its name. A folder of that name is damaged, or of steps that a resume went back over.
         discard(folder, disk=disk)
@@ -304,23 +307,6 @@ def discard(folder: Path, *, disk: Disk) -> None:
         aside = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
         disk.rename(folder, aside)
         disk.remove_folder(aside)
-
-
-def _bytes_needed(checkpoint: Checkpoint, spread: ShardedState | None) -> int:
-    """Room for its tensors, and a fifth of it for all else."""
-    parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
-    here = sum(tensor.nbytes for part in parts for tensor in part.values())
-    return round(1.2 * (here + (spread.nbytes if spread else 0)))
-
-
-def _require_room(folder: Path, need: int, *, disk: Disk) -> None:
-    free = disk.free_bytes(folder)
-    if need > free:
-        raise TrainingError(f"it needs {need:,} bytes and {free:,} bytes are free")
-
-
-def _manifest(step: int, files: Mapping[str, FileRecord]) -> str:
-    return json.dumps({"format": FORMAT, "step": step, "files": files}, indent=1)
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------
@@ -374,18 +360,6 @@ def final_folders(run: Path, *, average: int, save_every: int, listener: Listene
     """
     latest = pointed_step(run, "latest")
     steps = [step for step in checkpoint_steps(run) if latest is None or step <= latest]
-    best = pointed_step(run, "best")
-    sound = _sound_steps(run, steps, listener=listener)
-    if not sound:
-        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read. {_remedy(run)}")
-    if average:
-        chosen = regular_steps(sound, save_every=save_every)[-average:]
-    else:
-        chosen = [best] if best in sound else sound[-1:]
-    return [checkpoint_folder(run, step) for step in chosen]
-
-
-def _sound_steps(run: Path, steps: Iterable[int], *, listener: Listener) -> list[int]:
     sound = []
     for step in steps:
         try:
@@ -394,7 +368,14 @@ def _sound_steps(run: Path, steps: Iterable[int], *, listener: Listener) -> list
             notice(listener, f"left out a damaged checkpoint: {error}")
         else:
             sound.append(step)
-    return sound
+    if not sound:
+        raise ModelError(f"{run / 'checkpoints'} holds no checkpoint that can be read. {_remedy(run)}")
+    best = pointed_step(run, "best")
+    if average:
+        chosen = regular_steps(sound, save_every=save_every)[-average:]
+    else:
+        chosen = [best] if best in sound else sound[-1:]
+    return [checkpoint_folder(run, step) for step in chosen]
 
 
 def _pointer(run: Path, name: str) -> Path:
@@ -460,7 +441,7 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     The run may be training: a ModelError says that the checkpoint was removed since, or is damaged. The copy is
     compared with the manifest. A copy that cannot be written is a SeqloomError: another checkpoint would not help.
     """
-    _, _, files = _read_manifest(folder)
+    _, files = _read_manifest(folder)
     try:
         with path.open("wb") as copy:
             copy.writelines(_blocks(folder / _MODEL))
@@ -494,7 +475,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def verify_checkpoint(folder: Path) -> int:
     """The step of a checkpoint whose files are all as they were written; otherwise a ModelError that names one."""
-    _, step, files = _read_manifest(folder)
+    step, files = _read_manifest(folder)
     # The fifth file is optional, but must be in the manifest where it exists.
     wanted = {_MODEL, _OPTIMISER, _GENERATORS, _STATE} | ({_MEMORY} if (folder / _MEMORY).exists() else set())
     missing = wanted - files.keys()
@@ -504,8 +485,8 @@ def verify_checkpoint(folder: Path) -> int:
     return step
 
 
-def _read_manifest(folder: Path) -> tuple[int, int, dict[str, Any]]:
-    """Format, step and files of a checkpoint, as its manifest gives them."""
+def _read_manifest(folder: Path) -> tuple[int, dict[str, Any]]:
+    """Step and files of a checkpoint, as its manifest gives them."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         number, step, files = int(manifest["format"]), int(manifest["step"]), dict(manifest["files"])
@@ -517,4 +498,4 @@ def _read_manifest(folder: Path) -> tuple[int, int, dict[str, Any]]:
         )
     if folder.name != f"step-{step}":
         raise ModelError(f"{folder} holds the manifest of step {step}")
-    return number, step, files
+    return step, files

@@ -158,7 +158,7 @@ class Checkpointer:
         """Write a checkpoint and remove old ones; the error if the disk failed."""
         generators = {name: self.world.stack(state) for name, state in generator_states(self.device).items()}
         failures: list[TrainingError] = []
-        spread = self.strategy.spread()
+        sharded = self.strategy.sharded_state()
 
         def write() -> None:
             contents = Checkpoint(
@@ -170,18 +170,20 @@ class Checkpointer:
                 memory={name: for_disk(tensor) for name, tensor in memory.items()},
             )
             try:
-                folder = checkpoint.write_checkpoint(self.run, contents, is_best=is_best, disk=self.disk, spread=spread)
+                folder = checkpoint.write_checkpoint(
+                    self.run, contents, is_best=is_best, disk=self.disk, sharded=sharded
+                )
             except TrainingError as error:
                 failures.append(error)
                 return
             finally:
-                if spread is not None:
-                    spread.finish()
+                if sharded is not None:
+                    sharded.finish()
             self.listener(Event("saved", {"step": progress.step, "path": str(folder), "is_best": is_best}))
             self._prune(progress.step, config)
 
-        if spread is not None and not self.world.is_first:
-            spread.finish()
+        if sharded is not None and not self.world.is_first:
+            sharded.finish()
         self.world.first_does(write, what="save a checkpoint")
         (has_failed,) = self.world.from_first(float(bool(failures)))
         if has_failed and not failures:

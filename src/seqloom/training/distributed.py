@@ -76,8 +76,6 @@ def _arrival_key(rank: int) -> str:
     return f"rank {rank} is here"
 
 
-_ALL = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-
 PATIENCE = timedelta(days=30)
 """How long ranks wait for work of the first rank: preparing text, validating, writing files."""
 
@@ -170,12 +168,18 @@ def join(device: torch.device) -> Iterator[World]:
     if device.type == "cuda":
         device = torch.device("cuda", _from_environment("LOCAL_RANK", 0))
         torch.cuda.set_device(device)
-    for name in ("RANK", "MASTER_PORT"):
-        _from_environment(name, 0)
+    rank = _from_environment("RANK", 0)
+    _from_environment("MASTER_PORT", 0)  # to refuse what is not a number
     try:
-        _meet("nccl" if device.type == "cuda" else "gloo", size)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        if has_torchrun_store():
+            distributed.init_process_group(backend, store=fresh_store(rank, size), rank=rank, world_size=size)
+        else:
+            distributed.init_process_group(backend)
     except ValueError as error:
-        raise UsageError(f"{_ALL} must be set, as torchrun does: {error}") from error
+        raise UsageError(
+            f"RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be set, as torchrun does: {error}"
+        ) from error
     except RuntimeError as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise TrainingError(f"the {size} ranks could not connect at {where}: {error}") from error
@@ -186,14 +190,6 @@ def join(device: torch.device) -> Iterator[World]:
         yield World(rank=distributed.get_rank(), size=distributed.get_world_size(), device=device, patient=patient)
     finally:
         distributed.destroy_process_group()
-
-
-def _meet(backend: str, size: int) -> None:
-    if not has_torchrun_store():
-        distributed.init_process_group(backend)
-        return
-    rank = _from_environment("RANK", 0)
-    distributed.init_process_group(backend, store=fresh_store(rank, size), rank=rank, world_size=size)
 
 
 def _from_environment(name: str, default: int) -> int:

@@ -87,7 +87,7 @@ def require_shardable(model: nn.Module, world: World) -> None:
         )
 
 
-def cut(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> None:
+def shard_parameters(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> None:
     """Replace the parameters of a model by the shards of this rank, layer by layer, and the rest at the root."""
     # Imported late: it takes a second, which only sharded runs need.
     from torch.distributed.device_mesh import DeviceMesh
@@ -99,7 +99,7 @@ def cut(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> N
     assert group is not None
     mesh = DeviceMesh.from_group(group, world.device.type)
     names = {id(each): name for name, each in objective.model.named_parameters()}
-    uncut = {each for each in objective.parameters() if each.dim() == 0}
+    replicated = {each for each in objective.parameters() if each.dim() == 0}
     layers = separate_layers(objective.model)
     inside = {id(module) for layer, _ in layers for module in layer.modules()}
     rest = [module for module in objective.modules() if id(module) not in inside]
@@ -108,7 +108,7 @@ def cut(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> N
         (objective, "forward", rest),
     ]:
         _watch(module, entry, uses.watching(modules, names=names))
-        fully_shard(module, mesh=mesh, ignored_params=uncut)
+        fully_shard(module, mesh=mesh, ignored_params=replicated)
         if entry != "forward":
             register_fsdp_forward_method(module, entry)
     # A batch need not use every parameter, and ranks need not use the same ones.
@@ -201,7 +201,7 @@ class Sharded(Generic[Batch]):
     def share(self) -> None:
         """Shard the model. A copy takes part in training; its tensors are those of the model until they are split."""
         whole = live_weights(self._model)
-        self._forms = {name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in whole.items()}
+        self._specs = {name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in whole.items()}
         try:
             shared = (*self._model.parameters(), *self._model.buffers())
             self.learner = copy.deepcopy(self._model, {id(each): each for each in shared})
@@ -215,15 +215,15 @@ class Sharded(Generic[Batch]):
             distributed.broadcast(each.detach(), src=0)
         self._objective = Objective(self.learner, self._task)
         self._uses = UsedParameters()
-        cut(self._objective, self._world, uses=self._uses)
-        self._cut = dict(self.learner.named_parameters())
+        shard_parameters(self._objective, self._world, uses=self._uses)
+        self._sharded = dict(self.learner.named_parameters())
         # A scalar cannot be split: every rank has it.
-        self._uncut = [name for name, each in self._cut.items() if each.dim() == 0]
-        held = {name: each if name in self._uncut else _share_of(each) for name, each in self._cut.items()}
+        self._replicated = [name for name, each in self._sharded.items() if each.dim() == 0]
+        held = {name: each if name in self._replicated else _local_shard(each) for name, each in self._sharded.items()}
         self.held = held
         self.parameters = {name: each for name, each in held.items() if each.requires_grad}
         is_mine = self._world.is_first
-        self.counted = {name: each for name, each in self.parameters.items() if is_mine or name not in self._uncut}
+        self.counted = {name: each for name, each in self.parameters.items() if is_mine or name not in self._replicated}
         self.optimiser = make_optimiser(self.learner, self._config, held=self.parameters)
         self._empty()
 
@@ -236,10 +236,10 @@ class Sharded(Generic[Batch]):
                     f"this run has updated single rows of {owner} so far (training.table_updates=rows), and the step "
                     "of the last update of each row cannot be sharded; resume with training.parallel=replicated"
                 )
-            mine[name] = tensor if not tensor.dim() or owner in self._uncut else self._part(tensor)
+            mine[name] = tensor if not tensor.dim() or owner in self._replicated else self._local_rows(tensor)
         restore_optimiser(self.optimiser, self.parameters, mine)
 
-    def _part(self, whole: Tensor) -> Tensor:
+    def _local_rows(self, whole: Tensor) -> Tensor:
         """The rows of a tensor that are this rank's."""
         rows = -(-len(whole) // self._world.size)
         return whole[rows * self._world.rank : rows * (self._world.rank + 1)]
@@ -247,7 +247,7 @@ class Sharded(Generic[Batch]):
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        for each in (*self._cut.values(), *self.parameters.values()):
+        for each in (*self._sharded.values(), *self.parameters.values()):
             each.grad = None
         self._uses.names.clear()
         # As with DDP, buffers are those of the first rank.
@@ -270,13 +270,13 @@ class Sharded(Generic[Batch]):
         for (name, parameter), is_used in zip(self.parameters.items(), used, strict=True):
             if not is_used:
                 parameter.grad = None
-            elif name in self._uncut:
+            elif name in self._replicated:
                 gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 distributed.all_reduce(gradient)
                 parameter.grad = gradient / self._world.size
             else:
-                of_share: Any = self._cut[name].grad
-                parameter.grad = of_share.to_local()
+                sharded_gradient: Any = self._sharded[name].grad
+                parameter.grad = sharded_gradient.to_local()
 
     # --- the whole model ---------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Sharded(Generic[Batch]):
         """Release what refers to the process group, cycles included, see `Replicated.close`."""
         self.learner = self._model
         self.parameters, self.counted, self.held = {}, {}, {}
-        for name in ("_objective", "_cut", "_uses", "optimiser"):
+        for name in ("_objective", "_sharded", "_uses", "optimiser"):
             self.__dict__.pop(name, None)
         gc.collect()
 
@@ -312,14 +312,14 @@ class Sharded(Generic[Batch]):
 
     def _empty(self) -> None:
         for name, parameter in self._model.named_parameters():
-            if name not in self._uncut:
+            if name not in self._replicated:
                 parameter.data = parameter.data.new_empty(0)
 
     def _gather(self, name: str, mine: Tensor, *, everywhere: bool = False) -> Tensor | None:
         """A tensor of which each rank has the rows that it has of a parameter: whole, on the first rank or on all."""
-        if name in self._uncut or not mine.dim():
+        if name in self._replicated or not mine.dim():
             return mine.detach()
-        world, length = self._world, self._forms[name].shape[0]
+        world, length = self._world, self._specs[name].shape[0]
         rows = -(-length // world.size)
         sent = mine.new_zeros(rows, *mine.shape[1:])
         sent[: len(mine)] = mine.detach()
@@ -345,15 +345,15 @@ class Sharded(Generic[Batch]):
         """They are sharded."""
         return {}
 
-    def spread(self) -> ShardedState:
+    def sharded_state(self) -> ShardedState:
         kept = {**dict(self.learner.named_buffers()), **self.held}
-        of_weights = {name: self._form_of(kept[name], like=name) for name in self._forms}
-        moved = optimiser_tensors(self.optimiser, self.parameters)
-        owners = {name: name.rsplit("/", 1)[0] for name in moved}
-        forms = {name: self._form_of(tensor, like=owners[name]) for name, tensor in moved.items()}
+        weight_specs = {name: self._full_spec(kept[name], like=name) for name in self._specs}
+        states = optimiser_tensors(self.optimiser, self.parameters)
+        owners = {name: name.rsplit("/", 1)[0] for name in states}
+        optimiser_specs = {name: self._full_spec(tensor, like=owners[name]) for name, tensor in states.items()}
         return ShardedState(
-            weights=LazyTensors(of_weights, self._maker(kept, {name: name for name in kept})),
-            optimiser=LazyTensors(forms, self._maker(moved, owners)),
+            weights=LazyTensors(weight_specs, self._maker(kept, {name: name for name in kept})),
+            optimiser=LazyTensors(optimiser_specs, self._maker(states, owners)),
         )
 
     def _maker(self, parts: Mapping[str, Tensor], owners: Mapping[str, str]) -> Callable[[str], Tensor | None]:
@@ -363,14 +363,14 @@ class Sharded(Generic[Batch]):
 
         return make
 
-    def _form_of(self, part: Tensor, *, like: str) -> TensorSpec:
+    def _full_spec(self, part: Tensor, *, like: str) -> TensorSpec:
         """What this part of a weight, or of what is remembered of it, is when it is whole."""
-        is_whole = like not in self.held or like in self._uncut or not part.dim()
-        return TensorSpec(part.dtype, tuple(part.shape) if is_whole else self._forms[like].shape)
+        is_whole = like not in self.held or like in self._replicated or not part.dim()
+        return TensorSpec(part.dtype, tuple(part.shape) if is_whole else self._specs[like].shape)
 
 
 @torch.no_grad()
-def _share_of(parameter: nn.Parameter) -> nn.Parameter:
+def _local_shard(parameter: nn.Parameter) -> nn.Parameter:
     """The rows of a sharded parameter on this rank: a parameter of its own, on the same memory."""
     rows: Tensor = cast("Any", parameter).to_local()
     return nn.Parameter(rows.detach(), requires_grad=parameter.requires_grad)

@@ -5,7 +5,7 @@ adam     g' = g + λ θ, then as below without decay
 adamw    m = β₁ m + (1 − β₁) g               v = β₂ v + (1 − β₂) g²
          θ ← θ − η λ θ − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 
-Where the gradient of a table holds some of its rows only, these rows move by the same formulas, see `training.sparse`.
+Where the gradient of a table holds some of its rows only, these rows move by the same formulas (`sparse_updates`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,16 +49,10 @@ def clip_by_value(gradients: list[Tensor], limit: float) -> None:
     torch._foreach_clamp_min_(gradients, -limit)
 
 
-_FUSED_DEVICES = {"cpu", "cuda"}
-
-
 def make_optimiser(
     model: nn.Module, config: TrainingConfig, *, held: Mapping[str, nn.Parameter] | None = None
 ) -> Optimizer:
-    """The optimiser of a config over the parameters of a model that ask for a gradient.
-
-    Where a rank holds parts of them only, `held` gives these parts by name.
-    """
+    """The optimiser of a config over the trained parameters of a model; `held` are the shards of a rank, by name."""
     held = trained(model) if held is None else held
     decayed, plain = split_by_decay(model)
     groups = [
@@ -66,8 +60,7 @@ def make_optimiser(
         {"params": [held[name] for name in plain], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    devices = {parameter.device.type for parameter in model.parameters()}
-    fused = devices <= _FUSED_DEVICES
+    fused = {parameter.device.type for parameter in model.parameters()} <= {"cpu", "cuda"}
     optimiser: Optimizer
     match config.optimiser:
         case "adamw":
@@ -85,8 +78,8 @@ def make_optimiser(
 def split_by_decay(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str, nn.Parameter]]:
     """Named parameters with decay and without.
 
-    Only what multiplies activations is decayed: tensors of two axes or more. Biases and norms are no such thing, and a
-    row of an embedding that its batch did not use would fade although nothing spoke against it.
+    Only weight matrices are decayed: tensors of two axes or more, but not embeddings, whose rows would decay in every
+    batch that does not use them.
     """
     embeddings = {
         id(module.weight)
@@ -102,7 +95,7 @@ def split_by_decay(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[str,
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that ask for a gradient, each once, by name."""
+    """The parameters that require a gradient, each once, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
@@ -125,14 +118,14 @@ def optimiser_tensors(optimiser: Optimizer, parameters: Mapping[str, nn.Paramete
 def restore_optimiser(
     optimiser: Optimizer, parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Give an optimiser back what `optimiser_tensors` took from it; rates and decay stay those of the config."""
+    """Restore what `optimiser_tensors` returned; rates and decay stay those of the config."""
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     position = {id(parameter): number for number, parameter in enumerate(order)}
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         owner, part = name.rsplit("/", 1)
         if owner not in parameters:
-            raise ModelError(f"the optimiser state belongs to another model: it has {owner}, which this one has not")
+            raise ModelError(f"the optimiser state belongs to another model: this one has no {owner}")
         # A copy, because the optimiser will change its own in place.
         state.setdefault(position[id(parameters[owner])], {})[part] = tensor.clone()
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

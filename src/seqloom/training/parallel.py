@@ -123,7 +123,7 @@ class ParallelStrategy(Protocol[Fed]):
         """The state of the optimiser, likewise."""
         ...
 
-    def spread(self) -> ShardedState | None:
+    def sharded_state(self) -> ShardedState | None:
         """Sharded state, to be gathered for a checkpoint; None without shards."""
         ...
 
@@ -180,7 +180,7 @@ class Replicated(Generic[Batch]):
     def weights(self) -> Mapping[str, Tensor]:
         return weights_of(self.learner)
 
-    def spread(self) -> ShardedState | None:
+    def sharded_state(self) -> ShardedState | None:
         return None
 
     def optimiser_tensors(self) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""One trainer per run folder: a lock file that says which process on which host holds it."""
+"""What protects a run folder: a lock with the process that holds it, signals, and the removal of leftovers."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
 from seqloom.core.files import read_json
 
-# Signals ask a run to stop; it finishes its step, saves, and then does so.
+# On a signal a run finishes its step, saves a checkpoint and stops.
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Ctrl-C, what a scheduler sends, and what comes when a terminal is closed (which Windows knows not)."""
+"""Ctrl-C, the signal of a scheduler, and that of a closed terminal (which Windows does not have)."""
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """Those that this process hears of: under nohup it goes on when its terminal is closed."""
+    """Those that this process does not ignore: under nohup it continues when its terminal is closed."""
     return [number for number in STOPPING if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
 
 
@@ -32,9 +32,9 @@ class ImmediateStop(BaseException):
 
 
 class Signals:
-    """While it is entered, signals to stop are noted rather than obeyed; a second SIGINT raises `ImmediateStop`.
+    """A context that records signals instead of ending the process; a second SIGINT raises `ImmediateStop`.
 
-    Python lets only the main thread handle signals: in another thread this does nothing.
+    Only the main thread can handle signals in Python: in another thread this does nothing.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Signals:
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
             for number in stopping_signals():
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(
@@ -53,52 +53,41 @@ class Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _record(self, number: int, _frame: FrameType | None) -> None:
         if self.received is signal.SIGINT and number == signal.SIGINT:
             raise ImmediateStop
         self.received = self.received or signal.Signals(number)
 
 
-# What a process that died has left in a run folder: half-written and half-removed things, known by their names.
+# Leftovers of a process that died in a run folder: partly written and partly removed files, recognised by their names.
 
-_NAME = re.compile(r".+\.(partial|old|before)-[0-9a-f]{8}")
-"""Names under which things are written before they get their own, or removed after they have lost it."""
+_TEMPORARY = re.compile(r".+\.(partial|old|before)-[0-9a-f]{8}")
+"""Names of files and folders before they are complete, or while they are being removed."""
 
-_BEFORE = re.compile(r"(.+)\.before-[0-9a-f]{8}")
-"""What had a name before something newer got it; where that never happened, it gets its name back."""
+_REPLACED = re.compile(r"(.+)\.before-[0-9a-f]{8}")
+"""What was being replaced; it gets its name back where the replacement never came."""
 
 
 def remove_leftovers(run: Path, *, listener: Listener) -> None:
     """Remove what is unfinished, and report it in one notice. Call it only while holding the lock of the run."""
-    _put_back(run, listener=listener)
-    found = sorted(path for path in run.rglob("*") if _NAME.fullmatch(path.name))
+    for path in sorted(run.rglob("*")):
+        name = _REPLACED.fullmatch(path.name)
+        if name is not None and not (place := path.with_name(name[1])).exists():
+            path.replace(place)
+            notice(listener, f"put back {place.relative_to(run).as_posix()}, which was being replaced")
+    found = sorted(path for path in run.rglob("*") if _TEMPORARY.fullmatch(path.name))
     leftovers = [path for path in found if not any(above in found for above in path.parents)]
-    problems = [sentence for path in leftovers if (sentence := _remove(path)) is not None]
+    problems = []
+    for path in leftovers:
+        try:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror or error}")
     if leftovers:
         names = ", ".join(path.relative_to(run).as_posix() for path in leftovers)
         notice(listener, f"removed what an interrupted run had left unfinished: {names}")
     if problems:
         notice(listener, f"some of it is still there: {'; '.join(problems)}")
-
-
-def _put_back(run: Path, *, listener: Listener) -> None:
-    for path in sorted(run.rglob("*")):
-        name = _BEFORE.fullmatch(path.name)
-        if name is not None and not (place := path.with_name(name[1])).exists():
-            path.replace(place)
-            notice(listener, f"put back {place.relative_to(run).as_posix()}, which was being replaced")
-
-
-def _remove(path: Path) -> str | None:
-    """What stood in the way, if something did."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    except OSError as error:
-        return f"{path}: {error.strerror or error}"
-    return None
 
 
 RECORD = "lock.json"
@@ -128,13 +117,13 @@ def locked(run: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         is_begun = os.access(run / "run.json", os.F_OK)
         remedy = "Copy the run to a place that can be written" if is_begun else "Name another folder"
-        raise UsageError(f"{run} cannot be written: {reason}; a run keeps all it has there. {remedy}") from error
+        raise UsageError(f"{run} cannot be written: {reason}; a run stores everything there. {remedy}") from error
     try:
         yield
     finally:
         with suppress(OSError):  # of a folder that has become read-only
             record.unlink(missing_ok=True)
-            (run / "lock").unlink(missing_ok=True)  # while it is held: who has it open already notices and retries
+            (run / "lock").unlink(missing_ok=True)  # while it is held: a process that has it open notices and retries
         lock.release()
 
 

@@ -140,9 +140,9 @@ def adam_rows(
     square.addcmul_(gradients, gradients, value=1 - beta2)
     state["exp_avg_sq"].index_copy_(0, rows, square)
     first, second = ((1 - torch.pow(beta, time)).to(table.dtype) for beta in (beta1, beta2))
-    spread = square.div_(second).sqrt_().add_(group["eps"])
+    denominator = square.div_(second).sqrt_().add_(group["eps"])
     drift = _drift(beta1 / max(beta2, MIN_BETA2) ** 0.5, gaps, table)
-    table.index_add_(0, rows, mean.div_(first).div_(spread).mul_(drift), alpha=-rate)
+    table.index_add_(0, rows, mean.div_(first).div_(denominator).mul_(drift), alpha=-rate)
 
 
 def sgd_rows(table: Tensor, rows: Tensor, gradients: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -40,30 +40,18 @@ from seqloom.training.sparse_updates import choose_row_gradients, gradient_value
 from seqloom.training.task import Batch, Prepares, Task, as_stateful
 from seqloom.training.weights import unusable_weights
 
-# Keep freed memory in the process.
-#
-# By default glibc returns large blocks to the kernel as soon as they are freed. A training step frees and allocates the
-# same activations again and again, so that each is zeroed and mapped again, page by page, at every step. With these
-# settings glibc keeps them on its heap.
-
-# From <malloc.h> of glibc.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
-
-_PAD_BYTES = 64 << 20
-"""Extra bytes by which the heap grows each time: few, large growths."""
-
-_LARGEST_INT = 2**31 - 1
-
 
 def keep_freed_memory() -> bool:
     """Make glibc keep freed memory; whether it accepted that. On other systems nothing happens.
 
-    No block is mapped for itself, the heap is not trimmed, and it grows in large pieces. The price is that the process
-    stays as large as it once was.
+    By default glibc returns large blocks to the kernel as soon as they are freed, and a training step allocates the
+    same activations again, which are then zeroed and mapped page by page. Here no block is mapped for itself, the heap
+    is not trimmed, and it grows in large pieces. The price is that the process stays as large as it once was.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
-    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _LARGEST_INT), (_TOP_PAD, _PAD_BYTES))
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # from <malloc.h> of glibc
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
     library = ctypes.CDLL(None)
     return all(library.mallopt(ctypes.c_int(name), ctypes.c_int(value)) == 1 for name, value in settings)
 
@@ -118,18 +106,6 @@ class Pace:
         speed = (progress.tokens - self._last.tokens) / since_last if since_last > 0 else 0.0
         self._last, self._aside = progress, 0.0
         return {"seconds": progress.seconds, "tokens_per_second": speed, "eta": per_step * (steps - progress.step)}
-
-
-def step_values(progress: Progress, measured: Measured) -> dict[str, Value]:
-    """The values of a "step" event, but for the timing ones."""
-    return {
-        "step": progress.step,
-        "epoch": progress.epoch,
-        "loss": progress.logged_loss / progress.logged_count if progress.logged_count else None,
-        "learning_rate": measured.rate,
-        "norm": measured.norm,
-        "tokens": progress.tokens,
-    }
 
 
 @dataclass(frozen=True)
@@ -382,20 +358,18 @@ class Trainer(Generic[Batch]):
                     loss = self.strategy.loss(batch)
                     (loss * (0.0 if is_idle else scale)).backward()
                 except (MemoryError, RuntimeError) as error:
-                    if is_out_of_memory(error) and batch is not None:
-                        raise self._out_of_memory(f"batch {index} of epoch {share.epoch}", batch) from error
-                    raise
+                    if not is_out_of_memory(error) or batch is None:
+                        raise
+                    # A batch that is too large is an error: dropping it would change what is learned.
+                    raise TrainingError(
+                        f"step {self.progress.step + 1}: not enough memory for batch {index} of epoch {share.epoch} "
+                        f"({self.task.describe(batch)}). Start a run with a smaller data.tokens_per_batch, or with a "
+                        "smaller data.longest, which leaves out the longest sentences; or resume this one on a machine "
+                        f"with more memory. {self._how_to_resume()}"
+                    ) from error
             losses.append(torch.zeros_like(loss) if is_idle else loss.detach())
         self.strategy.collect()
         return losses
-
-    def _out_of_memory(self, place: str, batch: Batch) -> TrainingError:
-        """A batch that is too large is an error: dropping it would change what is learned."""
-        return TrainingError(
-            f"step {self.progress.step + 1}: not enough memory for {place} ({self.task.describe(batch)}). Start a run "
-            "with a smaller data.tokens_per_batch, or with a smaller data.longest, which leaves out the longest "
-            f"sentences; or resume this one on a machine with more memory. {self._how_to_resume()}"
-        )
 
     def _measure(self, losses: list[Tensor], *, count: int) -> Measured:
         """Loss, norm and signals, over all ranks. The step waits for the device here, and only here."""
@@ -457,7 +431,15 @@ class Trainer(Generic[Batch]):
     def _report_step(self, measured: Measured) -> None:
         progress, steps = self.progress, self.config.steps
         if progress.step % self.config.log_every == 0 or progress.step == steps:
-            self._emit("step", {**step_values(progress, measured), **self._pace.figures(progress, steps=steps)})
+            values: dict[str, Value] = {
+                "step": progress.step,
+                "epoch": progress.epoch,
+                "loss": progress.logged_loss / progress.logged_count if progress.logged_count else None,
+                "learning_rate": measured.rate,
+                "norm": measured.norm,
+                "tokens": progress.tokens,
+            }
+            self._emit("step", {**values, **self._pace.figures(progress, steps=steps)})
             self.progress = replace(progress, logged_loss=0.0, logged_count=0)
 
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
@@ -586,7 +568,11 @@ class Trainer(Generic[Batch]):
         then, now = found.state.get("circumstances", {}), self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
         self.progress = self.checkpointer.restore(found, self.config)
-        self._restore_memory(found.memory)
+        task = as_stateful(self.task)
+        if task and found.memory:
+            task.restore_memory(found.memory)
+        elif task:
+            notice(self.listener, "the checkpoint has no carried state; the next batch starts with an empty one")
         self.saved_step = found.step
         if self._end() is not None:  # nothing is left to train; `_finish` reports it
             return
@@ -594,19 +580,24 @@ class Trainer(Generic[Batch]):
         taken = "weights, optimiser state, position in the data, best dev loss"
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
 
-    def _restore_memory(self, memory: Mapping[str, Tensor]) -> None:
-        task = as_stateful(self.task)
-        if task and memory:
-            task.restore_memory(memory)
-        elif task:
-            notice(self.listener, "the checkpoint has no carried state; the next batch starts with an empty one")
-
     def _circumstances(self) -> dict[str, Any]:
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
 
     def _save(self, *, is_best: bool, is_last_act: bool) -> None:
         """Write a checkpoint. If that fails, the run continues with an event, unless it is the last or third time."""
-        failure = self._unusable() or self._write(is_best=is_best)
+        failure: TrainingError | None
+        # Non-finite weights are never written: they would replace checkpoints from which a run can be resumed.
+        if names := unusable_weights(self.strategy.held, world=self.world):
+            failure = TrainingError(f"step-{self.progress.step} is not written: weights are not finite ({names})")
+        else:
+            task = as_stateful(self.task)
+            failure = self.checkpointer.save(
+                self.progress,
+                self.config,
+                circumstances=self._circumstances(),
+                memory=task.memory() if task else {},
+                is_best=is_best,
+            )
         self._failed_saves = 0 if failure is None else self._failed_saves + 1
         if failure is None:
             self.saved_step = self.progress.step
@@ -619,20 +610,3 @@ class Trainer(Generic[Batch]):
             )
         else:
             self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training continues"})
-
-    def _write(self, *, is_best: bool) -> TrainingError | None:
-        task = as_stateful(self.task)
-        return self.checkpointer.save(
-            self.progress,
-            self.config,
-            circumstances=self._circumstances(),
-            memory=task.memory() if task else {},
-            is_best=is_best,
-        )
-
-    def _unusable(self) -> TrainingError | None:
-        """Non-finite weights are never written: they would replace checkpoints from which a run can be resumed."""
-        names = unusable_weights(self.strategy.held, world=self.world)
-        if not names:
-            return None
-        return TrainingError(f"step-{self.progress.step} is not written: weights are not finite ({names})")
