@@ -61,7 +61,7 @@ def test_a_setting_that_gives_the_run_another_meaning_is_refused(run: Path, sett
     assert contents(run) == before
 
 
-def test_settings_that_may_change_are_kept_once_the_run_goes_on(run: Path) -> None:
+def test_changed_settings_are_stored_once_the_run_is_resumed(run: Path) -> None:
     resume(run, ["training.steps=7", "search.beam=1", "task.dev_lines=3", "task.label_smoothing=0.2"])
     kept = (run / "config.yaml").read_text()
     assert all(words in kept for words in ("steps: 7", "beam: 1", "dev_lines: 3", "label_smoothing: 0.2"))
@@ -144,7 +144,7 @@ def test_damaged_ids_whose_text_is_gone_are_a_sentence(tmp_path: Path) -> None:
     assert "remove" not in str(caught.value)
 
 
-def test_text_that_is_looked_for_in_another_folder_is_told_with_the_way_back(
+def test_text_missing_from_the_working_directory_is_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, dev = write_corpus(tmp_path)
@@ -183,7 +183,7 @@ def test_what_a_run_lacks_is_brought_back_from_its_model(run: Path, name: str) -
         resume(run)
 
 
-def test_a_damaged_model_is_made_again_by_its_run_as_its_message_says(run: Path, tmp_path: Path) -> None:
+def test_a_damaged_model_is_rebuilt_by_its_run_as_its_message_says(run: Path, tmp_path: Path) -> None:
     alone = Path(shutil.copytree(run / "model", tmp_path / "alone"))
     for model in (run / "model", alone):
         (model / "model.safetensors").unlink()
@@ -241,7 +241,7 @@ def interrupted(run: Path, tiny: Trained) -> Path:
     return run
 
 
-def test_a_run_interrupted_in_preparation_is_begun_anew(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:
+def test_a_run_interrupted_in_preparation_is_prepared_again(tiny: Trained, tmp_path: Path, corpus: Corpus) -> None:
     run = interrupted(tmp_path / "run", tiny)
     with pytest.raises(UsageError, match=r"interrupted while it was being prepared; start it again with the same "):
         resume(run)

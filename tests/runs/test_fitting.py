@@ -91,14 +91,14 @@ def test_changed_text_is_refused_unless_it_is_allowed(tmp_path: Path, name: str)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["lines"] == 61
 
 
-def test_fitted_models_are_told_from_others(fitted: Trained) -> None:
+def test_fitted_models_are_recognised(fitted: Trained) -> None:
     assert isinstance(load_any(fitted.model).model, NGram)
     for use in (load, Translator.load):
         with pytest.raises(UsageError, match="does not translate: it is a language model of kind ngram"):
             use(fitted.model)
 
 
-def test_words_are_the_pieces_unless_it_is_said_otherwise(fitted: Trained, tmp_path: Path, text: Path) -> None:
+def test_words_are_the_default_pieces(fitted: Trained, tmp_path: Path, text: Path) -> None:
     assert load_fitted(fitted.run).config.text.kind == "word"
     events: list[Event] = []
     train(None, ["model.kind=ngram", "text.kind=char"], out=tmp_path / "c", train=[str(text)], listener=events.append)

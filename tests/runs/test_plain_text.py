@@ -72,7 +72,7 @@ def test_several_texts_plain_and_compressed_make_one(tmp_path: Path, text: Path)
     assert not any("held out" in str(event.values.get("message")) for event in events)
 
 
-def test_a_text_may_be_one_side_of_a_memory_and_says_what_was_left_out(tmp_path: Path, text: Path) -> None:
+def test_a_text_may_be_one_side_of_a_memory_with_a_notice_of_what_was_left_out(tmp_path: Path, text: Path) -> None:
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{line}</seg></tuv><tuv xml:lang="de"><seg>x</seg></tuv></tu>'
         for line in text.read_text().splitlines()
@@ -113,7 +113,7 @@ def test_start_from_takes_the_kind_of_model_its_text_and_its_weights(tiny: Train
     assert load(tuned.model).tokenizers == load(tiny.model).tokenizers
 
 
-def test_what_a_carried_state_depends_on_cannot_change_while_a_run_goes_on(tiny: Trained) -> None:
+def test_what_a_carried_state_depends_on_cannot_change_at_a_resume(tiny: Trained) -> None:
     with pytest.raises(UsageError, match=r"task\.rows is 4 .* cannot become 8"):
         resume(tiny.run, ["task.rows=8"])
 
@@ -129,7 +129,7 @@ def test_damaged_ids_are_made_again_from_unchanged_text(tiny: Trained, tmp_path:
         assert (run / "data" / name).read_bytes() == (tiny.run / "data" / name).read_bytes()
 
 
-def test_a_language_model_does_not_translate_and_a_sentence_says_what_it_does(tiny: Trained) -> None:
+def test_a_language_model_refuses_to_translate_and_reports_its_purpose(tiny: Trained) -> None:
     with pytest.raises(
         UsageError, match=r"does not translate: it is a language model of kind rnn_lm; use seqloom perp"
     ):

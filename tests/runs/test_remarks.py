@@ -60,7 +60,7 @@ def test_sides_with_vocabularies_of_their_own_are_not_compared(tmp_path: Path) -
     assert look_over(store, is_shared=True, unfamiliar=([], [])).copied == 1
 
 
-def test_what_was_counted_is_said_and_nothing_else() -> None:
+def test_only_what_was_counted_is_reported() -> None:
     assert remarks_on(Overview(9, 0, 0, 0, (0.0, 0.2)), "train") == []
     (counts, unknown) = remarks_on(Overview(9_000, 3, 2, 1, (0.934, 0.0)), "train")
     assert counts.startswith(
@@ -119,7 +119,7 @@ def test_a_text_is_doubted_only_where_its_letters_or_words_are_clear(
     assert (found and found.reason) == reason
 
 
-def test_swapped_files_are_told_in_one_sentence() -> None:
+def test_swapped_files_are_reported_in_one_sentence() -> None:
     swapped = doubts_of_pair(Sample(ENGLISH), Sample(GERMAN), ("de", "en"))
     assert swapped == [
         "source and target look swapped: the source should be German (de), but its small words are English; the target "

@@ -35,7 +35,7 @@ def notices(events: list[Event]) -> list[str]:
 # --- F17: the journal ------------------------------------------------------------------------------------------------
 
 
-def test_a_journal_that_cannot_be_written_is_warned_of_once_and_training_goes_on(run: Path) -> None:
+def test_a_journal_that_cannot_be_written_gives_one_warning_and_training_continues(run: Path) -> None:
     (run / "events.jsonl").unlink()
     (run / "events.jsonl").mkdir()
     events: list[Event] = []
@@ -156,7 +156,7 @@ def test_a_kill_at_any_call_while_a_model_is_written_leaves_no_half_made_one(
 # --- F12: torchrun's second try --------------------------------------------------------------------------------------
 
 
-def test_a_run_that_torchrun_starts_again_goes_on(run: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_torchrun_restarts_is_resumed(run: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(run / "checkpoints" / "step-6")
     shutil.rmtree(run / "model")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")

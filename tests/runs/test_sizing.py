@@ -180,12 +180,12 @@ def test_the_file_beats_the_chosen_size_and_an_override_beats_the_file(tmp_path:
 
 
 @pytest.mark.parametrize(("name", "score"), [("bahdanau", "additive"), ("Luong", "bilinear")])
-def test_an_attention_by_the_name_of_its_paper_is_told_its_score(name: str, score: str) -> None:
+def test_an_attention_by_the_name_of_its_paper_is_refused_with_its_score(name: str, score: str) -> None:
     with pytest.raises(ConfigError, match=rf"one of none, dot, bilinear, additive; {name} is model\.attention={score}"):
         resolve(RunConfig, overrides=["model.kind=seq2seq", f"model.attention={name}"])
 
 
-def test_tables_that_cannot_be_one_are_refused_with_the_ways_out() -> None:
+def test_tables_that_cannot_be_shared_are_refused_with_the_remedies() -> None:
     with pytest.raises(ConfigError, match=r"text\.shared is false; set text\.shared=true.*model\.tying=output"):
         resolve(RunConfig, overrides=["text.shared=false"])
 

@@ -20,7 +20,7 @@ def test_words_are_counted_as_they_will_be_cut(tmp_path: Path, segmentation: Seg
     assert text_facts(TextCorpus([path]), segmentation=segmentation) == TextFacts(3, characters=22, words=words)
 
 
-def test_a_large_dev_text_is_read_less_often_and_the_reason_is_told() -> None:
+def test_a_large_dev_text_is_read_less_often_with_the_reason() -> None:
     facts = TextFacts(lines=100, characters=8_000, words=1_500)
     small, large, huge = (
         choose_text_sizes(facts, RnnLmConfig(), LanguageModellingConfig(), pieces="word", dev_tokens=tokens)

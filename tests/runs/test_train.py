@@ -65,7 +65,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_or_the_best_one(tiny: Tra
     assert trained_on["dev_loss"] <= trained_on["best_dev_loss"] + 1e-6
 
 
-def test_an_existing_run_is_refused_with_the_way_on(tiny: Trained, corpus: Corpus) -> None:
+def test_an_existing_run_is_refused_with_the_command_to_resume(tiny: Trained, corpus: Corpus) -> None:
     with pytest.raises(UsageError, match=rf"exists already.*--resume {tiny.run}, or seqloom\.resume\('{tiny.run}'\)"):
         train(None, TINY, out=tiny.run, train=corpus[0], dev=corpus[1])
 
@@ -94,7 +94,7 @@ def test_no_training_files_is_a_sentence(tmp_path: Path) -> None:
         train(out=tmp_path / "run")
 
 
-def test_resume_goes_on_to_more_steps_and_ends_with_a_new_model(tiny: Trained, tmp_path: Path) -> None:
+def test_resume_trains_more_steps_and_writes_a_new_model(tiny: Trained, tmp_path: Path) -> None:
     shutil.copytree(tiny.run, tmp_path / "run")
     events: list[Event] = []
     further = resume(tmp_path / "run", ["training.steps=8"], listener=events.append)
@@ -490,6 +490,6 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_said_so() -> None:
+def test_a_missing_gpu_is_reported() -> None:
     with pytest.raises(UsageError, match="no GPU found; use device=cpu"):
         require_device("cuda")

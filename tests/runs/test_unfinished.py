@@ -48,7 +48,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Path:
     return stop_at(3, tmp_path_factory.mktemp("runs") / "stopped", list(TINY), corpus)
 
 
-def test_a_stopped_run_translates_by_its_best_checkpoint_and_says_so(stopped: Path) -> None:
+def test_a_stopped_run_translates_by_its_best_checkpoint_with_a_warning(stopped: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     sentence = (
         rf"{stopped} has not finished: using its best checkpoint, step 3 of 6 \(dev loss [\d.]+\)\. Finish it with: "
@@ -92,7 +92,7 @@ def test_every_command_takes_a_stopped_run_as_a_model(stopped: Path, corpus: Cor
         fit_lexicon(run)
 
 
-def test_a_run_without_a_checkpoint_has_no_model_and_says_how_to_get_one(stopped: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_has_no_model_and_reports_how_to_get_one(stopped: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(stopped, run, ignore=shutil.ignore_patterns("checkpoints"))
     with pytest.raises(ModelError, match=rf"{run} has not finished and has no checkpoint yet.*train --resume {run}"):
@@ -104,7 +104,7 @@ def test_a_run_without_a_checkpoint_has_no_model_and_says_how_to_get_one(stopped
         load(run)
 
 
-def test_a_damaged_best_checkpoint_gives_way_to_the_newest(stopped: Path, tmp_path: Path) -> None:
+def test_a_damaged_best_checkpoint_is_replaced_by_the_newest(stopped: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(stopped, run)
     (checkpoint_folder(run, 3) / "model.safetensors").write_bytes(b"")

@@ -97,7 +97,7 @@ def test_a_signal_to_one_rank_stops_both_and_they_resume_to_the_same_bits(tmp_pa
     assert not torch.equal(whole.generators["torch"][0], whole.generators["torch"][1])
 
 
-def test_one_process_goes_on_with_the_run_of_two_in_the_same_order(tmp_path: Path) -> None:
+def test_one_process_resumes_the_run_of_two_in_the_same_order(tmp_path: Path) -> None:
     order = tmp_path / "order"
     run_toy(tmp_path / "run", ranks=2, **{**OPTIONS, "steps": 3})
     events = run_toy(tmp_path / "run", ranks=1, resume=True, order_file=str(order), **OPTIONS)
@@ -107,7 +107,7 @@ def test_one_process_goes_on_with_the_run_of_two_in_the_same_order(tmp_path: Pat
     assert json.loads(Path(f"{order}.0").read_text()) == [[1, 4], [1, 5], [2, 0], [2, 1], [2, 2], [2, 3]]
 
 
-def test_a_parameter_that_only_some_batches_use_is_trained_alike(tmp_path: Path) -> None:
+def test_a_parameter_that_only_some_batches_use_is_trained_equally(tmp_path: Path) -> None:
     # An empty batch is no use of it.
     options = {"dtype": "float64", "rare": True, "batches_per_step": 5}
     one = train(tmp_path / "one", ranks=1, **options)

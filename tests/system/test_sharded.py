@@ -94,7 +94,7 @@ def copy_of(run: Path, to: Path, *, step: int) -> Path:
     return to
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, two: Path) -> None:
+def test_a_stopped_run_resumes_to_the_same_bits(tmp_path: Path, two: Path) -> None:
     run = copy_of(two, tmp_path / "run", step=2)
     events = run_toy(run, ranks=2, resume=True, **SHARED)
     assert [event["event"] for event in events][:1] == ["resumed"]
@@ -103,7 +103,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, two: Pa
     assert same_bits(end(run).generators, end(two).generators)
 
 
-def test_one_process_goes_on_with_the_run_of_two(tmp_path: Path, one: Path, two: Path) -> None:
+def test_one_process_resumes_the_run_of_two(tmp_path: Path, one: Path, two: Path) -> None:
     run = copy_of(two, tmp_path / "run", step=2)
     events = run_toy(run, ranks=1, resume=True, **SHARED)
     assert "a single process holds the whole model" in str(events[0]["message"])
@@ -125,7 +125,7 @@ def test_one_process_goes_on_with_the_run_of_two(tmp_path: Path, one: Path, two:
         ((3, "sharded"), (2, "sharded")),
     ],
 )
-def test_a_run_goes_on_with_other_ranks(
+def test_a_run_resumes_with_other_ranks(
     tmp_path: Path, one: Path, first: tuple[int, str], then: tuple[int, str]
 ) -> None:
     (ranks, kind), (ranks_then, kind_then) = first, then
@@ -135,7 +135,7 @@ def test_a_run_goes_on_with_other_ranks(
     assert farthest(end(tmp_path).optimiser, end(one).optimiser) <= ALIKE
 
 
-def test_a_checkpoint_that_finds_no_room_is_left_out_and_training_goes_on(tmp_path: Path, two: Path) -> None:
+def test_a_checkpoint_without_room_is_skipped_and_training_continues(tmp_path: Path, two: Path) -> None:
     # The second is that after step 3, a validation; the disk is full when half of it is written.
     events = run_toy(tmp_path, ranks=2, full_at=2, **SHARED)
     kinds = [(event["event"], event["step"]) for event in events if event["event"] in ("saved", "save_failed")]

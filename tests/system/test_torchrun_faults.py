@@ -55,7 +55,7 @@ def test_a_rank_that_raises_ends_both_with_its_message(tmp_path: Path, parallel:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["die_at", "raise_at"])
 @pytest.mark.parametrize("index", [0, 1])
-def test_under_torchrun_both_ranks_end_and_leave_a_run_that_goes_on(
+def test_under_torchrun_both_ranks_end_and_leave_a_run_to_resume(
     tmp_path: Path, whole: Checkpoint, fault: str, index: int
 ) -> None:
     # The batch is dealt to the rank of its number.
@@ -69,7 +69,7 @@ def test_under_torchrun_both_ranks_end_and_leave_a_run_that_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["die_at", "raise_at"])
-def test_an_elastic_restart_goes_on_to_the_same_bits(tmp_path: Path, whole: Checkpoint, fault: str) -> None:
+def test_an_elastic_restart_reaches_the_same_bits(tmp_path: Path, whole: Checkpoint, fault: str) -> None:
     result = torchrun(tmp_path / "run", restarts=1, **{fault: [1, 1]})
     assert result.returncode == 0, result.stderr
     assert '"event": "resumed", "step": 2' in result.stdout
@@ -81,7 +81,7 @@ def test_an_elastic_restart_goes_on_to_the_same_bits(tmp_path: Path, whole: Chec
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["die_at", "raise_at"])
-def test_an_elastic_restart_of_ranks_that_share_a_model_goes_on_to_the_same_bits(tmp_path: Path, fault: str) -> None:
+def test_an_elastic_restart_of_sharded_ranks_reaches_the_same_bits(tmp_path: Path, fault: str) -> None:
     run_toy(tmp_path / "whole", ranks=2, parallel="sharded", **OPTIONS)
     result = torchrun(tmp_path / "run", restarts=1, parallel="sharded", **{fault: [1, 1]})
     assert result.returncode == 0, result.stderr

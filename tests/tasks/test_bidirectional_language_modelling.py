@@ -76,7 +76,7 @@ def test_losses_are_those_of_the_sentences_one_by_one(text: Stream) -> None:
     assert len(with_words) < len(text)
 
 
-def test_validation_tells_both_directions(text: Stream) -> None:
+def test_validation_reports_both_directions(text: Stream) -> None:
     model, task = model_of(), task_of(text)
     sentences = [text.line(at)[:-1].tolist() for at in range(len(text)) if text.lengths[at] > 1]
     right, left = (sum(each) for each in zip(*(by_hand(model, words) for words in sentences), strict=True))
@@ -121,7 +121,7 @@ def test_each_direction_learns_what_only_it_can_know(tmp_path: Path) -> None:
         assert found[name] == pytest.approx(math.sqrt(4), rel=0.05)
 
 
-def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path: Path, text: Stream) -> None:
+def test_a_resumed_run_reaches_the_same_bits(tmp_path: Path, text: Stream) -> None:
     def trainer(name: str, steps: int) -> Trainer[Any]:
         config = TrainingConfig(steps=steps, save_every=2, validate_every=2, warmup=0, log_every=1)
         return Trainer(model_of(dropout_rate=0.3), task_of(text), config, run=tmp_path / name, seed=7, device=CPU)

@@ -186,7 +186,7 @@ def test_windows_out_of_order_are_refused(text: Stream) -> None:
         task.loss(model, task.batch(0, 2))
 
 
-def test_a_row_that_is_not_finite_begins_anew(text: Stream) -> None:
+def test_a_row_that_is_not_finite_is_reset(text: Stream) -> None:
     state = ((torch.tensor([[1.0, 2.0], [math.nan, 2.0]]), torch.tensor([[1.0, math.inf], [3.0, 4.0]])),)
     found = language_modelling.carried(state)
     assert found[0][0].tolist() == [[1, 2], [0, 0]]
@@ -221,7 +221,7 @@ def test_validation_is_the_loss_of_the_text_in_one_piece(text: Stream, monkeypat
 
 
 @pytest.mark.parametrize("is_foreign", [True, False])
-def test_a_part_that_spoils_the_figure_is_told_once(
+def test_a_part_that_dominates_the_loss_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_foreign: bool
 ) -> None:
     """A model that expects one word and the ends of lines, and a text with other words in the fourth of six parts."""
@@ -318,7 +318,7 @@ def bits(trainer: Trainer[Any]) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("objective", ["full", "sampled"])
 @pytest.mark.parametrize("stop", [3, 6])
-def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path: Path, text: Stream, objective: str, stop: int) -> None:
+def test_a_resumed_run_reaches_the_same_bits(tmp_path: Path, text: Stream, objective: str, stop: int) -> None:
     settings: dict[str, Any] = {"objective": {"kind": objective}, "length": 12}
     assert task_of(text, **settings).batches(0) < 9, "the run should pass into a second epoch"
     whole, _ = trainer_of(tmp_path / "whole", text, **settings)

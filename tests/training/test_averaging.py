@@ -75,7 +75,7 @@ def test_weights_that_share_one_storage_are_written_apart(tmp_path: Path) -> Non
     assert average_weights([tmp_path])["b"].tolist() == [2, 3, 4, 5]
 
 
-def test_weights_of_another_model_are_refused_with_the_way_out() -> None:
+def test_weights_of_another_model_are_refused_with_the_remedy() -> None:
     with pytest.raises(ModelError, match=r"weights in run/model do not fit this model: .*Use the config and the vocab"):
         load_weights(ToyModel(), {"w": torch.zeros(1)}, origin="run/model")
 

@@ -255,7 +255,7 @@ def test_pointers_follow_a_run_that_went_back(tmp_path: Path) -> None:
     assert (pointed_step(tmp_path, "latest"), pointed_step(tmp_path, "best")) == (20, 10)
 
 
-def test_a_damaged_best_gives_way_to_the_newest_and_is_told(tmp_path: Path) -> None:
+def test_a_damaged_best_is_replaced_by_the_newest_with_a_notice(tmp_path: Path) -> None:
     (write(tmp_path, 10, is_best=True) / "model.safetensors").write_bytes(b"")
     write(tmp_path, 20)
     said: list[Event] = []

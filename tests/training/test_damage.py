@@ -121,14 +121,14 @@ def test_no_manifest_breaks_its_reader(run: Path) -> None:
         read_checkpoint(path.parent)
 
 
-def test_a_file_that_nobody_vouches_for_is_not_loaded(run: Path) -> None:
+def test_a_file_that_is_not_in_the_manifest_is_not_loaded(run: Path) -> None:
     folder = checkpoint_folder(run, 4)
     shutil.copy(folder / "model.safetensors", folder / "memory.safetensors")
     with pytest.raises(ModelError, match=r"memory\.safetensors: not in the manifest"):
         read_checkpoint(folder)
 
 
-def test_going_back_is_told_once_or_refused_if_asked(run: Path, trained: Path) -> None:
+def test_a_fallback_is_reported_once_or_refused_if_strict(run: Path, trained: Path) -> None:
     (checkpoint_folder(run, 4) / "rng.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match=r"DAMAGED CHECKPOINT: .*rng\.safetensors: 0 bytes.*leave out --strict"):
         make_trainer(run, steps=5)[0].train(resume=True, strict=True)
@@ -176,7 +176,7 @@ def test_another_architecture_is_refused_with_the_first_names_of_each_sort(run: 
 
 
 @pytest.mark.parametrize("part", ["progress", "circumstances"])
-def test_a_checkpoint_that_says_too_little_is_a_sentence(run: Path, part: str) -> None:
+def test_an_incomplete_checkpoint_is_an_error_message(run: Path, part: str) -> None:
     folder = checkpoint_folder(run, 4)
     state = json.loads((folder / "state.json").read_text())
     state[part] = {}

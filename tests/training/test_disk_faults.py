@@ -153,7 +153,7 @@ def test_a_read_only_folder_is_refused_with_its_name_and_the_reason() -> None:
     assert words.endswith("Name another folder")
 
 
-def test_a_permission_that_is_lost_is_told_and_ends_the_run_at_its_last_save_only() -> None:
+def test_a_lost_permission_is_reported_and_ends_the_run_at_its_last_save_only() -> None:
     with open_to_all() as folder:
         folder.chmod(0o777)
 

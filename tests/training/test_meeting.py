@@ -44,6 +44,6 @@ def test_each_attempt_has_a_store_of_its_own_that_knows_nothing_of_the_dead(lent
     assert lent.num_keys() > 0  # the questions of the dead, which still stand there
 
 
-def test_a_rank_alone_in_its_group_needs_nobody(lent: Store) -> None:
+def test_a_single_rank_connects_without_others(lent: Store) -> None:
     (store,) = attempt(1)
     assert store.check(["anything"]) is False

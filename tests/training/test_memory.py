@@ -36,6 +36,6 @@ def faults(how: str) -> int:
 @pytest.mark.skipif(
     platform.system() != "Linux" or platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
 )
-def test_a_block_that_is_freed_and_asked_for_again_is_not_faulted_in_anew() -> None:
+def test_a_block_that_is_freed_and_allocated_again_is_not_faulted_in_again() -> None:
     assert faults("kept") < 100
     assert faults("given back") > 100

@@ -53,7 +53,7 @@ def test_one_step_of_each_optimiser_equals_its_formula() -> None:
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam", "sgd"])
-def test_an_optimiser_that_is_restored_goes_on_like_the_old_one(kind: str) -> None:
+def test_a_restored_optimiser_continues_like_the_old_one(kind: str) -> None:
     def step(model: nn.Module, optimiser: torch.optim.Optimizer, number: int) -> None:
         for position, parameter in enumerate(model.parameters()):
             parameter.grad = torch.full_like(parameter, number - 0.3 * position)

@@ -144,7 +144,7 @@ def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
     assert "data has changed" in events[0]["message"]
 
 
-def test_other_threads_are_told_of_and_refused_where_bits_must_be_the_same(tmp_path: Path) -> None:
+def test_other_threads_are_reported_and_refused_if_exact(tmp_path: Path) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
     try:
         with pytest.raises(ConfigError, match=r"number of threads was 1 and is 2\. Leave out --exact to resume"):
@@ -167,7 +167,7 @@ def test_other_threads_are_told_of_and_refused_where_bits_must_be_the_same(tmp_p
         ("device", "cuda", "device was cuda and is cpu"),
     ],
 )
-def test_other_circumstances_are_told_of_and_refused_where_bits_must_be_the_same(
+def test_other_circumstances_are_reported_and_refused_if_exact(
     tmp_path: Path, name: str, then: object, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
@@ -189,9 +189,7 @@ def test_other_circumstances_are_told_of_and_refused_where_bits_must_be_the_same
     assert events[0]["message"].startswith(f"{begin}{label}")
 
 
-def test_clocks_that_jump_change_nothing_but_the_times_that_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clocks_that_jump_change_only_the_reported_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steady, told = make(tmp_path / "steady")
     steady.train()
     jumps = random.Random(5)
@@ -229,7 +227,7 @@ def test_another_seed_or_optimiser_is_refused(tmp_path: Path) -> None:
         make_trainer(tmp_path, optimiser="sgd")[0].train(resume=True)
 
 
-def test_a_learning_rate_given_at_the_resume_is_used_and_told(tmp_path: Path) -> None:
+def test_a_learning_rate_given_at_the_resume_is_used_and_reported(tmp_path: Path) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
     trainer, events = make_trainer(tmp_path, steps=3, learning_rate=0.011)
     trainer.train(resume=True)

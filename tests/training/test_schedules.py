@@ -47,7 +47,7 @@ def test_every_factor_lies_between_zero_and_one(step: int, warmup: int, steps: i
     assert all(0 <= factor <= 1 for factor in factors)
 
 
-def test_plateau_falls_when_patience_is_used_up_and_waits_anew() -> None:
+def test_plateau_falls_when_patience_is_used_up_and_waits_again() -> None:
     state, falls = Plateau(), []
     for loss in (3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 1.0, 1.5, math.nan):
         state = state.after(loss, patience=1)

@@ -15,7 +15,7 @@ from training.toy import ToyModel, ToyTask, make_trainer, same_bits, settings, w
 TWO = World(rank=0, size=2)
 
 
-def test_one_process_that_is_told_to_share_trains_as_ever_and_says_so(tmp_path: Path) -> None:
+def test_sharding_over_one_process_trains_as_usual_with_a_notice(tmp_path: Path) -> None:
     trainer, events = make_trainer(tmp_path / "shared", parallel="sharded")
     trainer.train()
     plain, _ = make_trainer(tmp_path / "plain")

@@ -78,7 +78,7 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) ->
         ({"WORLD_SIZE": "2"}, "MASTER_ADDR and MASTER_PORT must be set, as torchrun does"),
     ],
 )
-def test_an_environment_that_makes_no_sense_is_told(
+def test_an_invalid_environment_is_reported(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
 ) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):

@@ -299,7 +299,7 @@ def test_a_run_with_row_updates_resumes_to_the_same_bits(tmp_path: Path) -> None
     assert whole.strategy.optimiser.state[whole.model.embedding.weight]["step"].shape == (SYMBOLS,)  # type: ignore[union-attr, index]
 
 
-def test_a_task_prepares_a_fresh_model_and_no_model_that_goes_on(tmp_path: Path) -> None:
+def test_a_task_prepares_a_fresh_model_but_not_a_resumed_one(tmp_path: Path) -> None:
     plain, _ = make(tmp_path / "plain", DrawingTask(), steps=2)
     prepared, _ = make(tmp_path / "prepared", PreparingTask(), steps=2)
     plain.train()
@@ -355,6 +355,6 @@ def test_rows_are_chosen_where_they_help(touches_rows: bool, updates: str, ranks
     assert [event["message"] for event in events] == (told if (ranks, updates) == (2, "auto") else [])
 
 
-def test_row_updates_that_are_asked_for_are_refused_on_several_ranks() -> None:
+def test_requested_row_updates_are_refused_on_several_ranks() -> None:
     with pytest.raises(ConfigError, match=r"training\.table_updates=rows cannot be shared by 2 ranks"):
         choose_row_gradients(TinyModel(), object(), updates="rows", world=World(size=2), listener=lambda _: None)

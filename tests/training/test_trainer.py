@@ -199,7 +199,7 @@ def test_a_rate_that_ruins_the_model_is_never_written_as_best_and_the_last_good_
     assert not any(loss < best for loss in losses)
 
 
-def test_weights_that_are_not_finite_are_told_and_not_written(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_reported_and_not_written(tmp_path: Path) -> None:
     trainer, events = make_trainer(tmp_path, steps=4, save_every=1, validate_every=0, keep=2, bad_steps=2)
 
     def ruin(event: Event) -> None:
@@ -316,7 +316,7 @@ def test_the_toy_is_learnt(tmp_path: Path) -> None:
     assert [event for event in events if event.kind == "validation"][-1]["accuracy"] == 1.0
 
 
-def test_a_folder_that_holds_a_run_is_refused_with_the_way_on(tmp_path: Path) -> None:
+def test_a_folder_that_holds_a_run_is_refused_with_the_command_to_resume(tmp_path: Path) -> None:
     make_trainer(tmp_path, steps=2)[0].train()
     with pytest.raises(UsageError, match=r"already holds a run at step 2; resume it with: seqloom train --resume"):
         make_trainer(tmp_path, steps=4)[0].train()
