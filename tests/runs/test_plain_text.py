@@ -88,7 +88,7 @@ def test_a_text_may_be_one_side_of_a_memory_with_a_notice_of_what_was_left_out(t
     assert trained is not None
     notices = [event["message"] for event in events if event.kind == "notice"]
     assert any(f"{count} texts in en are read" in said for said in notices)
-    assert any("1 segments that have none, or a fuzzy one, left out" in said for said in notices)
+    assert any("1 segments without a text, or with a fuzzy one, left out" in said for said in notices)
     with pytest.raises(DataError, match=r"a\.tmx holds texts in en and de; choose one of them"):
         train(None, settings[:2], out=tmp_path / "other", train=names)
 
