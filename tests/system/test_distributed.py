@@ -135,7 +135,7 @@ def test_a_failure_of_the_first_rank_ends_the_other_too(tmp_path: Path) -> None:
     running = start(tmp_path, ranks=2, **OPTIONS)
     assert running.codes() == [2, 1]
     assert "already holds a run" in running.messages(0)
-    assert "rank 0 could not begin a run in this folder; see its error message" in running.messages(1)
+    assert "rank 0 could not start a run in this folder; see its error message" in running.messages(1)
 
 
 def test_a_rank_that_dies_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
