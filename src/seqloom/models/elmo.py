@@ -32,7 +32,7 @@ from seqloom.models.reading import RecurrentReader, RecurrentStepper
 from seqloom.nn.cells.cell import check_lengths
 from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import MARKS, CharacterInput, Embedding, Symbols, spell_vocabulary
-from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.init import linear, seeded
 from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.packing import length_mask, pack_features, packing_of
 from seqloom.nn.recurrent import (
@@ -178,11 +178,7 @@ class ElmoConfig(CellOptions):
     def _direction(self, make_cell: MakeCell, *, is_tied: bool) -> "Direction":
         width = self._embedding_width
         cells = cells_of(make_cell, width, width=self.width, layers=self.layers, skip=self.skip)
-        projection = None
-        if is_tied and width != self.width:
-            projection = nn.Linear(self.width, width)
-            xavier_uniform(projection.weight)
-            nn.init.zeros_(projection.bias)
+        projection = linear(self.width, width) if is_tied and width != self.width else None
         layers = Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
         return Direction(layers, projection)
 

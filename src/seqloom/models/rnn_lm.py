@@ -23,7 +23,7 @@ from seqloom.models.reading import RecurrentReader, RecurrentStepper
 from seqloom.nn.bptt.truncation import FULL, Truncation
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Embedding, Symbols
-from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.init import linear, seeded
 from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.recurrent import (
     Bidirectional,
@@ -119,9 +119,7 @@ class RnnLmConfig(CellOptions):
             layers = Stack(cells, dropout_rate=self.dropout_rate, skip=self.skip, dropout_kind=self.dropout_kind)
             projection = None
             if self.tying == "output" and self._embedding_width != self.width:
-                projection = nn.Linear(self.width, self._embedding_width)
-                xavier_uniform(projection.weight)
-                nn.init.zeros_(projection.bias)
+                projection = linear(self.width, self._embedding_width)
             model = RnnLm(
                 embedding,
                 layers,

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, check_known
 from seqloom.core.symbols import PAD, RESERVED
-from seqloom.nn.init import xavier_uniform
+from seqloom.nn.init import linear
 from seqloom.nn.recurrent import Highway
 
 Tying = Literal["all", "output", "none"]
@@ -147,9 +147,9 @@ class CharacterInput(nn.Module):
         convolutions = [nn.Conv1d(character_width, *pair) for pair in zip(counts, filter_widths, strict=True)]
         self.convolutions = cast("Sequence[nn.Conv1d]", nn.ModuleList(convolutions))
         self.gates = cast("Sequence[Highway]", nn.ModuleList(Highway(sum(counts)) for _ in range(highways)))
-        changes = [_linear(sum(counts), sum(counts)) for _ in range(highways)]
+        changes = [linear(sum(counts), sum(counts)) for _ in range(highways)]
         self.changes = cast("Sequence[nn.Linear]", nn.ModuleList(changes))
-        self.projection = _linear(sum(counts), width)
+        self.projection = linear(sum(counts), width)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape width"]:
         """The vectors of symbols; each different one is computed once."""
@@ -175,10 +175,3 @@ class CharacterInput(nn.Module):
             seen = gate(seen, change(seen).relu())
         words: Tensor = self.projection(seen)
         return words
-
-
-def _linear(input_width: int, width: int) -> nn.Linear:
-    linear = nn.Linear(input_width, width)
-    xavier_uniform(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

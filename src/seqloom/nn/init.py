@@ -36,6 +36,14 @@ def xavier_uniform(weight: Tensor, *, gain: float = 1.0, parts: int = 1) -> Tens
     return nn.init.uniform_(weight, -bound, bound)
 
 
+def linear(input_width: int, width: int) -> nn.Linear:
+    """W x + b with W from `xavier_uniform` and b = 0."""
+    layer = nn.Linear(input_width, width)
+    xavier_uniform(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 def spectral_radius(matrix: Float[Tensor, "width width"]) -> float:
     """ρ = max |λ| over the eigenvalues, in double precision."""
     moduli = torch.linalg.eigvals(matrix.detach().double()).abs()

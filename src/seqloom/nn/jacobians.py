@@ -66,17 +66,17 @@ def ordered_products(jacobians: Float[Tensor, "time joint joint"]) -> Float[Tens
 
 
 def pulled_out_products(
-    slopes: Float[Tensor, "time width"], weight: Float[Tensor, "width width"]
+    derivatives: Float[Tensor, "time width"], weight: Float[Tensor, "width width"]
 ) -> Float[Tensor, "lags width width"]:
-    """The shortcut of some lecture notes: all slopes in front of all matrices, ∏ diag(φ'(z_t)) · U^ℓ.
+    """The shortcut of some lecture notes: all derivatives in front of all matrices, ∏ diag(φ'(z_t)) · U^ℓ.
 
-    It equals the ordered product only where the slopes are the same for all units, as in a linear network.
+    It equals the ordered product only where the derivatives are the same for all units, as in a linear network.
     """
     power = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
-    factors = torch.ones_like(slopes[0])
+    factors = torch.ones_like(derivatives[0])
     products = [power]
-    for slope in reversed(slopes.unbind()):
-        power, factors = power @ weight, factors * slope
+    for derivative in reversed(derivatives.unbind()):
+        power, factors = power @ weight, factors * derivative
         products.append(factors[:, None] * power)
     return torch.stack(products)
 

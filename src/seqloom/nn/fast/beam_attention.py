@@ -22,7 +22,7 @@ class EncoderMemory:
     layers: tuple[KeyValues, ...]
     mask: Float[Tensor, "sentences one one source"]
     lengths: Int[Tensor, " sentences"]
-    """Positions that may be looked at, one at least."""
+    """Positions that may be attended to, at least one."""
 
     def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "EncoderMemory":
         layers = tuple(KeyValues(each.keys[sentences], each.values[sentences]) for each in self.layers)
