@@ -20,7 +20,7 @@ from sacremoses import MosesTokenizer
 
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.files import read_lines, write_atomically
-from seqloom.metrics.scoring import Bootstrap, Score, score
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, score
 from seqloom.metrics.translation import Bleu
 
 
@@ -32,7 +32,7 @@ def as_words(lines: Sequence[str], language: str) -> list[str]:
 
 def multi30k_bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, language: str, bootstrap: Bootstrap | None = None
-) -> Score:
+) -> CorpusScore:
     """BLEU, with its interval if there is a bootstrap.
 
     No reference line may be blank: a shifted file often ends in blank lines.

@@ -36,16 +36,16 @@ def test_a_formula_that_it_does_not_have_is_refused() -> None:
 
 
 def test_settings_that_it_does_not_follow_are_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"search\.coverage=0\.2 is nothing that CTranslate2 follows"):
+    with pytest.raises(UsageError, match=r"search\.coverage=0\.2 is not supported by CTranslate2"):
         asked_of(SearchConfig(length_normalisation="none", coverage=0.2))
 
 
 def test_its_own_mode_is_followed_with_its_own_penalty() -> None:
     assert asked_of(SearchConfig(mode="ctranslate2")) == Asked(1.0, min_length=1, has_cut_last=False)
     assert asked_of(SearchConfig(mode="ctranslate2", peer_length_penalty=0.2)).power == 0.2
-    with pytest.raises(UsageError, match=r"search\.mode=marian has rules that CTranslate2 does not know"):
+    with pytest.raises(UsageError, match=r"search\.mode=marian is not supported by CTranslate2"):
         asked_of(SearchConfig(mode="marian"))
-    with pytest.raises(UsageError, match=r"search\.peer_length_penalty=0\.2 is nothing that CTranslate2 follows"):
+    with pytest.raises(UsageError, match=r"search\.peer_length_penalty=0\.2 is not supported by CTranslate2"):
         asked_of(SearchConfig(length_normalisation="none", peer_length_penalty=0.2))
 
 
@@ -62,7 +62,7 @@ def test_a_description_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_was_not_exported_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"has no seqloom\.json; make one that was with: seqloom export MODEL"):
+    with pytest.raises(ModelError, match=r"has no seqloom\.json; create one with: seqloom export MODEL"):
         read_description(tmp_path)
     with pytest.raises(UsageError, match=r"none: directory not found"):
         read_description(tmp_path / "none")

@@ -16,7 +16,7 @@ from seqloom.core.errors import SeqloomError, Stopped, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import partial_name, read_json, require_folders_above, sha256_of, write_atomically
 from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
-from seqloom.metrics.scoring import Score
+from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.prepare import fixed_settings, is_unprepared, open_run
@@ -73,9 +73,9 @@ class DemoResult:
     """The results of the demo."""
 
     trained: Trained
-    test_scores: tuple[Score, ...]
+    test_scores: tuple[CorpusScore, ...]
     """On new sentences."""
-    unseen_scores: tuple[Score, ...]
+    unseen_scores: tuple[CorpusScore, ...]
     """On combinations of words that no training sentence has."""
     samples: tuple[DemoSample, ...]
 
@@ -167,7 +167,7 @@ def _train(out: Path, files: Mapping[Split, list[str]], *, steps: int, is_new: b
 def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -> DemoResult:
     translator = Translator.load(trained.model)
 
-    def tested(split: Split, what: str) -> tuple[tuple[Score, ...], list[DemoSample]]:
+    def tested(split: Split, what: str) -> tuple[tuple[CorpusScore, ...], list[DemoSample]]:
         pairs, done = _pairs(split, languages, TEST_PAIRS), 0
 
         def progress(lines: int) -> None:
@@ -290,8 +290,8 @@ def _read_result(out: Path) -> DemoResult | None:
         return None
 
 
-def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[Score, ...]:
-    return tuple(Score(**{**each, "interval": each["interval"] and tuple(each["interval"])}) for each in records)
+def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[CorpusScore, ...]:
+    return tuple(CorpusScore(**{**each, "interval": each["interval"] and tuple(each["interval"])}) for each in records)
 
 
 # --- the corpus ------------------------------------------------------------------------------------------------------

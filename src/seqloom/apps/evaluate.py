@@ -6,8 +6,8 @@ from typing import Literal
 from seqloom.metrics.scoring import (
     Bootstrap,
     Comparison,
+    CorpusScore,
     Metric,
-    Score,
     approximate_randomisation,
     paired_bootstrap,
     score,
@@ -27,7 +27,7 @@ def evaluate(
     metrics: Sequence[Metric] | None = None,
     resamples: int = 1000,
     seed: int = 1,
-) -> tuple[Score, ...]:
+) -> tuple[CorpusScore, ...]:
     """Scores with signatures and 95% bootstrap intervals.
 
     Without `metrics` they are BLEU, chrF and TER, and exact match too if the references are short.

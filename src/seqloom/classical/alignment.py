@@ -61,7 +61,7 @@ class WordPositions(NamedTuple):
     positions: Array
 
 
-class Table(NamedTuple):
+class TableArrays(NamedTuple):
     """t(y ∣ x) of the pairs that met: those of row x from `starts[x]` up to `starts[x + 1]`, by rising column y."""
 
     starts: Array
@@ -130,7 +130,7 @@ def count_partners(first: int, last: int, places: WordPositions, pairs: Pairs, s
 
 
 @compiled()
-def list_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, table: Table) -> None:
+def list_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, table: TableArrays) -> None:
     """Which ones, sorted."""
     seen = np.full(symbols, -1, np.int64)
     for word in range(first, last):
@@ -158,7 +158,7 @@ def first_not_below(values: Array, low: int, high: int, wanted: int) -> int:
 
 
 @compiled()
-def look_up(table: Table, row: int, column: int) -> float:
+def look_up(table: TableArrays, row: int, column: int) -> float:
     """t(column ∣ row), which is 0 where the two never met."""
     if row < 0 or row >= len(table.starts) - 1:
         return 0.0
@@ -177,7 +177,7 @@ def explain(
     places: WordPositions,
     pairs: Pairs,
     symbols: int,
-    table: Table,
+    table: TableArrays,
     prior: Prior,
     sums: Array,
     log_likelihoods: Array,
@@ -221,7 +221,7 @@ def reestimate(
     places: WordPositions,
     pairs: Pairs,
     symbols: int,
-    table: Table,
+    table: TableArrays,
     prior: Prior,
     inverse: Array,
     alpha: float,
@@ -250,7 +250,7 @@ def reestimate(
 
 
 @compiled()
-def normalise(begin: int, end: int, counts: Array, table: Table, alpha: float) -> None:
+def normalise(begin: int, end: int, counts: Array, table: TableArrays, alpha: float) -> None:
     """t = c / Σ c, or with a Dirichlet prior t = exp(ψ(c + α) − ψ(Σ (c + α))), of one row."""
     total = 0.0
     for entry in range(begin, end):
@@ -279,7 +279,7 @@ def digamma(x: float) -> float:
 
 
 @compiled()
-def fill_joint(pairs: Pairs, k: int, table: Table, prior: Prior, floor: float, out: Array) -> None:
+def fill_joint(pairs: Pairs, k: int, table: TableArrays, prior: Prior, floor: float, out: Array) -> None:
     """a_ij t(y_j ∣ x_i) of sentence k; column 0 is the null word, column i + 1 the word at i."""
     begin, low = pairs.source_starts[k], pairs.target_starts[k]
     m, n = out.shape[0], out.shape[1] - 1
@@ -295,7 +295,7 @@ def fill_joint(pairs: Pairs, k: int, table: Table, prior: Prior, floor: float, o
 
 
 @compiled()
-def choose(first: int, last: int, pairs: Pairs, table: Table, prior: Prior, chosen: Array) -> None:
+def choose(first: int, last: int, pairs: Pairs, table: TableArrays, prior: Prior, chosen: Array) -> None:
     """For each target token of these sentences the position of its likeliest source word, −1 for the null word.
 
     Words that occur twice in a sentence are equally likely in model 1: the one nearest to the diagonal is taken, then
@@ -485,9 +485,9 @@ class TranslationTable:
         """t(target ∣ source); 0 where they never met."""
         return float(look_up(self.as_table(), source, target))
 
-    def as_table(self) -> Table:
+    def as_table(self) -> TableArrays:
         """For the compiled loops."""
-        return Table(self.starts, self.columns, self.probabilities)
+        return TableArrays(self.starts, self.columns, self.probabilities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -652,12 +652,14 @@ def _find_places(bitext: Bitext, config: Model1Config) -> WordPositions:
     )
 
 
-def _uniform_table(threads: int, borders: Sequence[int], places: WordPositions, pairs: Pairs, symbols: int) -> Table:
+def _uniform_table(
+    threads: int, borders: Sequence[int], places: WordPositions, pairs: Pairs, symbols: int
+) -> TableArrays:
     lengths = np.zeros(len(places.starts) - 1, np.int64)
     _in_ranges(threads, count_partners, borders, places, pairs, symbols, lengths)
     starts = _starts(lengths)
     probability = 1 / np.count_nonzero(np.bincount(pairs.targets))
-    table = Table(starts, np.empty(starts[-1], np.int32), np.full(starts[-1], probability))
+    table = TableArrays(starts, np.empty(starts[-1], np.int32), np.full(starts[-1], probability))
     _in_ranges(threads, list_partners, borders, places, pairs, symbols, table)
     return table
 

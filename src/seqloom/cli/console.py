@@ -16,7 +16,7 @@ from seqloom.core.events import Event, Listener, ignore, to_json
 from seqloom.core.terminal import TerminalWriter, visible
 
 if TYPE_CHECKING:
-    from seqloom.metrics.scoring import Score
+    from seqloom.metrics.scoring import CorpusScore
 
 PAUSE = 10.0
 """Seconds between two lines of progress where there is no bar."""
@@ -98,7 +98,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def score_rows(scores: "Sequence[Score]") -> list[str]:
+def score_rows(scores: "Sequence[CorpusScore]") -> list[str]:
     """A line per score: name, value, 95% interval, signature."""
     return table(
         [(score.name, f"{score.value:.2f}", interval_text(score.interval), score.signature) for score in scores]

@@ -1,12 +1,12 @@
 """Argos packages (`.argosmodel`): a zip that Argos Translate and LibreTranslate install.
 
     metadata.json          languages and versions
-    sentencepiece.model    cuts the source; the target is joined as strings
+    sentencepiece.model    splits the source; the target is joined as strings
     model/                 a CTranslate2 model whose vocabularies hold the pieces as they are written
     README.md
 
-Argos hands a line to sentencepiece as it is. So the model that goes into a package also does what our normalisation
-does before, by a table of replacements, and puts ▁ before the first word.
+Argos passes a line to sentencepiece unchanged. So the sentencepiece model of a package also normalises as Seqloom does,
+by a table of replacements, and puts ▁ before the first word.
 """
 
 import io
@@ -33,7 +33,7 @@ ARGOS_VERSION = "1.11"
 """The version of Argos that packages were tried with; it finds a sentence splitter by itself."""
 
 _SPECIAL = ",.!?▁\u2585"
-"""Characters that are set apart from words, or have a meaning of their own inside pieces."""
+"""Characters that are separated from words, or have a special meaning inside pieces."""
 
 _NORMALISER_SPEC = 3
 """The field of a sentencepiece model that says how text is normalised."""
@@ -44,7 +44,7 @@ _LENGTH_DELIMITED = 2
 
 @dataclass(frozen=True)
 class Package:
-    """What a package says of itself."""
+    """The metadata of a package."""
 
     from_code: str
     to_code: str
@@ -52,7 +52,7 @@ class Package:
 
     @property
     def name(self) -> str:
-        """The folder that a package has to itself once it is installed, and the name that its file should have."""
+        """The folder of an installed package, and the name that its file should have."""
         return f"translate-{self.from_code}_{self.to_code}-{self.version.replace('.', '_')}"
 
     def metadata(self) -> str:
@@ -69,7 +69,7 @@ class Package:
 
 
 def require_sentencepiece(config: TextConfig) -> None:
-    """Refuse a model whose source Argos could not cut into pieces."""
+    """Refuse a model whose source Argos could not split into pieces."""
     if config.kind != "unigram":
         raise ModelError(
             f"an Argos package needs a sentencepiece model, and this model was made with text.kind={config.kind}; "
@@ -78,17 +78,17 @@ def require_sentencepiece(config: TextConfig) -> None:
 
 
 def differences(config: TextConfig, *, from_code: str) -> list[str]:
-    """What Argos does otherwise with the text than Seqloom, a sentence each; empty where it does the same."""
+    """How Argos treats the text differently from Seqloom, a sentence each; empty where it does not."""
     found = []
     if config.lowercase:
-        found.append("capital letters become small ones one by one, so a Greek sigma at the end of a word stays σ")
+        found.append("text is lower-cased character by character, so a Greek sigma at the end of a word stays σ")
     if find_language(from_code).is_unspaced:
         found.append("a line that begins with a word of a script with spaces gets no ▁ before it")
     return found
 
 
 def sentencepiece_for_argos(content: bytes, normaliser: Normaliser, *, from_code: str) -> bytes:
-    """Our unigram model with our normalisation put into it, and ▁ put before the first word.
+    """The unigram model with the normalisation of Seqloom added to it, and ▁ put before the first word.
 
     `content` is the stored form of a tokeniser of kind unigram, which expects text that is normalised and marked.
     """

@@ -1,16 +1,16 @@
-"""Our Transformer as a CTranslate2 model: the same weights in its layout, so that its engine gives our scores.
+"""The Transformer as a CTranslate2 model: the same weights in its layout, so that its engine gives the same scores.
 
-Its specification has a form for all that our Transformer has, though not always under the same name:
+Its specification covers all options of the Transformer, not always under the same name:
 
-    ours                              there
+    seqloom                           CTranslate2
     norm before, after; final norm    pre_norm, layer_norm (which its own constructor grants only to pre-norm)
     sinusoidal, learned, none         a table of position encodings; none is a table of zeros
     concatenated  W [x ; code]        = W_x x + W_c code: W_x goes into the embeddings, W_c into the table
     shaw, bias                        relative_position_keys, relative_attention_bias
     no W_O                            W_O = 1, b = 0
 
-Its own sinusoids are others than ours (sines first, another rate, counted from 1), hence the table. Recurrent models
-have no form there.
+Its own sinusoids differ from ours (sines first, another rate, counted from 1), so they are exported as a table.
+Recurrent models are not supported.
 """
 
 import importlib
@@ -32,22 +32,24 @@ from seqloom.nn.multihead import CrossAttention, SelfAttention
 from seqloom.nn.positions import LearnedPositions, NoPositions, SinusoidalPositions, sinusoids
 
 Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
-"""How weights are stored: as they are (none), or in fewer bits. Of two names, the second is for what stays a float."""
+"""How weights are stored: unchanged (none), or in fewer bits; after an underscore, the type of what stays a float."""
 
 LEAST_POSITIONS = 1025
 """Positions that a table should have: the engine cuts a source after 1024 tokens, and the end comes after them."""
 
 
 def require_ctranslate2() -> Any:
-    """The library, which is an extra."""
+    """The optional library."""
     try:
         return importlib.import_module("ctranslate2")
     except ImportError as error:
-        raise UsageError(f"CTranslate2 is not there ({error}); install it with: pip install 'seqloom[ct2]'") from error
+        raise UsageError(
+            f"CTranslate2 is not installed ({error}); install it with: pip install 'seqloom[ct2]'"
+        ) from error
 
 
 def require_transformer(model: nn.Module) -> Transformer:
-    """The model, if CTranslate2 has a form for it."""
+    """The model, if CTranslate2 supports it."""
     if not isinstance(model, Transformer):
         raise ModelError(
             f"CTranslate2 runs Transformers only, and this is a {type(model).__name__}; train one with "
@@ -69,10 +71,10 @@ def write_ctranslate2(
     quantization: Quantization,
     positions: int,
 ) -> None:
-    """Write model.bin, config.json and the vocabularies into a folder that is there.
+    """Write model.bin, config.json and the vocabularies into an existing folder.
 
     `pieces` are those of the source and of the target in the order of their ids. No sentence on either side may have
-    more than `positions` tokens, the end counted, except where positions are relative.
+    more than `positions` tokens, including the end, except where positions are relative.
     """
     transformer = require_transformer(model)
     spec = transformer_spec(transformer, positions=positions)
@@ -105,7 +107,7 @@ def unique_tokens(pieces: Sequence[str]) -> list[str]:
 
 
 def transformer_spec(model: Transformer, *, positions: int) -> Any:
-    """CTranslate2's specification, filled with our weights."""
+    """CTranslate2's specification, filled with the weights of the model."""
     specs = require_ctranslate2().specs
     encoder = specs.TransformerEncoderSpec(**_shape_of(model.encoder, specs))
     decoder = specs.TransformerDecoderSpec(
@@ -138,7 +140,7 @@ def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
     return {
         "num_layers": len(stack.layers),
         "num_heads": first.self.heads,
-        # Only so does a stack get a place for its last norm; the place of norms is set afterwards.
+        # Required for a stack to have a final norm; where norms are is set afterwards.
         "pre_norm": True,
         "no_final_norm": isinstance(stack.norm, nn.Identity),
         "activation": kinds[first.feed_forward.activation],
@@ -185,7 +187,7 @@ def _fill_own(theirs: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _fill_output(theirs.self_attention.linear[1], attention.output, width=attention.qkv.in_features)
     if attention.relative is not None:
         theirs.self_attention.relative_position_keys = _array(attention.relative.weight)
-        # Only keys know distances here.
+        # Here only keys depend on distances.
         theirs.self_attention.relative_position_values = np.zeros_like(theirs.self_attention.relative_position_keys)
     feed_forward: FeedForward = layer.feed_forward
     _fill_norm(theirs.ffn.layer_norm, layer.around_feed_forward.norm)
@@ -226,5 +228,5 @@ def _fill_norm(theirs: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """A copy: quantisation works in place, and the model stays as it is."""
+    """A copy: quantisation works in place, and must not change the model."""
     return np.array(tensor.detach().cpu().float().numpy(), order="C", copy=True)

@@ -1,10 +1,10 @@
-"""CTranslate2 as an engine: it searches an exported model, and gives ids and scores as our searches do.
+"""CTranslate2 as an engine: it searches an exported model, and returns ids and scores as the searches here do.
 
-Which settings it follows, and how exactly:
+Supported settings, and how exactly:
 
-    mode ctranslate2                exactly, with peer_length_penalty: these are its own rules, so all is as our search
-                                    finds it in that mode
-    mode seqloom                    by its own beam search, of which the next lines speak
+    mode ctranslate2                exactly, with peer_length_penalty: these are its own rules, so results are those of
+                                    the search here in that mode
+    mode seqloom                    by its own beam search, as the next lines describe
     beam, nbest                     its own beam search: a finished hypothesis frees its place for the next candidate
     length_normalisation none       log P(Y∣X), by length_penalty 0
     length_normalisation mean       log P(Y∣X) / |Y| with the end counted, by length_penalty 1 and the end returned
@@ -40,7 +40,7 @@ FORMAT = 1
 """The number of the layout of an exported directory; a newer one is refused."""
 
 DESCRIPTION = "seqloom.json"
-"""What an exported directory says of itself, beside the files that CTranslate2 reads."""
+"""The description of an exported directory, next to the files that CTranslate2 reads."""
 
 FOLLOWED = frozenset(
     {
@@ -49,7 +49,7 @@ FOLLOWED = frozenset(
         *("tokens_per_batch", "split"),
     }
 )
-"""The settings of a search that this engine knows, or that act before it (split); in its own mode,
+"""The search settings that this engine supports, or that act before it (split); in its own mode,
 peer_length_penalty as well."""
 
 
@@ -76,13 +76,13 @@ class Description:
     format: int = FORMAT
 
     def to_json(self) -> str:
-        """As it is written into `seqloom.json`."""
+        """The content of `seqloom.json`."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the settings of a search ask of the engine."""
+    """The settings of a search, as options of the engine."""
 
     power: float
     """The p of |Y|^p by which log P is divided."""
@@ -262,22 +262,20 @@ class CTranslate2Engine:
 
 
 def asked_of(settings: SearchConfig) -> Asked:
-    """What these settings ask of the engine; what it cannot follow is refused."""
+    """The options of the engine for these settings; what it does not support is refused."""
     is_its_own = settings.mode == "ctranslate2"
     followed = FOLLOWED | {"peer_length_penalty"} if is_its_own else FOLLOWED
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if name not in followed and value != field.get_default(call_default_factory=True):
-            raise UsageError(f"search.{name}={value} is nothing that CTranslate2 follows; leave it out, or the engine")
+            raise UsageError(f"search.{name}={value} is not supported by CTranslate2; remove it, or --engine")
     if is_its_own:
         given = settings.peer_length_penalty
         return Asked(
             power=rules_of("ctranslate2").length_penalty if given is None else given, min_length=1, has_cut_last=False
         )
     if settings.mode != "seqloom":
-        raise UsageError(
-            f"search.mode={settings.mode} has rules that CTranslate2 does not know; set search.mode=ctranslate2"
-        )
+        raise UsageError(f"search.mode={settings.mode} is not supported by CTranslate2; set search.mode=ctranslate2")
     kind = settings.length_normalisation
     if kind == "gnmt" and settings.alpha > 0:
         raise UsageError(
@@ -290,13 +288,13 @@ def asked_of(settings: SearchConfig) -> Asked:
 
 
 def read_description(folder: Path) -> Description:
-    """What an exported directory says of itself, after its files were found to be whole."""
+    """The description of an exported directory, whose files are checked first."""
     path = folder / DESCRIPTION
     if not folder.is_dir():
-        raise UsageError(f"{folder}: directory not found; make one with: seqloom export MODEL --to ctranslate2")
+        raise UsageError(f"{folder}: directory not found; create one with: seqloom export MODEL --to ctranslate2")
     if not path.is_file():
         raise ModelError(
-            f"{folder} was not exported by Seqloom: it has no {DESCRIPTION}; make one that was with: "
+            f"{folder} was not exported by Seqloom: it has no {DESCRIPTION}; create one with: "
             "seqloom export MODEL --to ctranslate2"
         )
     try:
@@ -334,12 +332,12 @@ def read_tokens(folder: Path, side: str) -> list[str]:
         tokens: list[str] = read_json(path)
         if not isinstance(tokens, list):
             raise TypeError("it is not a list of tokens")
-        "".join(tokens).encode("utf-8")  # which halves of characters have not
+        "".join(tokens).encode("utf-8")  # refuses lone surrogates
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; export the model again") from error
     return tokens
 
 
 def _lengths(lengths: Sequence[int]) -> Source:
-    """Sentences of which only the lengths matter."""
+    """Sources without ids: only their lengths are needed."""
     return Source(torch.empty(len(lengths), 0, dtype=torch.long), torch.tensor(lengths, dtype=torch.long))

@@ -22,7 +22,7 @@ from seqloom.data.batches import PairBatch
 from seqloom.data.phrasebook import PhrasePair, sample_pairs
 from seqloom.drawing.figures import SERIES, Finding, new_axes
 from seqloom.lab.bench import Countdown, Say, silent, take_step
-from seqloom.metrics.scoring import Bootstrap, Score, check_counts, score
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, check_counts, score
 from seqloom.metrics.translation import Bleu, tokenize_for
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.embeddings import Symbols
@@ -223,7 +223,7 @@ def bottleneck_from(
     sorted_in = bins_of(source_lengths(sources, language=source_language), bins=bins)
     unit = "words" if tokenize_for(source_language) == "13a" else "characters"
 
-    def score_of(lines: Sequence[str], chosen: Sequence[int]) -> Score:
+    def score_of(lines: Sequence[str], chosen: Sequence[int]) -> CorpusScore:
         wanted = [references[line] for line in chosen]
         return score(metric, [lines[line] for line in chosen], references=wanted, bootstrap=bootstrap)
 
@@ -266,7 +266,7 @@ def _check(hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], s
         )
 
 
-def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, unit: str) -> str:
+def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[CorpusScore]], *, unit: str) -> str:
     if len(bins) == 1:
         listed = ", ".join(f"{scores[0].value:.1f} ({name})" for name, scores in by_bin.items())
         return f"All sources have {bins[0].name} {unit}; BLEU is {listed}."
@@ -288,7 +288,7 @@ def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, uni
     )
 
 
-def _with_interval(found: Score) -> str:
+def _with_interval(found: CorpusScore) -> str:
     low, high = found.interval or (found.value, found.value)
     return f"{found.value:.1f} [{low:.1f}, {high:.1f}]"
 
@@ -299,7 +299,7 @@ def _signed(value: float) -> str:
 
 
 def _draw(
-    bins: Sequence[Bin], by_bin: Mapping[str, Sequence[Score]], *, whole: Mapping[str, Score], unit: str
+    bins: Sequence[Bin], by_bin: Mapping[str, Sequence[CorpusScore]], *, whole: Mapping[str, CorpusScore], unit: str
 ) -> Figure:
     figure, axes = new_axes(width=max(7.2, 1.6 + 0.85 * len(bins)))
     marks = ("o", "s", "^", "D", "v", "P")

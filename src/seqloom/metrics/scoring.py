@@ -25,7 +25,7 @@ from seqloom.core.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
-class Score:
+class CorpusScore:
     """A metric's value on one test set. `signature` says how it was computed; `interval` holds 95% of resamples."""
 
     name: str
@@ -66,15 +66,15 @@ class Metric(Protocol):
 
 def score(
     metric: Metric, hypotheses: Sequence[str], *, references: Sequence[str], bootstrap: Bootstrap | None = None
-) -> Score:
+) -> CorpusScore:
     """The value of a metric, with the interval that holds 95% of bootstrap resamples if one is requested."""
     check_counts(hypotheses, references)
     found = metric.statistics(hypotheses, references)
     if bootstrap is None:
-        return Score(found.name, found.value, found.signature)
+        return CorpusScore(found.name, found.value, found.signature)
     values = metric.values(resampled_sums(found.lines, bootstrap))
     signature = f"{found.signature}|bs:{bootstrap.resamples}|seed:{bootstrap.seed}"
-    return Score(found.name, found.value, signature, middle(values))
+    return CorpusScore(found.name, found.value, signature, middle(values))
 
 
 def resampled_sums(

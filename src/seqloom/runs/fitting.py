@@ -5,7 +5,7 @@ from time import monotonic
 
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
-from seqloom.metrics.scoring import Score
+from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import FitsText, RunConfig
 from seqloom.runs.loading import LoadedFitted
 from seqloom.runs.model_dir import Card, save_fitted
@@ -16,7 +16,7 @@ from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
 
 
-def fit(run: Path, config: RunConfig, data: TextData, *, listener: Listener) -> tuple[Outcome, tuple[Score, ...]]:
+def fit(run: Path, config: RunConfig, data: TextData, *, listener: Listener) -> tuple[Outcome, tuple[CorpusScore, ...]]:
     """Fit the model of a run to its text, measure its perplexity if it has one, and write the model directory."""
     settings, tokens = config.model, data.train.tokens
     assert isinstance(settings, FitsText)
@@ -37,7 +37,7 @@ def fit(run: Path, config: RunConfig, data: TextData, *, listener: Listener) -> 
             parameters=sum(array.size for array in arrays.values()),
             trained_on={**data.card_values(config), "seconds": round(seconds, 1)},
         )
-        folder, scores = run / "model", tuple[Score, ...]()
+        folder, scores = run / "model", tuple[CorpusScore, ...]()
         if has_perplexity and data.dev_lines:
             loaded = LoadedFitted(folder, config, data.tokenizers, model, card)
             scores, lines = data.measure(loaded, listener=listener)

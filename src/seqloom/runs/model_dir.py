@@ -39,7 +39,7 @@ from seqloom.core.files import (
     why_unwritten,
     write_atomically,
 )
-from seqloom.metrics.scoring import Score
+from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
 from seqloom.search.settings import OutputLimit
@@ -93,10 +93,10 @@ class Card:
         return self.format == INT8_FORMAT
 
     @property
-    def measured(self) -> tuple[Score, ...]:
+    def measured(self) -> tuple[CorpusScore, ...]:
         """Its scores, as `with_scores` was given them."""
         return tuple(
-            Score(
+            CorpusScore(
                 each["name"],
                 math.inf if each["value"] is None else each["value"],
                 each["signature"],
@@ -105,7 +105,7 @@ class Card:
             for each in self.scores
         )
 
-    def with_scores(self, scores: Sequence[Score], *, lines: int) -> "Card":
+    def with_scores(self, scores: Sequence[CorpusScore], *, lines: int) -> "Card":
         """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
         records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]
         measured = (each if math.isfinite(each["value"]) else {**each, "value": None} for each in records)

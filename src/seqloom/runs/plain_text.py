@@ -21,7 +21,7 @@ from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import write_atomically
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.data.store import read_stored_lines
-from seqloom.metrics.scoring import Score
+from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import DataConfig, FitsText, RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import measure_perplexity
@@ -221,14 +221,14 @@ class TextData:
             "tokenizers": [self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: Loaded, *, listener: Listener) -> tuple[tuple[Score, ...], int]:
+    def measure(self, loaded: Loaded, *, listener: Listener) -> tuple[tuple[CorpusScore, ...], int]:
         """Perplexities of the dev text, per token, word and character, and how many lines they are of."""
 
         def progress(done: int, everything: int) -> None:
             listener(Event("progress", {"what": "measuring perplexity on dev text", "done": done, "all": everything}))
 
         found = measure_perplexity(loaded, self.dev_lines, progress=progress)
-        scores = tuple(Score(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
+        scores = tuple(CorpusScore(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
         lines = len(self.dev_lines)
         listener(Event("scores", {"data": "dev", "lines": lines, "scores": [asdict(each) for each in scores]}))
         return scores, lines

@@ -22,7 +22,7 @@ from seqloom.core.events import Event, Listener, ignore, join_listeners, notice,
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
-from seqloom.metrics.scoring import Score
+from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
 from seqloom.runs.fitting import fit
 from seqloom.runs.loading import LoadedModel, build_model, find_model, require_builder, require_device
@@ -112,7 +112,7 @@ class Trained:
     run: Path
     model: Path
     outcome: Outcome
-    scores: tuple[Score, ...]
+    scores: tuple[CorpusScore, ...]
     use: Purpose = "translator"
     """What the model is good for."""
 
@@ -460,7 +460,7 @@ def _train(
         trained_on["dev_loss"] = loss
     if isinstance(config.model, OutsideConfig):
         trained_on["outside_model"] = config.model.model_dump(mode="json", include={"builder", "settings"})
-    card, folder, scores = session.card(trained_on), run / "model", tuple[Score, ...]()
+    card, folder, scores = session.card(trained_on), run / "model", tuple[CorpusScore, ...]()
     failure = _divergence(session, outcome=outcome, loss=loss)
     tokenizers = session.data.tokenizers
     if failure is None:

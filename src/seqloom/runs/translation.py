@@ -32,7 +32,7 @@ from seqloom.data.corpus import (
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines
-from seqloom.metrics.scoring import Bootstrap, Score, score
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, score
 from seqloom.metrics.translation import dev_metrics_for
 from seqloom.runs.config import RunConfig
 from seqloom.runs.language_check import doubts_of_lines
@@ -306,7 +306,7 @@ class PairData:
             "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: LoadedModel, *, listener: Listener) -> tuple[tuple[Score, ...], int]:
+    def measure(self, loaded: LoadedModel, *, listener: Listener) -> tuple[tuple[CorpusScore, ...], int]:
         """Translate the dev text with the full search; its scores, and how many lines they are of."""
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
         sources = [self.tokenizers.source.decode(self.dev.source(at)[:-1].tolist()) for at in range(count)]
