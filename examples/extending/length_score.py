@@ -8,7 +8,7 @@ Unlike a plain reward it does not favour outputs that are too long.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seqloom.search.scores import EndNormalisation, Outcome
+from seqloom.search.scores import EndNormalisation, ScoreInputs
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class BoundedReward:
     needs_attention: bool = False
     end: EndNormalisation | None = None
 
-    def terms(self, outcome: Outcome) -> Mapping[str, float]:
+    def terms(self, outcome: ScoreInputs) -> Mapping[str, float]:
         expected = self.ratio * outcome.source_length
         return {"log_prob": outcome.log_prob, "reward": self.reward * min(outcome.length, expected)}
 

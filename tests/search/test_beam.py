@@ -21,7 +21,7 @@ from seqloom.search.constraints import NoRepeat
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import LengthNormalisation, Outcome, length_penalty, score_of
+from seqloom.search.scores import LengthNormalisation, ScoreInputs, length_penalty, score_of
 from seqloom.search.settings import SearchConfig
 
 KINDS: tuple[LengthNormalisation, ...] = ("none", "mean", "gnmt")
@@ -122,7 +122,7 @@ def test_beam_search_equals_the_reference(seed: int, name: str, kind: LengthNorm
         beam=chosen.beam,
         nbest=chosen.nbest,
         limits=chosen.limits(source),
-        score=lambda log_prob, length: score_of(score.terms(Outcome(log_prob, length))),
+        score=lambda log_prob, length: score_of(score.terms(ScoreInputs(log_prob, length))),
         bound=lambda log_prob, length, limit: score.bound(log_prob, length, limit=limit),
     )
     found = beam_search(stepper, source, chosen)

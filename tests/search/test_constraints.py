@@ -28,12 +28,12 @@ from seqloom.search.phrase_automata import Run, contains
 
 
 @cache
-def most_apart(output: Run, ways: tuple[Run, ...]) -> int:
+def most_apart(output: Run, alternatives: tuple[Run, ...]) -> int:
     """The most occurrences of these runs that do not overlap, by trying all."""
     if not output:
         return 0
-    taken = [1 + most_apart(output[len(way) :], ways) for way in ways if output[: len(way)] == way]
-    return max([most_apart(output[1:], ways), *taken])
+    taken = [1 + most_apart(output[len(way) :], alternatives) for way in alternatives if output[: len(way)] == way]
+    return max([most_apart(output[1:], alternatives), *taken])
 
 
 def holds(constraint: Constraint, output: Run) -> bool:
@@ -42,8 +42,10 @@ def holds(constraint: Constraint, output: Run) -> bool:
         case Prefix():
             return output[: len(constraint.symbols)] == constraint.symbols
         case Phrases():
-            wishes = [frozenset(p.ways if isinstance(p, OneOf) else (p,)) for p in constraint.phrases]
-            return all(most_apart(output, tuple(ways)) >= wishes.count(ways) for ways in wishes)
+            demands = [frozenset(p.alternatives if isinstance(p, OneOf) else (p,)) for p in constraint.phrases]
+            return all(
+                most_apart(output, tuple(alternatives)) >= demands.count(alternatives) for alternatives in demands
+            )
         case Forbidden():
             return not any(contains(output, phrase) for phrase in constraint.phrases)
         case NoRepeat():
@@ -61,9 +63,11 @@ def finished(constraint: Constraint, longest: int = LONGEST) -> Outputs:
     return {output for output in every_output(longest) if holds(constraint, output)}
 
 
-def forced(*wishes: tuple[Run, ...]) -> Phrases:
-    """Phrases of these ways."""
-    return Phrases(tuple(ways[0] if len(ways) == 1 else OneOf(ways) for ways in wishes), END)
+def forced(*demands: tuple[Run, ...]) -> Phrases:
+    """Phrases of these alternatives."""
+    return Phrases(
+        tuple(alternatives[0] if len(alternatives) == 1 else OneOf(alternatives) for alternatives in demands), END
+    )
 
 
 # Strategies give what makes a constraint, which is then made by the test: the type check that tests run with draws
@@ -71,7 +75,7 @@ def forced(*wishes: tuple[Run, ...]) -> Phrases:
 Make = Callable[[], Constraint]
 runs = st.lists(st.sampled_from(SYMBOLS), min_size=1, max_size=3).map(tuple)
 some_runs = st.lists(runs, max_size=3).map(tuple)
-wishes = st.lists(st.lists(runs, min_size=1, max_size=2).map(tuple), max_size=3)
+demands = st.lists(st.lists(runs, min_size=1, max_size=2).map(tuple), max_size=3)
 prefixes = st.lists(st.sampled_from(SYMBOLS), max_size=3).map(tuple)
 bounds = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.integers(3, 5)))
 others = st.one_of(
@@ -80,7 +84,7 @@ others = st.one_of(
     st.integers(1, 3).map(lambda size: partial(NoRepeat, size)),
     bounds.map(lambda ends: partial(Lengths, *ends, END)),
 )
-phrases = wishes.map(lambda found: partial(forced, *found))
+phrases = demands.map(lambda found: partial(forced, *found))
 several = st.tuples(st.lists(others, min_size=1, max_size=2), st.lists(phrases, max_size=1))
 
 
@@ -176,7 +180,7 @@ def bound_is_kept(constraint: Phrases, missing: Callable[[object], int], longest
     )
 
 
-@given(wishes)
+@given(demands)
 @settings(max_examples=25)
 def test_what_is_missing_is_a_lower_bound_and_nothing_only_when_all_is_there(found: list[tuple[Run, ...]]) -> None:
     constraint = forced(*found)
@@ -200,7 +204,7 @@ def test_what_is_missing_is_exact_where_phrases_cannot_overlap(found: tuple[Run,
         assert constraint.missing(place) == distances[output]
 
 
-@given(wishes)
+@given(demands)
 @settings(max_examples=60)
 def test_wanted_symbols_bring_the_phrases_on_until_all_are_there(found: list[tuple[Run, ...]]) -> None:
     constraint = forced(*found)
@@ -223,7 +227,7 @@ def test_symbols_that_only_restart_a_phrase_are_not_wanted() -> None:
     assert constraint.missing(begin) == 3
 
 
-@given(prefixes, wishes)
+@given(prefixes, demands)
 @settings(max_examples=40)
 def test_a_prefix_may_bring_phrases_with_it(symbols: Run, found: list[tuple[Run, ...]]) -> None:
     needed = forced(*found)

@@ -111,17 +111,17 @@ def words(output: Run) -> str:
     return f" {''.join({A: 'a', B: 'b', C: ' '}[symbol] for symbol in output)} "
 
 
-@pytest.mark.parametrize("ways", [((A, B), (C, A, B)), ((A,), (C, A)), ((A, C, B), (C, A, C, B))])
+@pytest.mark.parametrize("alternatives", [((A, B), (C, A, B)), ((A,), (C, A)), ((A, C, B), (C, A, C, B))])
 @pytest.mark.parametrize("most", [3, 4, 5])
-def test_phrases_between_borders_are_words_of_the_output(ways: tuple[Run, ...], most: int) -> None:
-    constraint = All((Phrases((OneOf(ways),), END, Letters()), Lengths(0, most, END)))
-    found, phrase = walked(constraint), words(ways[0])
+def test_phrases_between_borders_are_words_of_the_output(alternatives: tuple[Run, ...], most: int) -> None:
+    constraint = All((Phrases((OneOf(alternatives),), END, Letters()), Lengths(0, most, END)))
+    found, phrase = walked(constraint), words(alternatives[0])
     assert found
     assert all(phrase in words(output) for output in found)
     assert dead_ends(constraint, most + 1) == set()
     shortest = next(output for output in every_output(most) if phrase in words(output))
     assert shortest in found
-    plain = Phrases((ways[0],), END)
+    plain = Phrases((alternatives[0],), END)
     assert any(phrase not in words(output) for output in walked(plain))
 
 
@@ -129,8 +129,15 @@ def test_phrases_between_borders_are_words_of_the_output(ways: tuple[Run, ...], 
     "found", [(((A, B), (C, A, B)),) * 2, (((A,), (C, A)), ((B,), (C, B))), (((A,), (C, A)),) * 3, (((A,),), ((B,),))]
 )
 def test_borders_between_phrases_need_room_of_their_own(found: tuple[tuple[Run, ...], ...]) -> None:
-    needed, bound = Phrases(tuple(OneOf(ways) for ways in found), END, Letters()), Lengths(0, LONGEST, END)
+    needed, bound = (
+        Phrases(tuple(OneOf(alternatives) for alternatives in found), END, Letters()),
+        Lengths(0, LONGEST, END),
+    )
     shortest = min(map(len, walked(needed)))
-    assert needed.missing(needed.begin()) == shortest == sum(len(ways[0]) for ways in found) + len(found) - 1
+    assert (
+        needed.missing(needed.begin())
+        == shortest
+        == sum(len(alternatives[0]) for alternatives in found) + len(found) - 1
+    )
     assert dead_ends(All((needed, bound)), LONGEST + 1) == set()
     assert dead_ends(Separately((needed, bound)), LONGEST + 1) != set()

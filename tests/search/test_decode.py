@@ -59,8 +59,8 @@ def test_minimum_length_and_repetitions_are_kept(seed: int, beam: int, method: s
 @given(seeds, st.integers(1, 5))
 def test_forced_phrases_come_and_forbidden_ones_do_not(seed: int, beam: int) -> None:
     stepper, source = History(7, seed=seed), sentences([3, 1], seed=seed)
-    wishes = [Phrases(((5, 4), (6,)), END), Forbidden(((4,), (5,)))]
-    first, second = decode(stepper, source, SearchConfig(beam=beam), constraints=wishes)
+    constraints = [Phrases(((5, 4), (6,)), END), Forbidden(((4,), (5,)))]
+    first, second = decode(stepper, source, SearchConfig(beam=beam), constraints=constraints)
     symbols = first[0].symbols
     assert 6 in symbols
     assert (5, 4) in list(pairwise(symbols))
@@ -92,8 +92,8 @@ def test_an_output_that_stops_before_its_phrases_came_is_cut() -> None:
     [[best]] = decode(stepper, source, SearchConfig(beam=3))
     first = best.symbols[0]
     other = next(symbol for symbol in (3, 4, 5) if symbol != first)
-    wish = All((Prefix((first,)), StopAt(((first,),)), Phrases(((other,),), END)))
+    constraint = All((Prefix((first,)), StopAt(((first,),)), Phrases(((other,),), END)))
     with pytest.raises(UsageError, match="leave out one of the two"):
         decode(stepper, source, SearchConfig(beam=3), constraints=[All((StopAt(((first,),)), Prefix((first, other))))])
-    [[cut]] = beam_search(stepper, source, SearchConfig(beam=3), constraints=[wish])
+    [[cut]] = beam_search(stepper, source, SearchConfig(beam=3), constraints=[constraint])
     assert (cut.symbols, cut.is_finished) == ((first,), False)

@@ -219,7 +219,7 @@ def test_length_offset_of_sockeye() -> None:
 
 
 class Timed:
-    """log P(y ∣ step, last): a table for each step, so that no two ways are equally probable."""
+    """log P(y ∣ step, last): a table for each step, so that no two outputs are equally probable."""
 
     begin, end = BEGIN, END
 

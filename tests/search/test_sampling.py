@@ -125,11 +125,11 @@ def test_a_temperature_near_zero_comes_to_greedy_and_one_does_not() -> None:
 
 def exact_distribution(stepper: Stepper, sampling: Sampling, *, limit: int) -> dict[tuple[int, ...], float]:
     """The probability of every output (end included, where it has one), by going every way there is."""
-    ways: list[tuple[tuple[int, ...], float, State]] = [((), 1.0, stepper.start(sentences([3])))]
+    prefixes: list[tuple[tuple[int, ...], float, State]] = [((), 1.0, stepper.start(sentences([3])))]
     found: dict[tuple[int, ...], float] = {}
     for length in range(1, limit + 1):
         longer = []
-        for symbols, probability, state in ways:
+        for symbols, probability, state in prefixes:
             step = stepper.step(state, torch.tensor([symbols[-1] if symbols else stepper.begin]))
             for symbol, part in enumerate(plain_choices(step.log_probs[0].tolist(), sampling)):
                 way = ((*symbols, symbol), probability * part, step.state)
@@ -137,7 +137,7 @@ def exact_distribution(stepper: Stepper, sampling: Sampling, *, limit: int) -> d
                     found[way[0]] = way[1]
                 else:
                     longer.append(way)
-        ways = longer
+        prefixes = longer
     return {symbols: probability for symbols, probability in found.items() if probability > 0}
 
 

@@ -15,7 +15,7 @@ from seqloom.search.scores import (
     CombinedScore,
     EndNormalisation,
     LengthNormalisation,
-    Outcome,
+    ScoreInputs,
     coverage_penalty,
     length_penalty,
     score_of,
@@ -44,7 +44,7 @@ def test_gnmt_of_one_symbol_is_one_and_alpha_zero_has_no_effect(alpha: float, le
 
 @given(st.sampled_from(KINDS), alphas, log_probs, lengths)
 def test_terms_add_up_to_the_formula(kind: LengthNormalisation, alpha: float, log_prob: float, length: int) -> None:
-    terms = CombinedScore(kind, alpha).terms(Outcome(log_prob, length))
+    terms = CombinedScore(kind, alpha).terms(ScoreInputs(log_prob, length))
     assert terms["log_prob"] == log_prob
     assert math.isclose(score_of(terms), log_prob / length_penalty(kind, length, alpha), abs_tol=1e-9)
 
@@ -52,7 +52,7 @@ def test_terms_add_up_to_the_formula(kind: LengthNormalisation, alpha: float, lo
 def test_the_combined_score_by_hand() -> None:
     """|X| = 4, |Y| = 7, so lp = 2 and ep = 0.5 · 4 / 7; the second source word got 0.25, the third nothing."""
     score = CombinedScore("gnmt", 1.0, reward=0.1, coverage=0.2, end=EndNormalisation(0.5))
-    outcome = Outcome(-6.0, 7, source_length=4, end_log_prob=-2.0, coverage=(1.5, 0.25, 0.0, 1.0))
+    outcome = ScoreInputs(-6.0, 7, source_length=4, end_log_prob=-2.0, coverage=(1.5, 0.25, 0.0, 1.0))
     terms = score.terms(outcome)
     ended = -4.0 + -2.0 * (0.5 * 4 / 7)
     covered = 0.2 * (math.log(0.25) + math.log(1e-4))
@@ -64,7 +64,7 @@ def test_the_combined_score_by_hand() -> None:
 
 def test_an_output_that_was_cut_has_no_end_to_change() -> None:
     score = CombinedScore("none", end=EndNormalisation(3.0))
-    assert score.terms(Outcome(-6.0, 7, source_length=4)) == {"log_prob": -6.0, "length": 0.0}
+    assert score.terms(ScoreInputs(-6.0, 7, source_length=4)) == {"log_prob": -6.0, "length": 0.0}
 
 
 def test_coverage_counts_no_position_more_than_once_and_none_as_the_floor() -> None:
@@ -94,7 +94,7 @@ def test_no_continuation_beats_the_bound(
     score = CombinedScore(kind, alpha, reward=reward, coverage=0.3, end=end)
     bound = score.bound(log_prob, length, limit=length + len(further) + 3)
     for steps in range(1, len(further) + 1):
-        outcome = Outcome(
+        outcome = ScoreInputs(
             log_prob + sum(further[:steps]),
             length + steps,
             source_length=9,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.trace import Node, Trace
+from seqloom.search.trace import Trace, TraceNode
 
 LONGEST_LABEL = 14
 """Maximum number of characters shown of a symbol."""
@@ -33,7 +33,7 @@ WEIGHTS = {"winner": 1e9, "continued": 4.0, "pruned": 1.0}
 class PlacedNode:
     """A candidate that is shown, and where."""
 
-    node: Node
+    node: TraceNode
     symbol: str
     """The symbol, with invisible characters escaped."""
     label: str
@@ -61,7 +61,7 @@ class PlacedNode:
 class Leaf:
     """A hypothesis that has ended: at END, at a stop string, or at the maximum length."""
 
-    node: Node
+    node: TraceNode
     text: str
     path: tuple[int, ...]
     """The numbers of its nodes, first symbol first."""
@@ -134,7 +134,7 @@ def lay_out(
     return BeamTree(tuple(places), tuple(columns), 0.0, leaves, dict(Counter(node.fate for node in trace.nodes)))
 
 
-def ranking_score(node: Node) -> float:
+def ranking_score(node: TraceNode) -> float:
     """What candidates of a step are ranked by: log P, with what the score does to the end symbol."""
     return node.terms["log_prob"] + node.terms.get("end", 0.0)
 
@@ -238,7 +238,7 @@ def _leaves(
 def _ranks(trace: Trace) -> dict[int, int]:
     """The place of each candidate in its step. Of equal ones that which was not pruned was better."""
     ranks: dict[int, int] = {}
-    by_step: dict[int, list[Node]] = defaultdict(list)
+    by_step: dict[int, list[TraceNode]] = defaultdict(list)
     for node in trace.nodes:
         by_step[node.step].append(node)
     for nodes in by_step.values():
@@ -247,11 +247,11 @@ def _ranks(trace: Trace) -> dict[int, int]:
     return ranks
 
 
-def _shown(trace: Trace, ranks: Mapping[int, int], *, pruned: int) -> tuple[list[Node], dict[int, int]]:
+def _shown(trace: Trace, ranks: Mapping[int, int], *, pruned: int) -> tuple[list[TraceNode], dict[int, int]]:
     """The nodes that are shown, best first, and behind which of them how many siblings are not."""
     shown = [node for node in trace.nodes if node.fate != "pruned"]
     others: dict[int, int] = {}
-    by_parent: dict[int | None, list[Node]] = defaultdict(list)
+    by_parent: dict[int | None, list[TraceNode]] = defaultdict(list)
     for node in trace.nodes:
         if node.fate == "pruned":
             by_parent[node.parent].append(node)
@@ -262,7 +262,7 @@ def _shown(trace: Trace, ranks: Mapping[int, int], *, pruned: int) -> tuple[list
     return sorted(shown, key=lambda node: ranks[node.number]), others
 
 
-def _of_step(nodes: Sequence[Node], step: int) -> list[Node]:
+def _of_step(nodes: Sequence[TraceNode], step: int) -> list[TraceNode]:
     return [node for node in nodes if node.step == step]
 
 
@@ -270,7 +270,7 @@ def _of_step(nodes: Sequence[Node], step: int) -> list[Node]:
 
 
 def _place(
-    node: Node,
+    node: TraceNode,
     symbol: str,
     x: float,
     y: float,
@@ -297,7 +297,7 @@ def _place(
     )
 
 
-def _heights(columns: Sequence[Sequence[Node]], winner: set[int]) -> dict[int, float]:
+def _heights(columns: Sequence[Sequence[TraceNode]], winner: set[int]) -> dict[int, float]:
     """The vertical position of each node; nodes of a column come best first."""
     heights: dict[int | None, float] = {None: 0.0}
     for column in columns:

@@ -32,7 +32,7 @@ from seqloom.search.candidates import IMPOSSIBLE, columns_of, ranked, top_symbol
 from seqloom.search.constraints import Constraints
 from seqloom.search.driver import Candidate, Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import Score
+from seqloom.search.scores import SearchScore
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder
 
@@ -42,7 +42,7 @@ def beam_search(
     source: Source,
     settings: SearchConfig,
     *,
-    score: Score | None = None,
+    score: SearchScore | None = None,
     constraints: Constraints | None = None,
     recorder: Recorder | None = None,
 ) -> list[list[Hypothesis]]:
@@ -63,7 +63,7 @@ class BeamSearch:
     beam: int
     end: int
     shows_all: bool = False
-    """Whether a expansion has all candidates that it looked at, for a trace; else only the best of those dropped."""
+    """Whether an expansion has all candidates that it looked at, for a trace; else only the best of those dropped."""
     beams: int = 1
     proves_completeness: bool = True
 

@@ -132,10 +132,10 @@ class Prefix(Constraint):
 class OneOf:
     """Runs of which any one will do: the spellings of a term, for example."""
 
-    ways: tuple[Run, ...]
+    alternatives: tuple[Run, ...]
 
     def __post_init__(self) -> None:
-        if not self.ways:
+        if not self.alternatives:
             raise UsageError("OneOf has no alternatives; give at least one run of symbols")
 
 
@@ -153,10 +153,10 @@ class Phrases(Constraint):
     borders: Borders = ANYWHERE
 
     def __post_init__(self) -> None:
-        for ways in self._alternatives():
-            _require_symbols(ways, name="a forced phrase")
-            if any(self.end in way for way in ways):
-                raise UsageError(f"a forced phrase holds the end symbol {self.end}: {ways}; leave it out")
+        for runs in self._alternatives():
+            _require_symbols(runs, name="a forced phrase")
+            if any(self.end in run for run in runs):
+                raise UsageError(f"a forced phrase holds the end symbol {self.end}: {runs}; leave it out")
 
     def begin(self) -> DemandState:
         return self.demands.begin()
@@ -180,7 +180,7 @@ class Phrases(Constraint):
         return Demands.of(self._alternatives(), self.borders)
 
     def _alternatives(self) -> list[tuple[Run, ...]]:
-        return [phrase.ways if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
+        return [phrase.alternatives if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
 
 
 # --- what must not be there ------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class All(Constraint):
     def _last_moment(self, state: tuple[Any, ...]) -> Collection[int] | None:
         """The symbols after which the phrases still fit, once not any symbol will do; none if a border must come."""
         room = self._room(state)
-        # A prefix may bring phrases that are not on their way yet.
+        # A prefix may bring phrases that are not begun yet.
         if not self._phrases or room is None or self._is_led(state):
             return None
         at, part = self._phrases[0]
@@ -588,10 +588,10 @@ def check(constraint: Constraint, *, most: int, show: Show | None = None) -> Non
 
 @dataclass(frozen=True)
 class _Forced:
-    """A run that must come, in one of several ways, and its name in a message."""
+    """A run that must come, as one of several alternatives, and its name in a message."""
 
     name: str
-    ways: tuple[Run, ...]
+    alternatives: tuple[Run, ...]
     times: int
     is_at_start: bool
     owner: Constraint
@@ -609,9 +609,9 @@ def _forced(parts: Sequence[Constraint], show: Show) -> Iterator[_Forced]:
             yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part, needs_border=True)
         if isinstance(part, Phrases):
             for demand in part.demands.parts:
-                name = " or ".join(dict.fromkeys(show(way) for way in demand.ways))
+                name = " or ".join(dict.fromkeys(show(run) for run in demand.alternatives))
                 is_bound = not isinstance(part.borders, Anywhere)
-                yield _Forced(f"the forced phrase {name}", demand.ways, demand.times, False, part, is_bound)
+                yield _Forced(f"the forced phrase {name}", demand.alternatives, demand.times, False, part, is_bound)
 
 
 def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most: int) -> None:
@@ -630,18 +630,23 @@ def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most:
 
 
 def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
-    """Why a run cannot come under a constraint, if it cannot, whichever way it is written."""
+    """Why a run cannot come under a constraint, if it cannot, whichever alternative is written."""
     # Forced phrases wait until a prefix has come.
     if part is run.owner or isinstance(part, Phrases):
         return None
     if run.is_at_start:
-        return _reason(part, show) if _refuses(part, run.ways[0], with_end=run.needs_border) else None
+        return _reason(part, show) if _refuses(part, run.alternatives[0], with_end=run.needs_border) else None
     # What these refuse at the start of an output they refuse everywhere: what comes before can only add to it.
     if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
         return None
-    if all(_refuses(part, way, with_end=run.needs_border) for way in run.ways):
+    if all(_refuses(part, each, with_end=run.needs_border) for each in run.alternatives):
         return _reason(part, show)
-    if isinstance(part, NoRepeat) and run.times > 1 and len(run.ways) == 1 and len(run.ways[0]) >= part.size:
+    if (
+        isinstance(part, NoRepeat)
+        and run.times > 1
+        and len(run.alternatives) == 1
+        and len(run.alternatives[0]) >= part.size
+    ):
         return f"it is required {run.times} times, but no {part.size} symbols may be repeated"
     return None
 

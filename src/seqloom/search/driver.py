@@ -33,7 +33,7 @@ from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of
 from seqloom.search.constraints import Constraints, ConstraintState
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
-from seqloom.search.scores import EndNormalisation, Score
+from seqloom.search.scores import EndNormalisation, SearchScore
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Fate, Recorder
 
@@ -143,7 +143,7 @@ class Strategy(Protocol):
 
     @property
     def proves_completeness(self) -> bool:
-        """Whether everything that a expansion leaves out is at most as good as the best candidate that it drops."""
+        """Whether everything that an expansion leaves out is at most as good as the best candidate that it drops."""
         ...
 
     def choose(self, frontier: Frontier) -> Expansion:
@@ -157,7 +157,7 @@ def search(
     strategy: Strategy,
     settings: SearchConfig,
     *,
-    score: Score | None = None,
+    score: SearchScore | None = None,
     limits: Sequence[int] | None = None,
     constraints: Constraints | None = None,
     recorder: Recorder | None = None,
@@ -296,7 +296,7 @@ class _Decoding:
         settings: SearchConfig,
         *,
         end: int,
-        score: Score,
+        score: SearchScore,
         limits: Sequence[int] | None,
         constraints: Constraints | None,
         recorder: Recorder | None,

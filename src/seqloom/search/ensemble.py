@@ -28,13 +28,13 @@ Mode = Literal["log_mean", "mean"]
 
 
 @dataclass(frozen=True)
-class States:
+class MemberStates:
     """The states of all members, row beside row."""
 
     members: tuple[State, ...]
 
-    def select(self, rows: Int[Tensor, " picked"]) -> "States":
-        return States(tuple(member.select(rows) for member in self.members))
+    def select(self, rows: Int[Tensor, " picked"]) -> "MemberStates":
+        return MemberStates(tuple(member.select(rows) for member in self.members))
 
 
 class Ensemble:
@@ -59,8 +59,8 @@ class Ensemble:
     def end(self) -> int:
         return self.steppers[0].end
 
-    def start(self, source: Source) -> States:
-        return States(tuple(stepper.start(source) for stepper in self.steppers))
+    def start(self, source: Source) -> MemberStates:
+        return MemberStates(tuple(stepper.start(source) for stepper in self.steppers))
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         return _step_together(self.steppers, state, last, weights=self.weights, mix=self._mix)
@@ -104,8 +104,8 @@ class Fusion:
     def end(self) -> int:
         return self.stepper.end
 
-    def start(self, source: Source) -> States:
-        return States((self.stepper.start(source), self.language_model.start(source)))
+    def start(self, source: Source) -> MemberStates:
+        return MemberStates((self.stepper.start(source), self.language_model.start(source)))
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         # The language model has no source of its own to look at: its attention, if any, has the weight 0.
@@ -132,11 +132,11 @@ def _step_together(
     weights: Sequence[float],
     mix: Callable[[Sequence[Tensor]], Tensor],
 ) -> Step:
-    assert isinstance(state, States)
+    assert isinstance(state, MemberStates)
     steps = [stepper.step(member, last) for stepper, member in zip(steppers, state.members, strict=True)]
     members, symbols, is_offered = _over_shared_symbols(steps)
     mixed = mix(members if is_offered is None else [row.masked_fill(~is_offered, -math.inf) for row in members])
-    states = States(tuple(step.state for step in steps))
+    states = MemberStates(tuple(step.state for step in steps))
     return Step(mixed, states, attention=_mean_attention(steps, weights), symbols=symbols)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import Outcome, Score, score_of
+from seqloom.search.scores import ScoreInputs, SearchScore, score_of
 from seqloom.search.settings import SearchConfig
 
 MAX_SEQUENCES = 200_000
@@ -20,7 +20,7 @@ MAX_SEQUENCES = 200_000
 
 @torch.inference_mode()
 def exhaustive_search(
-    stepper: Stepper, source: Source, settings: SearchConfig, *, score: Score | None = None
+    stepper: Stepper, source: Source, settings: SearchConfig, *, score: SearchScore | None = None
 ) -> list[list[Hypothesis]]:
     """Every hypothesis of each sentence up to its maximum length, best first, finished ones before cut ones.
 
@@ -47,7 +47,7 @@ class _Partial:
     coverage: Tensor | None = None
 
 
-def _all_of_one(stepper: Stepper, source: Source, *, limit: int, score: Score) -> list[Hypothesis]:
+def _all_of_one(stepper: Stepper, source: Source, *, limit: int, score: SearchScore) -> list[Hypothesis]:
     state: State = stepper.start(source)
     length = int(source.lengths[0])
     partials, found = [_Partial()], []
@@ -93,9 +93,9 @@ def _continuations(partial: _Partial, step: Step, row: int, *, length: int) -> l
     ]
 
 
-def _hypothesis(partial: _Partial, *, end: int, score: Score, source_length: int) -> Hypothesis:
+def _hypothesis(partial: _Partial, *, end: int, score: SearchScore, source_length: int) -> Hypothesis:
     is_finished = partial.symbols[-1] == end
-    outcome = Outcome(
+    outcome = ScoreInputs(
         log_prob=sum(partial.log_probs),
         length=len(partial.symbols),
         source_length=source_length,

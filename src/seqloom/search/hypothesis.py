@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.core.errors import UsageError
-from seqloom.search.scores import Outcome, Score, score_of
+from seqloom.search.scores import ScoreInputs, SearchScore, score_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Ledger:
     `attention` grows with each step; `source_length` counts the end symbol; `end` is that of the output.
     """
 
-    score: Score
+    score: SearchScore
     end: int
     source_length: int
     attention: Attention
@@ -102,7 +102,7 @@ class Ledger:
                     "the source; set search.coverage=0"
                 )
             coverage = tuple(attended.double().sum(0).tolist())
-        outcome = Outcome(
+        outcome = ScoreInputs(
             log_prob=pointer.log_prob,
             length=pointer.length,
             source_length=self.source_length,

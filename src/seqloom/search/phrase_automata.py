@@ -181,7 +181,7 @@ class Demand:
     behind it; so counting never has to be taken back. It counts once the next symbol shows that it ends at a border.
     """
 
-    ways: tuple[Run, ...]
+    alternatives: tuple[Run, ...]
     times: int
     borders: Borders
 
@@ -192,16 +192,16 @@ class Demand:
 
     @cached_property
     def codes(self) -> tuple[Run, ...]:
-        """The ways in codes. Within a way these do not depend on what comes before it."""
+        """The alternatives in codes. Within one these do not depend on what comes before it."""
         return tuple(codes for codes, _ in self._read)
 
     @cached_property
     def _read(self) -> tuple[tuple[Run, Hashable], ...]:
-        """The codes of each way, and the place behind it."""
+        """The codes of each alternative, and the place behind it."""
         read = []
-        for way in self.ways:
+        for run in self.alternatives:
             at, codes = self.borders.begin(), []
-            for symbol in way:
+            for symbol in run:
                 codes.append(code_of(symbol, may_begin=self.borders.may_begin(at, symbol)))
                 at = self.borders.after(at, symbol)
             read.append((tuple(codes), at))
@@ -209,25 +209,25 @@ class Demand:
 
     @cached_property
     def length(self) -> int:
-        """The symbols of the shortest way."""
-        return min(map(len, self.ways))
+        """The symbols of the shortest alternative."""
+        return min(map(len, self.alternatives))
 
     def distance(self, at: Hashable, node: int) -> int:
-        """The fewest symbols after which a way is complete; one that may not begin here needs a border first."""
-        return int(min(self.automaton.distances[node], *(self._fresh(way, at) for way in self.ways)))
+        """The fewest symbols after which a run is complete; one that may not begin here needs a border first."""
+        return int(min(self.automaton.distances[node], *(self._fresh(run, at) for run in self.alternatives)))
 
-    def _fresh(self, way: Run, at: Hashable) -> int:
-        return len(way) + (not self.borders.may_begin(at, way[0]))
+    def _fresh(self, run: Run, at: Hashable) -> int:
+        return len(run) + (not self.borders.may_begin(at, run[0]))
 
     def added(self, earlier: "Demand") -> int:
         """The fewest symbols that an occurrence adds to one for an earlier demand, which ends no later than it.
 
         Occurrences for the same demand share nothing, and what shares nothing needs a border between.
         """
-        pairs = product(zip(self.ways, self.codes, strict=True), earlier._read)
+        pairs = product(zip(self.alternatives, self.codes, strict=True), earlier._read)
         return min(
-            len(way) - shared(before, codes) if earlier is not self and shared(before, codes) else self._fresh(way, at)
-            for (way, codes), (before, at) in pairs
+            len(run) - shared(before, codes) if earlier is not self and shared(before, codes) else self._fresh(run, at)
+            for (run, codes), (before, at) in pairs
         )
 
 
@@ -245,9 +245,9 @@ class Demands:
 
     @staticmethod
     def of(alternatives: Iterable[Sequence[Run]], borders: Borders) -> "Demands":
-        """One demand for each set of ways; a set that is given twice must be met twice."""
-        counts = Counter(tuple(sorted(set(ways))) for ways in alternatives)
-        return Demands(tuple(Demand(ways, times, borders) for ways, times in counts.items()), borders)
+        """One demand for each set of alternatives; a set that is given twice must be met twice."""
+        counts = Counter(tuple(sorted(set(runs))) for runs in alternatives)
+        return Demands(tuple(Demand(runs, times, borders) for runs, times in counts.items()), borders)
 
     def begin(self) -> DemandState:
         """Before the first symbol."""

@@ -29,7 +29,7 @@ Number = TypeVar("Number", float, Tensor)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScoreInputs:
     """What there is to know of a hypothesis when it is scored.
 
     `length` and `source_length` count the end symbol. `end_log_prob` is log P(end ∣ …), None where the end was not
@@ -43,7 +43,7 @@ class Outcome:
     coverage: tuple[float, ...] | None = None
 
 
-class Score(Protocol):
+class SearchScore(Protocol):
     """How a search ranks hypotheses."""
 
     @property
@@ -56,7 +56,7 @@ class Score(Protocol):
         """What is done to the log-probability of the end symbol, where candidates are ranked as well."""
         ...
 
-    def terms(self, outcome: Outcome) -> Mapping[str, float]:
+    def terms(self, outcome: ScoreInputs) -> Mapping[str, float]:
         """The score by parts; its value is their sum."""
         ...
 
@@ -119,7 +119,7 @@ class CombinedScore:
     def needs_attention(self) -> bool:
         return self.coverage > 0
 
-    def terms(self, outcome: Outcome) -> Mapping[str, float]:
+    def terms(self, outcome: ScoreInputs) -> Mapping[str, float]:
         log_prob = outcome.log_prob
         terms = {"log_prob": log_prob}
         if log_prob == float("-inf"):  # impossible at any length: ∞ − ∞ would be NaN

@@ -11,7 +11,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 
 from seqloom.core.config import Config
 from seqloom.core.stepping import Source
-from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, Score
+from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, SearchScore
 
 PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 Stop = Literal["exact", "k_finished", "first"]
@@ -238,7 +238,7 @@ class SearchConfig(Config):
         wanted = {"method": "beam", "groups": 1, "mode": "seqloom"}
         return [f"search.{name}={value}" for name, value in wanted.items() if getattr(self, name) != value]
 
-    def score(self) -> Score:
+    def score(self) -> SearchScore:
         """How hypotheses are ranked under these settings."""
         gamma = self.end_normalisation
         return CombinedScore(

@@ -13,7 +13,7 @@ in which its forced phrases can no longer come; left: still live when the senten
 
 
 @dataclass(frozen=True)
-class Node:
+class TraceNode:
     """A candidate: one symbol more than its parent, which is a node of the step before (None at the first step).
 
     `terms` are those of its score if it stopped here, and add up to `score`; `step` counts from 1.
@@ -36,9 +36,9 @@ class Node:
 class Trace:
     """The nodes of one sentence, step by step; those of a step as they were decided."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TraceNode, ...]
 
-    def path(self, node: Node) -> list[Node]:
+    def path(self, node: TraceNode) -> list[TraceNode]:
         """From the first symbol to this node."""
         path = [node]
         while path[-1].parent is not None:
@@ -50,7 +50,7 @@ class Recorder:
     """Collects the candidates of a search."""
 
     def __init__(self) -> None:
-        self._nodes: dict[int, list[Node]] = {}
+        self._nodes: dict[int, list[TraceNode]] = {}
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by sentence and symbols
 
     def add(self, sentence: int, path: BackPointer, *, fate: Fate, terms: Mapping[str, float]) -> None:
@@ -58,7 +58,7 @@ class Recorder:
         nodes = self._nodes.setdefault(sentence, [])
         symbols = tuple(link.symbol for link in links_of(path))
         number = self._numbers.setdefault((sentence, symbols), len(nodes))
-        node = Node(
+        node = TraceNode(
             number=number,
             parent=self._numbers.get((sentence, symbols[:-1])),
             step=path.length,

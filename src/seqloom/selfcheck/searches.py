@@ -11,7 +11,7 @@ from seqloom.reference import beam as reference
 from seqloom.search.beam import beam_search
 from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.scores import Outcome, score_of
+from seqloom.search.scores import ScoreInputs, score_of
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
 from seqloom.selfcheck.cases import Case
@@ -214,7 +214,7 @@ def check_fast(cases: Sequence[Case], settings: SearchConfig) -> CheckResult:
             beam=settings.beam,
             nbest=settings.nbest,
             limits=settings.limits(case.source),
-            score=lambda log_prob, length: score_of(score.terms(Outcome(log_prob, length))),
+            score=lambda log_prob, length: score_of(score.terms(ScoreInputs(log_prob, length))),
             bound=lambda log_prob, length, limit: score.bound(log_prob, length, limit=limit),
         )
         for name, one, other in zip(case.names, fast, readable, strict=True):

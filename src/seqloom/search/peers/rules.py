@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, assert_never
 from seqloom.core.errors import ConfigError
 from seqloom.core.symbols import PAD, UNKNOWN
 from seqloom.search.hypothesis import BackPointer
-from seqloom.search.scores import EndNormalisation, Outcome
+from seqloom.search.scores import EndNormalisation, ScoreInputs
 from seqloom.search.settings import PeerMode
 
 # How other systems search: what their beam searches do differently, as values of one dataclass.
@@ -257,7 +257,7 @@ class PeerScore:
     needs_attention: bool = field(default=False, init=False)
     end: EndNormalisation | None = field(default=None, init=False)
 
-    def terms(self, outcome: Outcome) -> Mapping[str, float]:
+    def terms(self, outcome: ScoreInputs) -> Mapping[str, float]:
         terms = {"log_prob": outcome.log_prob}
         if self.word_penalty:
             terms["words"] = -self.word_penalty * self.count(outcome.length)
