@@ -3,7 +3,7 @@
 run/config.yaml     the complete settings
 run/run.json        versions, seed, machine, fingerprints of the data
 run/text/           tokenisers
-run/data/           the text as ids, in the form that the line of work needs
+run/data/           the text as ids, in the form that the task needs
 """
 
 import json
@@ -48,7 +48,7 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
-    r"|data/(references|dev)\.txt"
+    r"|data/(references\.txt|dev\.txt|files\.json)"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
@@ -232,9 +232,9 @@ def given_tokenizers(config: RunConfig) -> Tokenizers | None:
         return Tokenizers(tokenizer, tokenizer)
     found = Tokenizers.load(find_model(Path(name)) / "text")
     for field, value in found.target.config.model_dump(mode="json").items():
-        if (asked := config.text.model_dump(mode="json")[field]) != value:
+        if (given := config.text.model_dump(mode="json")[field]) != value:
             raise UsageError(
-                f"text.{field}={json.dumps(asked)} contradicts data.tokenizers_from={name}, whose tokenisers have "
+                f"text.{field}={json.dumps(given)} contradicts data.tokenizers_from={name}, whose tokenisers have "
                 f"text.{field}={json.dumps(value)}; leave one of them out"
             )
     return found if config.purpose == "translator" else Tokenizers(found.target, found.target)
@@ -315,7 +315,7 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
 
 
 def require_new(run: Path) -> None:
-    """Refuse to begin a run where there is something already, other than what an interrupted preparation has left."""
+    """Refuse to start a run in a folder that is not empty, unless an interrupted preparation has left its files."""
     if run.exists() and (not run.is_dir() or (any(run.iterdir()) and not is_unprepared(run))):
         raise UsageError(
             f"{run} exists already; resume it (seqloom train --resume {run}, or seqloom.resume({str(run)!r})), "
@@ -324,7 +324,7 @@ def require_new(run: Path) -> None:
 
 
 def is_unprepared(run: Path) -> bool:
-    """Whether a folder holds nothing but files of a preparation that did not come to its end."""
+    """Whether a folder holds only files of an unfinished preparation."""
     files = (path for path in run.rglob("*") if path.is_symlink() or not path.is_dir())
     first = next(files, None)
     # Lazily, because the first foreign file decides: the folder may be a home with a million files.
@@ -379,7 +379,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
                 **text.size,
                 "files": stamps,
             }
-            # Last, because it tells a resume that everything before it is complete.
+            # Last: its presence means that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:
             shutil.rmtree(run, ignore_errors=True)
@@ -401,7 +401,7 @@ def _tokenizers(config: RunConfig, text: PairText | PlainText, *, listener: List
 
 
 def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The settings and the record of a run that was begun."""
+    """The settings and the record of an existing run."""
     require_run(run)
     if not (run / "run.json").is_file():
         if is_unprepared(run):

@@ -333,7 +333,7 @@ class PairData:
 
 
 def _open(config: RunConfig, names: Sequence[str], *, formats: Sequence[Format], listener: Listener) -> ParallelCorpus:
-    """A corpus, with a word on what is odd about it."""
+    """A corpus, with notices of what is unusual in it."""
     languages = config.data.source, config.data.target
     paths, data = [Path(name) for name in names], config.data
     corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)

@@ -103,8 +103,8 @@ class BidirectionalTask:
 
     def loss(self, model: nn.Module, batch: SentenceBatch) -> Loss:
         reader = cast("BidirectionalModel", model)
-        found = reader(batch.ids, batch.lengths)
-        following, preceding = both_labels(batch.ids, batch.lengths)
+        found = reader(batch.ids, batch.lengths)  # features of both directions: [tokens, width]
+        following, preceding = both_labels(batch.ids, batch.lengths)  # [tokens]
         # Like all noise, the symbols that an objective draws belong to the batch.
         generator = torch.Generator().manual_seed(seed_for(self.seed, "objective", batch.epoch, batch.index))
         total = self.objective(found.following, following, reader.output, generator=generator)
@@ -162,7 +162,7 @@ def both_labels(
     ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
 ) -> tuple[Int[Tensor, " tokens"], Int[Tensor, " tokens"]]:
     """The labels from the symbols before (w_1 … END) and from those after (BEGIN … w_n), packed."""
-    framed, packing = frame(ids, lengths), packing_of(lengths + 1, ids.shape[1] + 1)
+    framed, packing = frame(ids, lengths), packing_of(lengths + 1, ids.shape[1] + 1)  # [batch, time + 2]
     return pack(framed[:, 1:].contiguous(), packing), pack(framed[:, :-1].contiguous(), packing)
 
 

@@ -131,10 +131,6 @@ class LanguageModellingConfig(Config):
         return self
 
 
-Read = Callable[[Int[Tensor, "rows time"], StackState | None], tuple[Float[Tensor, "rows time features"], StackState]]
-"""Reading windows of text from a state."""
-
-
 class TruncatesGradients(Protocol):
     """A language model whose gradient through time can be truncated, such as `RnnLm`."""
 
@@ -214,31 +210,27 @@ class LanguageModellingTask:
         return rows * (length - self.config.burn_in)
 
     def loss(self, model: nn.Module, batch: WindowBatch) -> Loss:
-        burn_in = self.config.burn_in
+        burn_in, truncation = self.config.burn_in, self.config.truncation.make()
         reader = cast("RecurrentLanguageModel", model)
-        read = self._truncated(model, batch)
+        read: Callable[..., tuple[Tensor, StackState]] = reader
+        if truncation != FULL:
+            # What it draws belongs to the batch, like all noise.
+            generator = torch.Generator().manual_seed(seed_for(self.seed, "truncation", batch.epoch, batch.index))
+            read = partial(cast("TruncatesGradients", model), truncation=truncation, generator=generator)
         if burn_in and not self.config.burn_in_gradient:
             with torch.no_grad():
                 _, state = reader(batch.previous[:, :burn_in], None)
-            features, _ = read(batch.previous[:, burn_in:], state)
+            features, _ = read(batch.previous[:, burn_in:], state)  # [rows, time, features]
         else:
             features, left = read(batch.previous, self._state_before(batch))
-            features = features[:, burn_in:]
+            features = features[:, burn_in:]  # [rows, time, features]
             if self.has_memory:
                 self._state, self._place = carried(left), (batch.epoch, batch.index + 1)
-        labels = batch.labels[:, burn_in:].flatten()
+        labels = batch.labels[:, burn_in:].flatten()  # [rows, time] → [tokens]
         # Like all noise, the symbols that an objective draws belong to the batch.
         generator = torch.Generator().manual_seed(seed_for(self.seed, "objective", batch.epoch, batch.index))
         total = self.objective(features.flatten(0, 1), labels, reader.output, generator=generator)
         return Loss(total, len(labels))
-
-    def _truncated(self, model: nn.Module, batch: WindowBatch) -> "Read":
-        """The model with the truncation of its gradient, which draws random numbers that belong to the batch."""
-        truncation = self.config.truncation.make()
-        if truncation == FULL:
-            return cast("RecurrentLanguageModel", model)
-        generator = torch.Generator().manual_seed(seed_for(self.seed, "truncation", batch.epoch, batch.index))
-        return partial(cast("TruncatesGradients", model), truncation=truncation, generator=generator)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
@@ -355,7 +347,7 @@ class TextLoss:
         finite = self.parts[np.isfinite(self.parts)]
         if len(finite) < MIN_PARTS:
             return []
-        # What is not a number is no less odd than what is large.
+        # NaN counts as an outlier too.
         return [int(at) for at in np.flatnonzero(~(self.parts <= np.median(finite) + OUTLIER_NATS))]
 
     def loss_without(self, odd: Sequence[int]) -> float:
@@ -379,11 +371,16 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
 
     def read(places: WindowStarts, state: StackState | None) -> tuple[list[float], StackState]:
         window = cut_windows(text.ids, places)
-        features, state = reader(window.previous.to(device), state)
-        labels = window.labels.to(device)
+        features, state = reader(window.previous.to(device), state)  # [rows, time, features]
+        labels = window.labels.to(device)  # [rows, time]
         return [float(reader.output.cross_entropy(*row)) for row in zip(features, labels, strict=True)], state
 
-    state = _lead(reader, text, starts, device=device)
+    state: StackState | None = None
+    if rows > 1:
+        window = cut_windows(text.ids, WindowStarts(starts[1:] - LEAD, LEAD))
+        _, found = reader(window.previous.to(device), None)
+        # The first part is the beginning of the text, with an empty state.
+        state = tuple(tuple(torch.cat([torch.zeros_like(part[:1]), part]) for part in layer) for layer in found)
     for begin in range(0, each, DEV_LENGTH):
         nats, state = read(WindowStarts(starts + begin, min(DEV_LENGTH, each - begin)), state)
         sums += nats
@@ -392,14 +389,3 @@ def text_loss(model: nn.Module, text: Stream, *, device: torch.device, tokens: i
         last = tuple(tuple(part[-1:] for part in layer) for layer in state)
         (rest_sum,), _ = read(WindowStarts(np.array([rows * each]), rest), last)
     return TextLoss(float(sums.sum()) + rest_sum, count, starts, sums / each)
-
-
-def _lead(
-    reader: RecurrentLanguageModel, text: Stream, starts: Int[np.ndarray, " rows"], *, device: torch.device
-) -> StackState | None:
-    """The states before these places, of which the first is the beginning of the text."""
-    if len(starts) == 1:
-        return None
-    window = cut_windows(text.ids, WindowStarts(starts[1:] - LEAD, LEAD))
-    _, state = reader(window.previous.to(device), None)
-    return tuple(tuple(torch.cat([torch.zeros_like(part[:1]), part]) for part in layer) for layer in state)

@@ -126,7 +126,7 @@ class TranslationTask:
             return batch
         # Like all noise, the choice belongs to the batch: it is the same after a resume and on any rank.
         generator = torch.Generator().manual_seed(seed_for(self.seed, "teacher_forcing", epoch, index))
-        is_gold = (torch.rand(batch.target.shape, generator=generator) < share).to(self.device)
+        is_gold = (torch.rand(batch.target.shape, generator=generator) < share).to(self.device)  # [batch, target]
         return MixedBatch(batch.source, batch.target, batch.target_lengths, batch.lines, is_gold)
 
     def count(self, batch: PairBatch) -> int:
@@ -189,9 +189,9 @@ def pair_loss(
     At each position the model has read `previous` up to there: left open, the right symbols (teacher forcing).
     """
     translator = cast("TranslationModel", model)
-    read = batch.previous if previous is None else previous
-    features = translator(batch.source, read, batch.target_lengths)
-    labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))
+    read = batch.previous if previous is None else previous  # [batch, target]
+    features = translator(batch.source, read, batch.target_lengths)  # [tokens, width]
+    labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))  # [tokens]
     total = smoothed_cross_entropy(
         features, translator.output.weight, translator.output.bias, labels, smoothing=smoothing
     )
@@ -208,13 +208,13 @@ def with_guesses(model: nn.Module, batch: MixedBatch) -> Int[Tensor, "batch targ
     No gradient flows through a predicted symbol; so the predictions are made first, without dropout, and the loss is
     then computed as usual. This works for any model that can be decoded.
     """
-    read = batch.previous
+    read = batch.previous  # [batch, target]
     with gathered(model), evaluating(model):
         stepper = cast("TranslationModel", model).stepper()
         state = stepper.start(batch.source)
         for position in range(1, read.shape[1]):
             step = stepper.step(state, read[:, position - 1])
-            best = step.log_probs.argmax(1)
+            best = step.log_probs.argmax(1)  # [batch, symbols] → [batch]
             guess = best if step.symbols is None else step.symbols[best]
             read[:, position] = torch.where(batch.is_gold[:, position], read[:, position], guess)
             state = step.state

@@ -72,37 +72,30 @@ def check_circumstances(
 ) -> None:
     """Refuse what cannot continue as the same run, and report what continues with other bits."""
     try:
-        _check(saved, now, exact=exact, allow_data_change=allow_data_change, listener=listener)
+        then, seed, data = saved["training"]["optimiser"], saved["seed"], str(saved["data"])
+        machine, changed = {"parallel": _ALONE, **saved["machine"]}, changed_settings(saved, now)
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(
             f"the checkpoint lacks the circumstances of its run ({error}); remove it to resume from the one before it"
         ) from error
-
-
-def _check(
-    saved: Mapping[str, Any], now: Mapping[str, Any], *, exact: bool, allow_data_change: bool, listener: Listener
-) -> None:
-    then, given = saved["training"]["optimiser"], now["training"]["optimiser"]
+    given = now["training"]["optimiser"]
     if then != given:
         raise ConfigError(
             f"training.optimiser is {given}, but this run was trained with {then}, whose state does not fit; "
             "keep it, or start a new run with training.start_from"
         )
-    if saved["seed"] != now["seed"]:
-        raise ConfigError(
-            f"seed is {now['seed']}, but this run began with {saved['seed']}, which orders its batches; keep that one"
-        )
-    if saved["data"] != now["data"]:
+    if seed != now["seed"]:
+        raise ConfigError(f"seed is {now['seed']}, but this run began with {seed}, which orders its batches; keep it")
+    if data != now["data"]:
         if not allow_data_change:
             raise DataError(
                 f"the training data has changed since the checkpoint was written (hash {now['data'][:12]}…, then "
-                f"{saved['data'][:12]}…); restore the old data, or use --allow-data-change"
+                f"{data[:12]}…); restore the old data, or use --allow-data-change"
             )
         notice(
             listener,
             "the training data has changed since the checkpoint was written; continuing because of --allow-data-change",
         )
-    machine = {"parallel": _ALONE, **saved["machine"]}
     differences = [
         f"{label} was {machine.get(name)} and is {now['machine'][name]}"
         for name, label in _LABELS.items()
@@ -113,7 +106,7 @@ def _check(
         used = {"cosine": {"steps"}, "plateau": {"validate_every"}}.get(now["training"]["schedule"], set())
         differences += [
             f"training.{name} was {old} and is {new}"
-            for name, (old, new) in changed_settings(saved, now).items()
+            for name, (old, new) in changed.items()
             if name not in _FREE - used
         ]
     if differences and exact:
