@@ -568,17 +568,20 @@ class Trainer(Generic[Batch]):
         then, now = found.state.get("circumstances", {}), self._circumstances()
         check_circumstances(then, now, exact=exact, allow_data_change=allow_data_change, listener=self.listener)
         self.progress = self.checkpointer.restore(found, self.config)
-        task = as_stateful(self.task)
-        if task and found.memory:
-            task.restore_memory(found.memory)
-        elif task:
-            notice(self.listener, "the checkpoint has no carried state; the next batch starts with an empty one")
+        self._restore_memory(found.memory)
         self.saved_step = found.step
         if self._end() is not None:  # nothing is left to train; `_finish` reports it
             return
         values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
         self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
+
+    def _restore_memory(self, memory: Mapping[str, Tensor]) -> None:
+        task = as_stateful(self.task)
+        if task and memory:
+            task.restore_memory(memory)
+        elif task:
+            notice(self.listener, "the checkpoint has no carried state; the next batch starts with an empty one")
 
     def _circumstances(self) -> dict[str, Any]:
         return circumstances(self.config, seed=self.seed, data=self._data, world=self.world, device=self.device)
