@@ -236,6 +236,7 @@ def interrupted(run: Path, tiny: Trained) -> Path:
     shutil.copy(tiny.run / "config.yaml", run)
     shutil.copytree(tiny.run / "text", run / "text")
     shutil.copytree(tiny.run / "data" / "train", run / "data" / "train.partial-0a1b2c3d")
+    (run / "data" / "files.json").write_text("[]\n")
     (run / "lock").touch()
     write_record(run, 2**22 + 1)
     return run
