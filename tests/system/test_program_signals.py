@@ -11,7 +11,7 @@ import pytest
 from cli.calling import call, start
 from cli.conftest import train_words, write_pairs
 from seqloom.apps.export import pack
-from seqloom.cli.failures import Terminated, raise_on_termination
+from seqloom.cli.failures import raise_on_termination
 from seqloom.core.arrays import ArrayFolderWriter
 from seqloom.core.events import ignore, read_events
 from seqloom.training.checkpoint import newest_checkpoint
@@ -19,8 +19,8 @@ from system.small_models import write_small_model
 
 
 @pytest.fixture
-def obeying() -> Iterator[None]:
-    """The program's own way with signals, and afterwards that of before."""
+def program_handlers() -> Iterator[None]:
+    """The signal handlers of the program, for the duration of a test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     raise_on_termination()
     yield
@@ -28,8 +28,8 @@ def obeying() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("obeying")
-def test_a_run_that_is_terminated_while_it_prepares_leaves_no_lock_and_nothing_half_made(
+@pytest.mark.usefixtures("program_handlers")
+def test_a_run_that_is_terminated_while_it_prepares_leaves_no_lock_and_no_partial_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, train, dev = tmp_path / "run", write_pairs(tmp_path, "train", 60), write_pairs(tmp_path, "dev", 6)
@@ -43,13 +43,6 @@ def test_a_run_that_is_terminated_while_it_prepares_leaves_no_lock_and_nothing_h
     assert (called.code, called.err.strip().split("\n")[-1]) == (143, "stopped by SIGTERM")
     assert not (run / "lock").exists()
     assert not list(run.rglob("*partial*"))
-
-
-@pytest.mark.usefixtures("obeying")
-def test_two_terminations_at_once_are_one() -> None:
-    with pytest.raises(Terminated):
-        signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(signal.SIGTERM)
 
 
 def test_a_terminated_program_takes_the_unpacked_archive_with_it(
