@@ -480,7 +480,7 @@ def test_a_card_of_a_newer_format_is_refused_as_a_manifest_is(tiny: Trained, tmp
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="model directory not found"):
         load(tmp_path / "nothing")
-    with pytest.raises(ModelError, match=r"no model\.json"):
+    with pytest.raises(ModelError, match=r"model\.json is missing"):
         load(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(ModelError, match="has not finished"):
