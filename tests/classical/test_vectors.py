@@ -71,7 +71,7 @@ def test_neighbours_are_those_of_plain_cosines(words: int, count: int, seed: int
 def test_many_words_at_once_equal_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found = royal()
     alone = [found.nearest([word], count=2)[0] for word in found.words]
-    monkeypatch.setattr("seqloom.classical.vectors._TOGETHER", 10)
+    monkeypatch.setattr("seqloom.classical.vectors._MAX_COSINES", 10)
     together = found.nearest(found.words, count=2)
     for one, other in zip(together, alone, strict=True):  # products of other sizes may round the last bit otherwise
         assert [each.word for each in one] == [each.word for each in other]
@@ -123,7 +123,7 @@ def test_an_unseen_word_is_the_mean_of_its_ngrams() -> None:
     found = WordVectors(("a",), np.ones((1, 4), np.float32), np.ones(1, np.int64), subwords=Subwords(config, buckets))
     rows = [hash_of(part) % 64 for part in ("<wo", "wor", "ord", "rd>")]
     np.testing.assert_allclose(found.vector("word"), buckets[rows].mean(axis=0), rtol=1e-6)
-    with pytest.raises(UsageError, match="'' was never seen and has no n-grams of 3 to 3 characters"):
+    with pytest.raises(UsageError, match="'' is unknown and has no n-grams of 3 to 3 characters"):
         found.vector("")
 
 

@@ -159,9 +159,9 @@ def test_symbols_with_spaces_cannot_be_written(tmp_path: Path) -> None:
     [
         ("\\data\\", "data", "model.arpa: no line \\data\\ found; this is not an ARPA file"),
         ("ngram 2=3", "ngram 3=3", ":5: 'ngram 3=3' is not of the form 'ngram 2=count'"),
-        ("ngram 2=3", "ngram 2=9999", "the header promises 10,005 n-grams, but the file has"),
-        ("ngram 2=3", "ngram 2=4", ":19: 3 2-grams end here, but the header promises 4"),
-        ("ngram 2=3", "ngram 2=2", ":18: \\3-grams: was expected here, and '-0.25\\tb </s>' was found"),
+        ("ngram 2=3", "ngram 2=9999", "the header declares 10,005 n-grams, but the file has"),
+        ("ngram 2=3", "ngram 2=4", ":19: 3 2-grams end here, but the header declares 4"),
+        ("ngram 2=3", "ngram 2=2", ":18: expected \\3-grams:, found '-0.25\\tb </s>'"),
         (
             "ngram 1=5",
             "ngram 1=6",
@@ -173,12 +173,16 @@ def test_symbols_with_spaces_cannot_be_written(tmp_path: Path) -> None:
         ("-0.7	b", "-0.7	a", ":13: the word 'a' is listed twice"),
         ("-0.6	</s>", "-0.6	c", "the 1-grams lack </s>, without which no sentence can end"),
         ("-0.3	a b", "-0.3	a", ":17: a 2-gram cannot be read: it has too few words"),
-        ("-0.3	a b", "-0.3	a q", ":17: a 2-gram cannot be read: it holds a word that is not among the 1-grams"),
+        (
+            "-0.3	a b",
+            "-0.3	a q",
+            ":17: a 2-gram cannot be read: it contains a word that is not among the 1-grams",
+        ),
         ("-0.3	a b", "x	a b", ":17: a 2-gram cannot be read: a number is required at the beginning"),
         ("-0.3	a b", "0.3	a b", ":17: a 2-gram cannot be read: a logarithm of a probability is at most 0"),
         ("-0.3	a b", "-0.3	a b 0 0", ":17: a 2-gram cannot be read: something follows the back-off weight"),
         ("-0.3	a b", "-0.3	b </s>", "the 2-gram 'b </s>' is listed twice"),
-        ("\\end\\", "", "\\end\\ was expected here, and the end of the file was found"),
+        ("\\end\\", "", "expected \\end\\, found the end of the file"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:

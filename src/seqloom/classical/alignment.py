@@ -7,7 +7,7 @@
         t(y ∣ x) = exp(ψ(c + α) − ψ(Σ_y' (c + α)))       variational Bayes with a Dirichlet prior α on each row
 
 The length of y is taken as given. The table holds the pairs of words that share a sentence and no others: 12 bytes
-each. Beside it, fitting needs 24 bytes per target token and 16 per source token, the text included.
+each. In addition, fitting needs 24 bytes per target token and 16 per source token, the text included.
 """
 
 import math
@@ -39,7 +39,7 @@ from seqloom.core.jit import compiled
 # same. Arguments are given by place: that is how compiled code is called.
 
 Array = Any
-"""numba finds out types and shapes by itself."""
+"""numba infers types and shapes."""
 
 INTERSECTION, UNION, GROW_DIAG, GROW_DIAG_FINAL_AND = 0, 1, 2, 3
 
@@ -70,7 +70,7 @@ class TableArrays(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """a_ij, which source word a target word comes from before any word is looked at.
+    """a_ij, the prior probability that source word i generates target word j.
 
     null word            p₀, or 1 / (n + 1) where `null_rate` is below 0
     each other word      (1 − p₀) / n, or 1 / (n + 1)
@@ -95,7 +95,7 @@ def base_weight(i: int, n: int, null_rate: float) -> float:
 
 @compiled()
 def nearness(i: int, n: int, j: int, m: int, tension: float) -> float:
-    """1 on the diagonal, less beside it (Dyer et al., 2013)."""
+    """1 on the diagonal, less elsewhere (Dyer et al., 2013)."""
     return math.exp(-tension * abs((i + 1) / n - (j + 1) / m))
 
 
@@ -352,7 +352,7 @@ def symmetrise(forward: Array, backward: Array, rule: int, links: Array) -> None
 
 @compiled()
 def _grow_diagonally(forward: Array, backward: Array, links: Array, has_source: Array, has_target: Array) -> None:
-    """Links of either direction beside a link, if one of their words has none yet, until there are no more."""
+    """Links of either direction adjacent to a link, if one of their words has none yet, until there are no more."""
     neighbours = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # target, source
     n, m = links.shape
     is_growing = True

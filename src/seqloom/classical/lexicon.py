@@ -1,7 +1,7 @@
 """A bilingual lexicon out of two alignment models: the best translations of each word.
 
-It serves two ends: shortlists, the target symbols that are worth a look while one sentence is translated, and the
-replacement of words that a translator does not know.
+It has two uses: shortlists, the candidate target symbols while one sentence is translated, and the replacement of words
+that are unknown to a translator.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from seqloom.core.files import write_atomically
 from seqloom.core.symbols import RESERVED
 
 FORMAT = 1
-"""The number of the stored form; a newer one is refused, not guessed at."""
+"""The version of the file format; a newer one is refused."""
 
 Ranking = Literal["both", "forward"]
-"""By which the best are the best: √(t(y ∣ x) · t(x ∣ y)), or t(y ∣ x) alone."""
+"""What translations are ranked by: √(t(y ∣ x) · t(x ∣ y)), or t(y ∣ x) alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Lexicon:
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The target symbols worth a look for a sentence: the best translations of its words and what is always there."""
+    """The candidate target symbols of a sentence: the best translations of its words, and those in every list."""
 
     lexicon: Lexicon
     translations: int

@@ -98,8 +98,8 @@ Method = Literal["add", "mul"]
 
 _EPSILON = 0.001
 _LARGE = np.float32(1e15)
-_TOGETHER = 1 << 25
-"""Cosines held at the same time: 128 MB."""
+_MAX_COSINES = 1 << 25
+"""Cosines in memory at the same time: 128 MB."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Subwords:
         rows = buckets_of(word, self.config)
         if not len(rows):
             raise UsageError(
-                f"{word!r} was never seen and has no n-grams of {self.config.shortest} to {self.config.longest} "
-                "characters; ask for a longer word"
+                f"{word!r} is unknown and has no n-grams of {self.config.shortest} to {self.config.longest} "
+                "characters; choose a longer word"
             )
         mean: Float32[np.ndarray, " width"] = self.buckets[rows].mean(axis=0)
         return mean
@@ -221,7 +221,7 @@ class WordVectors:
         queries = _units(np.stack([self.vector(word) for word in words]))
         excluded = [[self.rows[word]] if word in self.rows else [] for word in words]
         found: list[list[Neighbour]] = []
-        step = max(1, _TOGETHER // len(self))
+        step = max(1, _MAX_COSINES // len(self))
         for begin in range(0, len(words), step):
             scores = queries[begin : begin + step] @ self.units.T
             found += self._best(scores, excluded[begin : begin + step], count)
@@ -238,7 +238,7 @@ class WordVectors:
     ) -> Int64[np.ndarray, " questions"]:
         """The best row for each a, b, c; of the first `vocabulary` words only, if that is given."""
         best = np.empty(len(triples), np.int64)
-        step = max(1, _TOGETHER // len(self))
+        step = max(1, _MAX_COSINES // len(self))
         for begin in range(0, len(triples), step):
             part = triples[begin : begin + step]
             scores = self.analogy_scores(part, method=method)

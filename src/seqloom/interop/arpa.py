@@ -205,7 +205,7 @@ _DATA = re.compile(rb"^(\xef\xbb\xbf)?\\data\\[ \t\r]*$", re.MULTILINE)  # perha
 _ENTRY = re.compile(rb"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
 _PROBLEMS = {
     BAD_NUMBER: "a number is required at the beginning and allowed at the end",
-    UNKNOWN_WORD: "it holds a word that is not among the 1-grams",
+    UNKNOWN_WORD: "it contains a word that is not among the 1-grams",
     TOO_FEW_WORDS: "it has too few words",
     TOO_MUCH: "something follows the back-off weight",
     POSITIVE: "a logarithm of a probability is at most 0",
@@ -231,22 +231,19 @@ def read_arpa(path: Path) -> NGram:
     Where an n-gram is listed and one that begins or ends it is not, the latter gets the probability that backing off
     gives it, which changes no answer.
     """
-    reader = _Reader(path, _read_bytes(path))
+    require_file(path)
+    content = read_whole(path, largest=sys.maxsize) if is_compressed(path) else path.read_bytes()
+    reader = _Reader(path, content)
     sizes = reader.read_header()
     vocabulary, words = reader.read_words(sizes[0])
     table = WordTable.of([reader.unknown if id == UNKNOWN else word for id, word in enumerate(vocabulary)])
     sections = [words, *(reader.read_section(length, size, table) for length, size in enumerate(sizes[1:], 2))]
-    reader.read_end()
+    reader.expect(b"\\end\\")
     layers = None
     while layers is None:
         layers = _layers(sections, vocabulary, path)
     _refuse_twice(layers[-1], sections[-1], vocabulary, path)
     return NGram.from_layers(layers, vocabulary)
-
-
-def _read_bytes(path: Path) -> bytes:
-    require_file(path)
-    return read_whole(path, largest=sys.maxsize) if is_compressed(path) else path.read_bytes()
 
 
 class _Reader:
@@ -273,12 +270,12 @@ class _Reader:
         if not 1 <= len(sizes) <= MAX_ORDER:
             self._fail(f"the header lists {len(sizes)} lengths of n-grams; from 1 to {MAX_ORDER} can be read")
         if sum(sizes) > len(self._content):
-            self._fail(f"the header promises {sum(sizes):,} n-grams, but the file has {len(self._content):,} bytes")
+            self._fail(f"the header declares {sum(sizes):,} n-grams, but the file has {len(self._content):,} bytes")
         return sizes
 
     def read_words(self, size: int) -> tuple[list[str], Section]:
         """The vocabulary with the reserved symbols first, and what the file says of each word."""
-        self._expect(b"\\1-grams:")
+        self.expect(b"\\1-grams:")
         ids = {name: id for id, name in enumerate(RESERVED)}
         ids[CAPITALS] = UNKNOWN
         log_probs, backoffs = [-np.inf, -np.inf, -np.inf, MISSING], [0.0] * len(RESERVED)
@@ -314,7 +311,7 @@ class _Reader:
 
     def read_section(self, length: int, size: int, table: WordTable) -> Section:
         """The n-grams of one length."""
-        self._expect(b"\\%d-grams:" % length)
+        self.expect(b"\\%d-grams:" % length)
         section = Section(np.empty((size, length), np.int32), np.empty(size), np.zeros(size))
         rows, self._place, problem = read_section(
             self._array, self._place, table, section.ids, section.log_probs, section.backoffs
@@ -322,21 +319,17 @@ class _Reader:
         if problem:
             self._fail(f"a {length}-gram cannot be read: {_PROBLEMS[problem]}", behind=False)
         if rows < size:
-            self._fail(f"{rows:,} {length}-grams end here, but the header promises {size:,}", behind=False)
+            self._fail(f"{rows:,} {length}-grams end here, but the header declares {size:,}", behind=False)
         return section
 
-    def read_end(self) -> None:
-        r"""The last line, \end\."""
-        self._expect(b"\\end\\")
-
-    def _expect(self, title: bytes) -> None:
-        """Go behind the next line that is not blank, which must be this one."""
+    def expect(self, title: bytes) -> None:
+        """Skip blank lines and the line after them, which must be this one."""
         line = b""
         while not line and self._place < len(self._content):
             line = self._next_line().strip()
         if line != title:
             found = _shown(line) if line else "the end of the file"
-            self._fail(f"{title.decode()} was expected here, and {found} was found; is the file cut short or damaged?")
+            self._fail(f"expected {title.decode()}, found {found}; the file may be truncated or damaged")
 
     def _next_line(self) -> bytes:
         end = self._content.find(b"\n", self._place)
@@ -358,7 +351,7 @@ class _Reader:
             self._fail(f"the word {field[:40]!r} is not UTF-8; convert the file")
 
     def _fail(self, message: str, *, behind: bool = True) -> NoReturn:
-        """Complain of the line before the place reached, or of the line that begins there."""
+        """Report a problem in the line before the place reached, or in the line that begins there."""
         line = self._content.count(b"\n", 0, min(self._place, len(self._content))) + (not behind)
         raise DataError(problems=[Problem(message, str(self._path), max(1, line))])
 
@@ -372,7 +365,8 @@ def _shown(text: bytes) -> str:
 
 def _layers(sections: list[Section], vocabulary: Sequence[str], path: Path) -> list[Layer] | None:
     """The sections in lexicographic order, numbered; None where n-grams had to be added to one of them first."""
-    layers = [Layer(*_nothing_before(sections[0]))]
+    words, none = sections[0], np.zeros(len(sections[0].ids), np.int64)
+    layers = [Layer(none, words.ids[:, 0], words.log_probs, words.backoffs, none)]
     ranks = np.arange(len(vocabulary))  # of each row of a section in lexicographic order
     for shorter, section in pairwise(sections):
         sides = (section.ids[:, :-1], section.ids[:, 1:])
@@ -387,17 +381,11 @@ def _layers(sections: list[Section], vocabulary: Sequence[str], path: Path) -> l
         log_probs, lower = section.log_probs[order], layers[-1]
         backed_off = lower.backoffs[contexts] + lower.log_probs[suffixes]
         log_probs = np.where(np.isnan(log_probs), backed_off, log_probs)
-        words = np.ascontiguousarray(section.ids[order, -1])
-        layers.append(Layer(contexts, words, log_probs, section.backoffs[order], suffixes))
+        last_words = np.ascontiguousarray(section.ids[order, -1])
+        layers.append(Layer(contexts, last_words, log_probs, section.backoffs[order], suffixes))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
     return layers
-
-
-def _nothing_before(words: Section) -> tuple[np.ndarray, ...]:
-    """The fields of the first layer, whose n-grams have neither contexts nor suffixes."""
-    none = np.zeros(len(words.ids), np.int64)
-    return none, words.ids[:, 0], words.log_probs, words.backoffs, none
 
 
 def _find(
@@ -418,7 +406,7 @@ def _find(
 
 
 def _refuse_twice(last: Layer, section: Section, vocabulary: Sequence[str], path: Path) -> None:
-    """Refuse duplicates among the longest n-grams, which are no contexts; sorted, they are neighbours."""
+    """Refuse duplicates among the longest n-grams, which are not contexts; sorted, they are neighbours."""
     is_twice = (np.diff(last.contexts) == 0) & (np.diff(last.words) == 0)
     if is_twice.any():
         slots = np.zeros(2 * len(section.ids) + 1, np.int64)

@@ -1,8 +1,8 @@
 """Analogy questions: a is to b as c is to …? The share of right answers, section by section.
 
 A question counts if all four words are among the first `vocabulary` words, which are the most frequent; others are
-left out and counted. The answer is the best of these words other than a, b and c. Upper and lower case are not told
-apart. gensim's `evaluate_word_analogies` has the same rules (its `restrict_vocab` is our `vocabulary`), so the numbers
+left out and counted. The answer is the best of these words other than a, b and c. Case is ignored.
+gensim's `evaluate_word_analogies` has the same rules (its `restrict_vocab` is our `vocabulary`), so the numbers
 can be compared.
 """
 
@@ -33,7 +33,7 @@ class QuestionSection:
 
 @dataclass(frozen=True)
 class SectionScore:
-    """How a section went."""
+    """The result of a section."""
 
     name: str
     right: int
@@ -48,7 +48,7 @@ class SectionScore:
 
 @dataclass(frozen=True)
 class AnalogyScore:
-    """How all sections went."""
+    """The results of all sections."""
 
     sections: tuple[SectionScore, ...]
 

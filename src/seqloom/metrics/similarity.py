@@ -3,7 +3,7 @@
     ρ = the correlation of the ranks,   r = Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²)
     equal values share the mean of the ranks that they take up
 
-Pairs with a word that has no vector are left out and counted; upper and lower case are not told apart. gensim's
+Pairs with a word that has no vector are left out and counted; case is ignored. gensim's
 `evaluate_word_pairs` does the same, so the numbers can be compared.
 """
 
@@ -45,7 +45,7 @@ class SimilarityScore:
 
 
 def read_judgements(path: Path) -> list[JudgedPair]:
-    """A line per pair, word, word and number between tabs, as in WordSim-353; lines that begin with # are passed."""
+    """A line per pair, word, word and number between tabs, as in WordSim-353; lines that begin with # are ignored."""
     pairs, problems = [], Problems()
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):

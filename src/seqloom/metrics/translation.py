@@ -145,7 +145,7 @@ def metrics_for(language: str | None, *, lowercase: bool = False, references: Se
 def dev_metrics_for(
     language: str | None, *, lowercase: bool = False, references: Sequence[str]
 ) -> tuple[Bleu | Chrf | ExactMatch, Bleu | Chrf | ExactMatch]:
-    """The two metrics that a run reports of its dev text, the more telling one first.
+    """The two metrics that a run reports of its dev text, the more informative one first.
 
     BLEU looks for four words in a row, so it means nothing where most references have fewer.
     """

@@ -40,7 +40,7 @@ class Word2Vec(ABC):
 
     @abstractmethod
     def predicted(self, word: int) -> Predicted:
-        """What stands for a word among the outputs: itself and random words, or its way through a tree."""
+        """The outputs that predict a word: itself and random words, or its path through a tree."""
 
     def rows(self, words: Sequence[int]) -> list[int]:
         """The rows of the inputs that belong to these words."""
@@ -73,7 +73,7 @@ class Word2Vec(ABC):
             np.add.at(self.inputs, rows, self.step(self.inputs[rows].mean(axis=0)[None], self.predicted(word)))
 
     def skip_gram_sampled(self, centre: int, contexts: list[int], *, count: int) -> None:
-        """The middle is told apart: `count` words of the window from as many random ones."""
+        """The middle word predicts `count` words of the window, and not as many random ones."""
         for place in range(min(len(contexts), count)):  # the beginning of a shuffle
             other = place + self.below(len(contexts) - place)
             contexts[place], contexts[other] = contexts[other], contexts[place]
