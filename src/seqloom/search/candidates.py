@@ -44,7 +44,8 @@ def top_symbols(step: Step, best: int, *, values: Float[Tensor, "rows symbols"] 
         symbols, order = symbols.sort(dim=-1)
         values, log_probs = (of_columns(table, order) for table in (values, log_probs))
     best = min(best, values.shape[1])
-    values, columns = _by_loops(values, best) if _has_loops(values, best) else _by_sorting(values, best)
+    has_loops = values.device.type == "cpu" and 1 <= best <= MAX_COMPILED_BEST and values.dtype == torch.float32
+    values, columns = _by_loops(values, best) if has_loops else _by_sorting(values, best)
     own = log_probs.gather(1, columns)
     return Top(values, own, columns if symbols is None else of_columns(symbols.expand(len(columns), -1), columns))
 
@@ -62,10 +63,6 @@ def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: C
         return sorted(wanted)
     offered = symbols if symbols.dim() == 1 else symbols[row]
     return torch.isin(offered, offered.new_tensor(sorted(wanted))).nonzero().flatten().tolist()
-
-
-def _has_loops(values: Float[Tensor, "rows columns"], best: int) -> bool:
-    return values.device.type == "cpu" and 1 <= best <= MAX_COMPILED_BEST and values.dtype == torch.float32
 
 
 def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:

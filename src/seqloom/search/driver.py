@@ -2,11 +2,11 @@
 
     state = start(source)                              one row per sentence
     while rows are left:
-        step     = step(state, last symbol of each row)
-        values   = log P(y ∣ x, y_<t)                  −∞ where a constraint forbids y; end as the score changes it
-        expansion   = strategy.choose(rows and values)    candidates: a row with one symbol more
-        finished = chosen candidates that end          scored, the n best are remembered
-        rows     = the others                          until a sentence is decided or reaches its maximum length
+        step      = step(state, last symbol of each row)
+        values    = log P(y ∣ x, y_<t)                 −∞ where a constraint forbids y; end as the score changes it
+        expansion = strategy.choose(rows and values)   candidates: a row with one symbol more
+        finished  = chosen candidates that end         scored, the n best are remembered
+        rows      = the others                         until a sentence is decided or reaches its maximum length
 
 A search with a beam of five over a hundred sentences decides over five hundred hypotheses at each step. A step is
 therefore a column of numbers for all of them, and a hypothesis is its path back through the columns:
