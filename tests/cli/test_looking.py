@@ -62,7 +62,7 @@ def test_info_of_nothing_is_a_usage_error() -> None:
 def test_config_prints_a_file_that_reads_back_as_it_is(tmp_path: Path) -> None:
     called = call("config", "model.kind=seq2seq", "seed=5")
     assert called.code == 0, called.err
-    assert "# The one seed" in called.out
+    assert "# The seed of every random number" in called.out
     assert yaml.safe_load(called.out)["model"]["kind"] == "seq2seq"
     path = tmp_path / "run.yaml"
     path.write_text(called.out)

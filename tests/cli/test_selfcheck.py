@@ -70,7 +70,7 @@ def test_an_interruption_leaves_what_was_found(tiny: Tiny, monkeypatch: pytest.M
         return
     assert "✓ greedy      promise of greedy" in called.lines
     assert called.lines[-1].startswith(
-        "Of those looked at, all 2 promises hold; 2 were not checked: plan, terms; it took "
+        "Of those checked, all 2 promises hold; 2 were not checked: plan, terms; it took "
     )
     assert "promise of plan" not in called.out
 
@@ -80,7 +80,7 @@ def test_progress_has_the_time_that_is_left(capsys: pytest.CaptureFixture[str]) 
     lines, bars = PlainLines(clock=lambda: now[0]), Bars(clock=lambda: now[0])
 
     def note(done: int, left: float | None) -> str:
-        values: dict[str, Value] = {"what": "promises looked at", "done": done, "all": 13}
+        values: dict[str, Value] = {"what": "promises checked", "done": done, "all": 13}
         event = Event("progress", values if left is None else {**values, "left": left})
         lines(event)
         bars(event)
@@ -93,7 +93,7 @@ def test_progress_has_the_time_that_is_left(capsys: pytest.CaptureFixture[str]) 
         assert note(5, None) == "5 of 13, 24 s left"
     finally:
         bars.stop()
-    assert "promises looked at: 4 of 13, about 1 min 15 s left\n" in capsys.readouterr().err
+    assert "promises checked: 4 of 13, about 1 min 15 s left\n" in capsys.readouterr().err
 
 
 def test_records_hold_figures_and_the_verdict(tiny: Tiny, few: dict[str, CheckResult]) -> None:
@@ -129,7 +129,7 @@ def test_bad_input_has_the_usual_codes(tiny: Tiny, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("")
     wrong = [
-        (2, "no such model", ["selfcheck", tmp_path / "nowhere"]),
+        (2, "model directory not found", ["selfcheck", tmp_path / "nowhere"]),
         (2, "does not end in .html", ["selfcheck", tiny.run, "--out", tmp_path / "report.txt"]),
         (2, "nofile", ["selfcheck", tiny.run, "--lines", tmp_path / "nofile"]),
         (2, "--count", ["selfcheck", tiny.run, "--count", 0]),

@@ -57,9 +57,22 @@ class Kernel:
 
                 try:
                     self._dispatcher = numba.njit(self.plain, cache=True, **self.options)
+                    discard_unreadable(self._dispatcher)
                 except RuntimeError:  # no folder that can be written to
                     self._dispatcher = numba.njit(self.plain, **self.options)
                 names = self.plain.__globals__
                 kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
                 names.update({name: kernel.load() for name, kernel in kernels.items()})
             return self._dispatcher
+
+
+def discard_unreadable(dispatcher: Any) -> None:
+    """Empty the cache of a kernel if an earlier version of the package wrote it with classes that no longer exist.
+
+    numba unpickles the argument types of a cache before it compares the date of the source, so a renamed class would
+    end the program.
+    """
+    try:
+        dispatcher._cache._cache_file._load_index()
+    except (AttributeError, ImportError):
+        dispatcher._cache.flush()

@@ -1,0 +1,31 @@
+"""Compiled kernels and their cache on disk."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = """
+from typing import NamedTuple
+from seqloom.core.jit import compiled
+
+class {name}(NamedTuple):
+    value: float
+
+@compiled()
+def double(number):
+    return 2.0 * number.value
+
+print(double({name}(21.0)))
+"""
+
+
+def test_a_cache_of_a_class_that_was_renamed_is_replaced(tmp_path: Path) -> None:
+    """As after an upgrade in place: the old cache names a class that the new source does not have."""
+    (tmp_path / "main.py").write_text("import kernels")
+    for name in ("Before", "Afterwards"):
+        (tmp_path / "kernels.py").write_text(SOURCE.format(name=name))
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.stdout == "42.0\n", done.stderr
+    assert list(tmp_path.rglob("*.nbi")), "no cache was written, so nothing was tested"
