@@ -122,7 +122,7 @@ def test_a_model_without_embeddings_is_an_error() -> None:
         def forward(self, source: Source, previous: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
             return self.inner.output.weight.new_ones(int(lengths.sum()), 6)
 
-    with pytest.raises(ModelError, match="the source symbols of this model pass no embedding"):
+    with pytest.raises(ModelError, match="the source symbols of this model pass no known embedding"):
         connectivity_of(Odd(), SOURCE, TARGET)
 
 

@@ -79,7 +79,7 @@ def test_spirals_have_all_classes_and_stay_in_their_disc() -> None:
 
 
 def test_a_network_without_layers_is_refused() -> None:
-    with pytest.raises(UsageError, match="0 layers"):
+    with pytest.raises(UsageError, match="depth 0 is invalid"):
         DeepNetwork(DeepForm(), 0, sizes=DeepSizes())
 
 
