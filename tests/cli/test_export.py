@@ -56,4 +56,4 @@ def test_the_record_says_what_was_written(tiny: Tiny, tmp_path: Path) -> None:
     assert json.loads((out / "seqloom.json").read_text(encoding="utf-8"))["search"]["length_factor"] == 1.0
     again = call("export", tiny.run, "--to", "ctranslate2", "--out", out)
     assert again.code == 2
-    assert f"{out} is there already" in again.err
+    assert f"{out} already exists" in again.err
