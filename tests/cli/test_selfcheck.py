@@ -134,7 +134,7 @@ def test_bad_input_has_the_usual_codes(tiny: Tiny, tmp_path: Path) -> None:
         (2, "nofile", ["selfcheck", tiny.run, "--lines", tmp_path / "nofile"]),
         (2, "--count", ["selfcheck", tiny.run, "--count", 0]),
         (3, "is empty", ["selfcheck", tiny.run, "--lines", empty]),
-        (4, "is no model directory", ["selfcheck", tmp_path]),
+        (4, "is not a model directory", ["selfcheck", tmp_path]),
     ]
     for code, message, words in wrong:
         called = call(*words)
