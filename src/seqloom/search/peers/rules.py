@@ -35,7 +35,7 @@ from seqloom.search.settings import PeerMode
 # `rules_of` has one value for each peer. docs/search/peer-modes.md says which version of each was read, and how the
 # rules were checked.
 
-PlaceRule = Literal["refilled", "lost", "kept", "haunted"]
+PlaceRule = Literal["refilled", "lost", "kept", "ghost"]
 PoolRule = Literal["all", "first", "best"]
 StopRule = Literal["top_finished", "nbest_on_top", "every_place", "count", "count_or_top", "no_better", "none_live"]
 LimitRule = Literal["cut", "cut_shorter", "end"]
@@ -51,7 +51,7 @@ class PeerRules:
     place: PlaceRule
     """What becomes of the place of an ended hypothesis: `refilled` by another candidate (of the same step, if it looks
     at more than one beam of them, else of the next), `lost`, `kept` by the hypothesis itself, which then competes by
-    its score with the log P of the others, or `haunted`: the row continues after its end and takes places from the
+    its score with the log P of the others, or `ghost`: the row continues after its end and takes places from the
     others."""
 
     pool: PoolRule
@@ -191,7 +191,7 @@ OPENNMT_PY = PeerRules(
 )
 JOEYNMT = PeerRules(
     candidates=1,
-    place="haunted",
+    place="ghost",
     pool="all",
     stop="every_place",
     at_limit="cut",

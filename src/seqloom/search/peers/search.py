@@ -139,7 +139,7 @@ class PeerSentence:
         match self.rules.place:
             case "kept":
                 return [each for each in picked if not each.is_over]
-            case "haunted":
+            case "ghost":
                 return list(picked)
             case "refilled" | "lost":
                 return [each for each in hypotheses if not each.is_over][: self.width]
