@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from seqloom.cli.arguments import STANDARD_OUTPUT, ParallelFiles, Threads, file_names, parse_words, require_new_file
+from seqloom.cli.arguments import (
+    STANDARD_OUTPUT,
+    Encoding,
+    OnBadUtf8,
+    ParallelFiles,
+    Threads,
+    file_names,
+    parse_words,
+    require_new_file,
+)
 from seqloom.cli.console import examples, json_line, show_events
-from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
+from seqloom.cli.inputs import TextEncoding
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, notice
 

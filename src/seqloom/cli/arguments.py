@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.files import require_folders_above, require_writable
+from seqloom.core.text_files import OnBad
 from seqloom.text.formats.readers import format_of
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")]
@@ -37,6 +38,22 @@ ParallelFiles = Annotated[
     ),
 ]
 """A name may contain *; `open_corpus` decides how the files are read."""
+
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", metavar="NAME", help="Encoding of the text: utf-8 (the default), latin-1, utf-16, cp1252 …"
+    ),
+]
+OnBadUtf8 = Annotated[
+    Literal["error", "replace", "skip"] | None,
+    typer.Option(
+        "--on-bad-utf8",
+        metavar="ACTION",
+        help="How invalid bytes are handled: [bold]error[/bold] stops (the default), [bold]replace[/bold] puts U+FFFD "
+        "for each, [bold]skip[/bold] treats the line as empty.",
+    ),
+]
 
 STANDARD_OUTPUT = Path("-")
 """Accepted by options that can write to standard output; `main` refuses it for the others."""
@@ -75,6 +92,12 @@ def config_and_overrides(words: Sequence[str] | None, *, hint: str) -> tuple[Pat
 
 def _is_config(word: str) -> bool:
     return word.lower().endswith(_CONFIG_SUFFIXES)
+
+
+def encoding_settings(encoding: str | None, on_bad: OnBad | None) -> list[str]:
+    """The flags as settings of the data."""
+    given = (("data.encoding", encoding), ("data.on_bad_utf8", on_bad))
+    return [f"{name}={value}" for name, value in given if value is not None]
 
 
 def is_file(name: str | Path) -> bool:

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.arguments import ParallelFiles, file_names, parse_words, require_new_file, require_utf8_names
+from seqloom.cli.arguments import (
+    Encoding,
+    OnBadUtf8,
+    ParallelFiles,
+    encoding_settings,
+    file_names,
+    parse_words,
+    require_new_file,
+    require_utf8_names,
+)
 from seqloom.cli.console import clean, counted, examples, json_line, show_events, table
-from seqloom.cli.inputs import Encoding, OnBadUtf8, encoding_settings
 from seqloom.core.errors import UsageError
 from seqloom.core.events import notice
 from seqloom.core.files import matching_files, require_folders_above, require_writable, write_atomically

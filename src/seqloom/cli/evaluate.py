@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seqloom.cli.arguments import JsonResult, parse_words, require_new_file, require_search_settings
+from seqloom.cli.arguments import (
+    Encoding,
+    JsonResult,
+    OnBadUtf8,
+    parse_words,
+    require_new_file,
+    require_search_settings,
+)
 from seqloom.cli.console import examples, interval_text, json_line, one_line, score_rows, show_events, table
 from seqloom.cli.inputs import (
-    Encoding,
     Fuse,
     FuseWeight,
     InputText,
     LanguageModelFusion,
-    OnBadUtf8,
     TextEncoding,
     languages_for,
     open_translator,

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 CHUNK = 1 << 18
 """Bytes read at most before the lines in them are passed on; a pipe or a terminal passes on what it has."""
 
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding", metavar="NAME", help="Encoding of the text: utf-8 (the default), latin-1, utf-16, cp1252 …"
-    ),
-]
-OnBadUtf8 = Annotated[
-    Literal["error", "replace", "skip"] | None,
-    typer.Option(
-        "--on-bad-utf8",
-        metavar="ACTION",
-        help="How invalid bytes are handled: [bold]error[/bold] stops (the default), [bold]replace[/bold] puts U+FFFD "
-        "for each, [bold]skip[/bold] treats the line as empty.",
-    ),
-]
-
 
 @dataclass(frozen=True)
 class TextEncoding:
@@ -54,12 +38,6 @@ class TextEncoding:
         """From the flags; an unknown encoding is refused."""
         LineDecoder("", encoding)
         return TextEncoding(encoding or "utf-8", on_bad or "error")
-
-
-def encoding_settings(encoding: str | None, on_bad: OnBad | None) -> list[str]:
-    """The flags as settings of the data."""
-    given = (("data.encoding", encoding), ("data.on_bad_utf8", on_bad))
-    return [f"{name}={value}" for name, value in given if value is not None]
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------

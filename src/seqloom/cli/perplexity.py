@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.arguments import JsonResult
+from seqloom.cli.arguments import Encoding, JsonResult, OnBadUtf8
 from seqloom.cli.console import clean, examples, json_line, show_events, table
-from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding, open_input, read_blocks, read_text
+from seqloom.cli.inputs import TextEncoding, open_input, read_blocks, read_text
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Event, Listener, notice
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import ModelFolder, parse_words, require_search_settings
+from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8, parse_words, require_search_settings
 from seqloom.cli.console import examples, json_line, show_events
 from seqloom.cli.inputs import (
-    Encoding,
-    OnBadUtf8,
     TextEncoding,
     languages_for,
     open_translator,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import JsonResult, ModelFolder, Threads, file_names
+from seqloom.cli.arguments import Encoding, JsonResult, ModelFolder, OnBadUtf8, Threads, file_names
 from seqloom.cli.console import clean, examples, json_line, show_events
-from seqloom.cli.inputs import Encoding, OnBadUtf8, TextEncoding
+from seqloom.cli.inputs import TextEncoding
 
 if TYPE_CHECKING:
     from seqloom.apps.lexicon import FittedLexicon

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import config_and_overrides, file_names, is_file, refuse_expanded, require_utf8_names
+from seqloom.cli.arguments import (
+    Encoding,
+    OnBadUtf8,
+    config_and_overrides,
+    encoding_settings,
+    file_names,
+    is_file,
+    refuse_expanded,
+    require_utf8_names,
+)
 from seqloom.cli.console import duration, examples, json_line, score_rows, show_events
-from seqloom.cli.inputs import Encoding, OnBadUtf8, encoding_settings
 from seqloom.core.errors import UsageError
 from seqloom.core.files import matching_files, require_file, require_folders_above, require_run
 

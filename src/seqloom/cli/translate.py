@@ -11,7 +11,9 @@ import typer
 from seqloom.cli.arguments import (
     STANDARD_OUTPUT,
     Conflict,
+    Encoding,
     ModelFolder,
+    OnBadUtf8,
     parse_words,
     refuse_conflicts,
     require_content,
@@ -19,7 +21,7 @@ from seqloom.cli.arguments import (
     require_search_settings,
 )
 from seqloom.cli.console import examples, show_events
-from seqloom.cli.inputs import Encoding, Fuse, FuseWeight, LanguageModelFusion, OnBadUtf8, TextEncoding
+from seqloom.cli.inputs import Fuse, FuseWeight, LanguageModelFusion, TextEncoding
 from seqloom.cli.translate_jobs import (
     CatalogueJob,
     TextJob,
