@@ -24,7 +24,7 @@ from seqloom.core.events import Listener, notice
 from seqloom.training.checkpoint import LazyTensors, ShardedState, TensorSpec
 from seqloom.training.distributed import World
 from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
-from seqloom.training.parallel import Objective, ParallelStrategy, Replicated
+from seqloom.training.parallel import ParallelStrategy, Replicated, SummedLoss
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Batch, Task
 from seqloom.training.weights import live_weights
@@ -87,7 +87,7 @@ def require_shardable(model: nn.Module, world: World) -> None:
         )
 
 
-def shard_parameters(objective: Objective[Any], world: World, *, uses: "UsedParameters") -> None:
+def shard_parameters(objective: SummedLoss[Any], world: World, *, uses: "UsedParameters") -> None:
     """Replace the parameters of a model by the shards of this rank, layer by layer, and the rest at the root."""
     # Imported late: it takes a second, which only sharded runs need.
     from torch.distributed.device_mesh import DeviceMesh
@@ -213,7 +213,7 @@ class Sharded(Generic[Batch]):
         # As with DDP, all ranks start with the weights of the first: a model from outside may draw others on each.
         for each in whole.values():
             distributed.broadcast(each.detach(), src=0)
-        self._objective = Objective(self.learner, self._task)
+        self._objective = SummedLoss(self.learner, self._task)
         self._uses = UsedParameters()
         shard_parameters(self._objective, self._world, uses=self._uses)
         self._sharded = dict(self.learner.named_parameters())

@@ -23,7 +23,7 @@ from seqloom.training.weights import for_disk, weights_of
 # The summed loss of a batch as a module, so that gradients are shared over ranks where torch does it: in `forward`.
 
 
-class Objective(nn.Module, Generic[Batch]):
+class SummedLoss(nn.Module, Generic[Batch]):
     """batch ↦ Σ loss; an empty batch ↦ 0, which touches no parameter of the model."""
 
     def __init__(self, model: nn.Module, task: Task[Batch]) -> None:
@@ -42,7 +42,7 @@ class Objective(nn.Module, Generic[Batch]):
         return loss.total
 
 
-def share_gradients(objective: Objective[Batch], world: World) -> nn.Module:
+def share_gradients(objective: SummedLoss[Batch], world: World) -> nn.Module:
     """The objective with gradients that are averaged over the ranks as they are computed; itself where there is one."""
     if world.size == 1:
         return objective
@@ -146,14 +146,14 @@ class Replicated(Generic[Batch]):
         self.parameters = self.counted = trained(model)
         self.optimiser = make_optimiser(model, config)
         self._task, self._world = task, world
-        self._objective: nn.Module = Objective(model, task)
+        self._objective: nn.Module = SummedLoss(model, task)
 
     @property
     def held(self) -> Mapping[str, Tensor]:
         return dict(self.learner.named_parameters())
 
     def share(self) -> None:
-        self._objective = share_gradients(Objective(self.learner, self._task), self._world)
+        self._objective = share_gradients(SummedLoss(self.learner, self._task), self._world)
 
     def restore_optimiser(self, tensors: Mapping[str, Tensor]) -> None:
         restore_optimiser(self.optimiser, self.parameters, tensors)
@@ -196,6 +196,6 @@ class Replicated(Generic[Batch]):
         If it held the last reference, torch would close the group while holding Python's lock, for which a thread of
         that group may be waiting: it is released first, cycles included.
         """
-        self._objective = Objective(self.learner, self._task)
+        self._objective = SummedLoss(self.learner, self._task)
         if self._world.size > 1:
             gc.collect()
