@@ -12,9 +12,9 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.elmo import Elmo
+from seqloom.models.protocols import TranslationModel
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import MODELS, FitsText, RunConfig
-from seqloom.tasks.translation import TranslationModel
 from seqloom.text.tokenizer import EncodedText
 
 VOCABULARY = (*RESERVED, "a", "b", "c", "d", "e", "f", "g")

@@ -17,7 +17,8 @@ from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
+from seqloom.tasks.settings import TranslationConfig
+from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.trainer import Trainer

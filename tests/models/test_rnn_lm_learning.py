@@ -16,7 +16,8 @@ from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.tasks.language_modelling import LanguageModellingTask
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.text.tokenizer import EncodedText
 from seqloom.training.optimisers import clip_by_norm, global_norm, gradients
 

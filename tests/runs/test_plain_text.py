@@ -20,7 +20,7 @@ from seqloom.runs.loading import load
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.prepare import choose_config
 from seqloom.runs.train import Trained, resume, train
-from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizer
 from tiny_runs import TINY_LM, write_text
 

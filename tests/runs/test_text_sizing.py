@@ -9,7 +9,7 @@ from seqloom.core.declaration import TextFacts
 from seqloom.data.plain_text import TextCorpus
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.runs.sizing import choose_text_sizes, text_facts
-from seqloom.tasks.language_modelling import LanguageModellingConfig
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.text.tokenizer import Segmentation
 
 

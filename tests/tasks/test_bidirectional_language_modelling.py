@@ -14,7 +14,8 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.models.elmo import Elmo, ElmoConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask, both_labels
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask, both_labels
+from seqloom.tasks.settings import BidirectionalConfig
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import weights_of

@@ -18,7 +18,8 @@ from seqloom.models.rnn_lm import RnnLm, RnnLmConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import RunConfig
 from seqloom.tasks import language_modelling
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask, TextLoss, text_loss
+from seqloom.tasks.language_modelling import LanguageModellingTask, TextLoss, text_loss
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.training.distributed import World
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.trainer import Trainer

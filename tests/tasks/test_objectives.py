@@ -7,7 +7,8 @@ import torch
 from seqloom.core.config import Config, resolve
 from seqloom.core.errors import ConfigError
 from seqloom.nn.objectives import FullSoftmax, Nce, NegativeSampling, SampledSoftmax
-from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
+from seqloom.tasks.language_modelling import make_objective
+from seqloom.tasks.settings import FullConfig, ObjectiveConfig
 
 
 class Holder(Config):
@@ -22,7 +23,7 @@ COUNTS = np.array([0, 1, 7, 31])
 
 def test_each_kind_makes_its_objective() -> None:
     made = {
-        kind: resolve(Holder, overrides=[f"objective.kind={kind}"]).objective.make(COUNTS)
+        kind: make_objective(resolve(Holder, overrides=[f"objective.kind={kind}"]).objective, COUNTS)
         for kind in ("full", "sampled", "nce", "negative")
     }
     assert {kind: type(objective) for kind, objective in made.items()} == {
@@ -39,10 +40,12 @@ def test_each_kind_makes_its_objective() -> None:
 
 def test_settings_reach_the_objective() -> None:
     overrides = ["kind=nce", "samples=7", "power=0.5", "log_z=learned", "sharing=token"]
-    objective = resolve(Holder, overrides=[f"objective.{each}" for each in overrides]).objective.make(COUNTS)
+    settings = resolve(Holder, overrides=[f"objective.{each}" for each in overrides]).objective
+    objective = make_objective(settings, COUNTS)
     assert isinstance(objective, Nce)
     assert (objective.samples, objective.log_z, objective.sharing) == (7, "learned", "token")
-    sampled = resolve(Holder, overrides=["objective.kind=sampled", "objective.correction=all"]).objective.make(COUNTS)
+    settings = resolve(Holder, overrides=["objective.kind=sampled", "objective.correction=all"]).objective
+    sampled = make_objective(settings, COUNTS)
     assert isinstance(sampled, SampledSoftmax)
     assert sampled.correction == "all"
 

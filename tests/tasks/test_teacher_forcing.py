@@ -15,7 +15,8 @@ from seqloom.data.store import Store, StoreWriter
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.translation import DevSet, MixedBatch, TranslationConfig, TranslationTask, pair_loss, with_guesses
+from seqloom.tasks.settings import TranslationConfig
+from seqloom.tasks.translation import DevSet, MixedBatch, TranslationTask, pair_loss, with_guesses
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
 

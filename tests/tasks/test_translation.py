@@ -11,7 +11,8 @@ from seqloom.data.batches import collate
 from seqloom.data.store import Store, StoreWriter
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask, batches_by_length, pair_loss
+from seqloom.tasks.settings import TranslationConfig
+from seqloom.tasks.translation import DevSet, TranslationTask, batches_by_length, pair_loss
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
 

@@ -17,9 +17,10 @@ from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
-from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
+from seqloom.tasks.language_modelling import LanguageModellingTask
+from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, TranslationConfig
+from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.distributed import World, join

@@ -26,6 +26,7 @@ from seqloom.core.errors import DataError, Problem, UsageError, warn
 from seqloom.core.stepping import Stepper
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.batches import PairBatch
+from seqloom.models.protocols import TranslationModel
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
@@ -53,7 +54,6 @@ from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
-from seqloom.tasks.translation import TranslationModel
 from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
 from seqloom.text.tags import Tagged, place_tags, take_out

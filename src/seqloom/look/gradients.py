@@ -27,14 +27,14 @@ from seqloom.data.batches import PairBatch
 from seqloom.data.store import HEADER, Store
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.drawing.spectra import draw_spectra
-from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
+from seqloom.models.protocols import RecurrentLanguageModel, TranslationModel
+from seqloom.models.reading import RecurrentReader
 from seqloom.nn.bptt.truncation import step_jacobian
 from seqloom.nn.cells.cell import Cell, CellState, unroll
 from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.nn.jacobians import Spectrum, fit_slope, lag_below, spectrum_of, state_spectra
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.readers import require_reader
-from seqloom.tasks.translation import TranslationModel
 from seqloom.text.normalise import is_blank
 
 # Which inputs the loss at each output of a model depends on, and how that fades with distance.

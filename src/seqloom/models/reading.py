@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seqloom.core.reading import Context, TextIds, TokensDone
 from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD
+from seqloom.models.protocols import RecurrentLanguageModel
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.recurrent import StackState
@@ -22,22 +23,6 @@ BATCH_TOKENS = 8192
 """Tokens of lines that are read side by side."""
 MAX_SCORES = 1 << 24
 """Scores of symbols held at a time."""
-
-
-class RecurrentLanguageModel(Protocol):
-    """What a model must offer to be trained and used as a language model."""
-
-    output: Output | AdaptiveOutput
-
-    def __call__(
-        self, previous: Int[Tensor, "rows time"], state: StackState | None
-    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
-        """Features of every position, each from the symbols before it, and the state after the last one."""
-        ...
-
-    def stepper(self) -> Stepper:
-        """The model as a search sees it."""
-        ...
 
 
 class StepsThroughText(Protocol):

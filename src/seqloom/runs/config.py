@@ -17,26 +17,22 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
-from seqloom.data.plain_text import Unit
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
-from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig
-from seqloom.tasks.language_modelling import LanguageModellingConfig
-from seqloom.tasks.objectives import FullConfig, NceConfig
-from seqloom.tasks.translation import TranslationConfig
+from seqloom.tasks.settings import (
+    BidirectionalConfig,
+    FittingConfig,
+    FullConfig,
+    LanguageModellingConfig,
+    NceConfig,
+    TranslationConfig,
+)
 from seqloom.text.tokenizer import EncodedText, TextConfig
 from seqloom.training.settings import TrainingConfig
-
-
-class FittingConfig(Config):
-    """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
-
-    kind: Literal["fitting"] = "fitting"
-    """Names this task in a config file."""
 
 
 class OutsideConfig(ModelSettings):
@@ -187,7 +183,7 @@ class DataConfig(Config):
     on_bad_utf8: OnBad = "error"
     """How invalid bytes in that encoding are handled: error, replace (U+FFFD for each) or skip (the line is
     read as empty, so that its pair is dropped); `--on-bad-utf8` sets it too."""
-    unit: Unit = "line"
+    unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""
     longest: int = Field(256, ge=2, le=1_000_000)

@@ -26,8 +26,9 @@ from seqloom.runs.config import DataConfig, FitsText, RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import Sizing, choose_fitted_sizes, choose_text_sizes, text_facts
-from seqloom.tasks.bidirectional_language_modelling import BidirectionalConfig, BidirectionalTask
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
+from seqloom.tasks.language_modelling import LanguageModellingTask
+from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import is_blank

@@ -15,7 +15,8 @@ from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.reading import ReadsText, TextIds, TextReader
 from seqloom.core.symbols import UNKNOWN
 from seqloom.metrics.perplexity import Perplexities, measure_text, perplexities
-from seqloom.models.reading import RecurrentLanguageModel, RecurrentReader
+from seqloom.models.protocols import RecurrentLanguageModel
+from seqloom.models.reading import RecurrentReader
 from seqloom.runs.loading import Loaded, in_words
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.tokenizer import Tokenizer

@@ -46,7 +46,8 @@ from seqloom.runs.prepare import (
 from seqloom.runs.sizing import passes_text
 from seqloom.runs.translation import PairData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
-from seqloom.tasks.language_modelling import LanguageModellingConfig, LanguageModellingTask
+from seqloom.tasks.language_modelling import LanguageModellingTask
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
@@ -400,12 +401,12 @@ def _open(
     model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
     missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
     if missing:
-        use, protocol = "language model", "RecurrentLanguageModel in seqloom/models/reading.py"
+        use, protocol = "language model", "RecurrentLanguageModel"
         if isinstance(data, PairData):
-            use, protocol = "translator", "TranslationModel in seqloom/tasks/translation.py"
+            use, protocol = "translator", "TranslationModel"
         raise UsageError(
             f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
-            f"{protocol} for what a model must offer"
+            f"{protocol} in seqloom/models/protocols.py for what a model must offer"
         )
     if config.training.start_from is not None and resumed_from is None:
         _start_from(model, Path(config.training.start_from))

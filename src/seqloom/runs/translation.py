@@ -40,7 +40,8 @@ from seqloom.runs.loading import LoadedModel
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.runs.translator import limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
-from seqloom.tasks.translation import DevSet, TranslationConfig, TranslationTask
+from seqloom.tasks.settings import TranslationConfig
+from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced

@@ -17,6 +17,7 @@ from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
 from seqloom.metrics.translation import Chrf
+from seqloom.models.protocols import TranslationModel
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.loading import LoadedModel
@@ -28,7 +29,6 @@ from seqloom.search.decode import decode
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig
-from seqloom.tasks.translation import TranslationModel
 from seqloom.text.tokenizer import Tokenizer
 
 LINES_AT_ONCE = 2_000

@@ -8,16 +8,13 @@ sentence of n words counts 2 (n + 1) symbols. Lines without words are left out.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.config import Config
-from seqloom.core.declaration import Reason
 from seqloom.core.errors import DataError
 from seqloom.core.seeds import seed_for
 from seqloom.data.plain_text import Stream
@@ -26,27 +23,9 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.elmo import BothWays, frame
 from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.packing import pack, packing_of
-from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
+from seqloom.tasks.language_modelling import make_objective
+from seqloom.tasks.settings import BidirectionalConfig
 from seqloom.training.task import Loss
-
-
-class BidirectionalConfig(Config):
-    """What a language model that reads in both directions is trained for."""
-
-    kind: Literal["bidirectional_language_modelling"] = "bidirectional_language_modelling"
-    """Names this task in a config file."""
-    tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
-    """Places in a batch: sentences × the longest of them, the end mark counted."""
-    objective: ObjectiveConfig = FullConfig()
-    """What the last layer is trained for: the full softmax or an approximation of it."""
-    dev_lines: int = Field(0, ge=0)
-    """Held-out sentences that each validation reads, from the first on; 0 reads all."""
-
-    @staticmethod
-    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
-        """The settings of batches of so many tokens, and their reason."""
-        text = f"batches of {rows * length:,} tokens, a sentence by itself"
-        return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
 class BidirectionalModel(Protocol):
@@ -89,7 +68,7 @@ class BidirectionalTask:
         self.dev_sentences = _sentences(dev, "held-out")
         lengths = train.lengths[self.sentences]
         self.plan = BatchPlan(lengths, lengths, tokens_per_batch=config.tokens_per_batch, seed=seed)
-        self.objective = config.objective.make(train.counts())
+        self.objective = make_objective(config.objective, train.counts())
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))

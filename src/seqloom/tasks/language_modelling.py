@@ -12,26 +12,33 @@ from its beginning with a carried state and uses the full softmax, whatever the 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.config import Config
-from seqloom.core.declaration import Reason
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.data.plain_text import Stream
-from seqloom.data.windows import Offset, RandomWindows, SequentialWindows, Window, WindowStarts, cut_windows
+from seqloom.data.windows import RandomWindows, SequentialWindows, Window, WindowStarts, cut_windows
 from seqloom.metrics.perplexity import perplexity
-from seqloom.models.reading import RecurrentLanguageModel
+from seqloom.models.protocols import RecurrentLanguageModel
 from seqloom.nn.bptt.truncation import FULL, Truncation
+from seqloom.nn.objectives import (
+    AliasSampler,
+    Counts,
+    FullSoftmax,
+    Nce,
+    NegativeSampling,
+    Objective,
+    SampledSoftmax,
+    noise_distribution,
+)
 from seqloom.nn.recurrent import StackState
-from seqloom.tasks.objectives import FullConfig, ObjectiveConfig
+from seqloom.tasks.settings import FullConfig, LanguageModellingConfig, NceConfig, ObjectiveConfig, SampledConfig
 from seqloom.training.task import Loss
 
 DEV_ROWS = 32
@@ -47,90 +54,6 @@ OUTLIER_NATS, MIN_PARTS = 3.0, 4
 """Nats per token above the median from which a part is reported, if there are at least so many parts."""
 
 
-class TruncationConfig(Config):
-    """Which terms of the gradient through time are left out inside a window, in each layer (`nn.bptt`)."""
-
-    kind: Literal["full", "sliding", "random"] = "full"
-    """full: none, so that the gradient ends where the window begins. sliding: every token's loss reaches back equally
-    far. random: each step passes its gradient on with the probability keep_rate, scaled so that its mean is the full
-    gradient (Tallec & Ollivier, 2017)."""
-    steps: int | None = Field(None, ge=1)
-    """sliding: steps that the gradient of a token passes through in a layer, its own included; at most task.length."""
-    keep_rate: float | None = Field(None, gt=0, le=1)
-    """random: the probability that a step passes its gradient on; 0.9 reaches back 10 steps on average."""
-
-    @model_validator(mode="after")
-    def _is_sound(self) -> "TruncationConfig":
-        for kind, name, value, such_as in (
-            ("sliding", "steps", self.steps, 10),
-            ("random", "keep_rate", self.keep_rate, 0.9),
-        ):
-            if self.kind == kind and value is None:
-                raise ValueError(f"task.truncation.kind={kind} needs task.truncation.{name}, such as {such_as}")
-            if self.kind != kind and value is not None:
-                raise ValueError(
-                    f"task.truncation.{name}={value} is for task.truncation.kind={kind}, but it is {self.kind}; set "
-                    "that, or leave it out"
-                )
-        return self
-
-    def make(self) -> Truncation:
-        """The truncation that the settings name."""
-        if self.kind == "full":
-            return FULL
-        return Truncation(self.kind, window=self.steps or 0, keep_rate=self.keep_rate or 1.0)
-
-
-class LanguageModellingConfig(Config):
-    """What a language model is trained for."""
-
-    kind: Literal["language_modelling"] = "language_modelling"
-    """Names this task in a config file."""
-    windows: Literal["sequential", "random"] = "sequential"
-    """How the text is cut: into rows that are read from left to right with a carried state, or into windows in random
-    order that begin with an empty one."""
-    offset: Offset = "cut"
-    """Where random windows begin: at the cuts after one random offset, so that they do not overlap, or anywhere."""
-    rows: int = Field(32, ge=1, le=1_000_000)
-    """Windows of a batch."""
-    length: int = Field(35, ge=1, le=1_000_000)
-    """Tokens of a window: gradients go no further back."""
-    burn_in: int = Field(0, ge=0)
-    """First tokens of a random window that only bring the state to where learning begins: they give no loss."""
-    burn_in_gradient: bool = False
-    """Whether gradients go back into the burn-in."""
-    truncation: TruncationConfig = TruncationConfig()
-    """Which terms of the gradient are left out inside a window."""
-    objective: ObjectiveConfig = FullConfig()
-    """What the last layer is trained for: the full softmax or an approximation of it."""
-    dev_tokens: int = Field(0, ge=0)
-    """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
-
-    @staticmethod
-    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
-        """The settings of batches of so many rows and tokens of each, and their reason."""
-        text = f"{rows} rows of text side by side, {length} tokens of each at a time"
-        return {"rows": rows, "length": length}, Reason(("task.rows", "task.length"), text)
-
-    @model_validator(mode="after")
-    def _is_sound(self) -> "LanguageModellingConfig":
-        if self.burn_in and self.windows == "sequential":
-            raise ValueError(
-                f"task.burn_in={self.burn_in} fills an empty state, but task.windows=sequential carries the state on; "
-                "set task.windows=random, or leave task.burn_in out"
-            )
-        if self.burn_in >= self.length:
-            raise ValueError(
-                f"task.burn_in={self.burn_in} leaves nothing to learn of windows with task.length={self.length}"
-            )
-        if (self.truncation.steps or 0) > self.length:
-            raise ValueError(
-                f"task.truncation.steps={self.truncation.steps} reaches further than task.length={self.length}, where "
-                "a window ends; make task.length larger, or leave task.truncation out"
-            )
-        return self
-
-
 class TruncatesGradients(Protocol):
     """A language model whose gradient through time can be truncated, such as `RnnLm`."""
 
@@ -144,6 +67,18 @@ class TruncatesGradients(Protocol):
     ) -> tuple[Float[Tensor, "rows time features"], StackState]:
         """As `RecurrentLanguageModel`, with a truncated gradient."""
         ...
+
+
+def make_objective(config: ObjectiveConfig, counts: Counts) -> Objective:
+    """The objective with noise from the counts of the training text, one per symbol."""
+    if isinstance(config, FullConfig):
+        return FullSoftmax(smoothing=config.smoothing)
+    noise = AliasSampler(noise_distribution(counts, power=config.power))
+    if isinstance(config, SampledConfig):
+        return SampledSoftmax(noise, config.samples, correction=config.correction)
+    if isinstance(config, NceConfig):
+        return Nce(noise, config.samples, log_z=config.log_z, sharing=config.sharing)
+    return NegativeSampling(noise, config.samples, sharing=config.sharing)
 
 
 @dataclass(frozen=True)
@@ -188,7 +123,7 @@ class LanguageModellingTask:
                 offset=config.offset,
                 burn_in=config.burn_in,
             )
-        self.objective = config.objective.make(train.counts())
+        self.objective = make_objective(config.objective, train.counts())
         self._state: StackState | None = None
         self._place = (0, 0)
         """Epoch and index of the batch that this state belongs before."""

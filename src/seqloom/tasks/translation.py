@@ -5,65 +5,29 @@ Validation reports loss and BLEU; for targets too short for BLEU, exact match or
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from pydantic import Field
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from seqloom.core.config import Config
 from seqloom.core.seeds import seed_for
-from seqloom.core.stepping import Source, Stepper
 from seqloom.data.batches import PairBatch, collate
 from seqloom.data.plan import BatchPlan
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import score
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
+from seqloom.models.protocols import TranslationModel
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.losses import smoothed_cross_entropy
-from seqloom.nn.outputs import Output
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import OutputLimit, SearchConfig
+from seqloom.tasks.settings import TranslationConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.fsdp import gathered
 from seqloom.training.task import Loss
-
-
-class TranslationConfig(Config):
-    """What a translator is trained for."""
-
-    kind: Literal["translation"] = "translation"
-    """Names this task in a config file."""
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    """Share of the target's probability that is spread over all symbols."""
-    teacher_forcing: float = Field(1.0, ge=0, le=1)
-    """Share of positions at which the decoder reads the right symbol in training; elsewhere it reads its own best guess
-    for the step before. Below 1 every batch is first decoded step by step, so training is slower."""
-    dev_lines: int = Field(500, ge=0)
-    """Dev sentences translated greedily at each validation, for BLEU, or for exact match or chrF if the
-    targets are short; 0 reports the loss alone."""
-
-
-class TranslationModel(Protocol):
-    """What a model must offer to be trained and used as a translator.
-
-    A model whose `stepper` takes further options names them in `stepper_options`.
-    """
-
-    output: Output
-
-    def __call__(
-        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "tokens width"]:
-        """Features of the real target positions, sentence after sentence, each from the symbols before it."""
-        ...
-
-    def stepper(self, *, attention: bool = False) -> Stepper:
-        """The model as a search sees it."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""What a model must offer to be trained and used, for each purpose."""
+
+from typing import Protocol
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqloom.core.stepping import Source, Stepper
+from seqloom.nn.outputs import AdaptiveOutput, Output
+from seqloom.nn.recurrent import StackState
+
+
+class TranslationModel(Protocol):
+    """What a model must offer to be trained and used as a translator.
+
+    A model whose `stepper` takes further options names them in `stepper_options`.
+    """
+
+    output: Output
+
+    def __call__(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens width"]:
+        """Features of the real target positions, sentence after sentence, each from the symbols before it."""
+        ...
+
+    def stepper(self, *, attention: bool = False) -> Stepper:
+        """The model as a search sees it."""
+        ...
+
+
+class RecurrentLanguageModel(Protocol):
+    """What a model must offer to be trained and used as a language model."""
+
+    output: Output | AdaptiveOutput
+
+    def __call__(
+        self, previous: Int[Tensor, "rows time"], state: StackState | None
+    ) -> tuple[Float[Tensor, "rows time features"], StackState]:
+        """Features of every position, each from the symbols before it, and the state after the last one."""
+        ...
+
+    def stepper(self) -> Stepper:
+        """The model as a search sees it."""
+        ...

@@ -1,0 +1,230 @@
+"""The settings of tasks: what a model is trained for."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from seqloom.core.config import Config
+from seqloom.core.declaration import Reason
+from seqloom.nn.bptt.truncation import FULL, Truncation
+
+
+class TranslationConfig(Config):
+    """What a translator is trained for."""
+
+    kind: Literal["translation"] = "translation"
+    """Names this task in a config file."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the target's probability that is spread over all symbols."""
+    teacher_forcing: float = Field(1.0, ge=0, le=1)
+    """Share of positions at which the decoder reads the right symbol in training; elsewhere it reads its own best guess
+    for the step before. Below 1 every batch is first decoded step by step, so training is slower."""
+    dev_lines: int = Field(500, ge=0)
+    """Dev sentences translated greedily at each validation, for BLEU, or for exact match or chrF if the
+    targets are short; 0 reports the loss alone."""
+
+
+# --- objectives: what the last layer of a language model is trained for ----------------------------------------------
+
+Samples = Annotated[int, Field(ge=1, le=100_000)]
+"""Noise words: above some ten thousand they cost more than the full softmax, and soon more memory than there is."""
+Power = Annotated[float, Field(ge=0, le=1)]
+
+MAX_SAMPLES_PER_TOKEN = 512
+"""Noise words of each token with sharing=token: their rows are read once per token."""
+
+
+class FullConfig(Config):
+    """The full softmax: maximum likelihood over all symbols."""
+
+    kind: Literal["full"] = "full"
+    """Names this objective in a config file."""
+    smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the label's probability that is spread over all symbols."""
+
+
+class SampledConfig(Config):
+    """The sampled softmax: the label against some drawn symbols, corrected by how likely they were drawn."""
+
+    kind: Literal["sampled"] = "sampled"
+    """Names this objective in a config file."""
+    samples: Samples = 4096
+    """Symbols drawn for each batch, shared by its tokens."""
+    power: Power = 1.0
+    """Symbols are drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
+    correction: Literal["sampled", "all"] = "sampled"
+    """Whether the drawn symbols alone are corrected by log q, or the label too. Uncorrected is refused."""
+
+    @field_validator("correction", mode="before")
+    @classmethod
+    def _refuse_uncorrected(cls, value: object) -> object:
+        if value in ("none", "off", None, False):
+            raise ValueError(
+                "a sampled softmax that is not corrected by log q learns how often words are drawn in place of how "
+                "likely they are; use sampled, or all to correct the label too"
+            )
+        return value
+
+
+class NceConfig(Config):
+    """Noise-contrastive estimation: data or noise?"""
+
+    kind: Literal["nce"] = "nce"
+    """Names this objective in a config file."""
+    samples: Samples = 4096
+    """Noise words for each token, k; drawn once per batch or for each token, see `sharing`."""
+    power: Power = 1.0
+    """Noise is drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
+    log_z: Literal["fixed", "learned"] = "fixed"
+    """Logarithm of the normaliser: 0, or one number that is learned with the model."""
+    sharing: Literal["batch", "token"] = "batch"
+    """Whether all tokens of a batch are compared with the same noise words, or each token with its own (dearer: some
+    25 are usual then)."""
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> "NceConfig":
+        _require_few(self.samples, self.sharing)
+        return self
+
+
+class NegativeConfig(Config):
+    """Negative sampling: the objective of word2vec. It gives vectors, not probabilities."""
+
+    kind: Literal["negative"] = "negative"
+    """Names this objective in a config file."""
+    samples: Samples = 5
+    """Noise words for each token."""
+    power: Power = 0.75
+    """Noise is drawn in proportion to (count + 1)^power: 0 is uniform, 1 unigram."""
+    sharing: Literal["batch", "token"] = "token"
+    """Whether all tokens of a batch are compared with the same noise words, or each token with its own."""
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> "NegativeConfig":
+        _require_few(self.samples, self.sharing)
+        return self
+
+
+ObjectiveConfig = Annotated[FullConfig | SampledConfig | NceConfig | NegativeConfig, Field(discriminator="kind")]
+"""The objectives there are."""
+
+
+def _require_few(samples: int, sharing: str) -> None:
+    if sharing == "token" and samples > MAX_SAMPLES_PER_TOKEN:
+        raise ValueError(
+            f"samples is {samples}, which with sharing=token reads that many rows for every token of a batch; "
+            "set samples=25, or sharing=batch"
+        )
+
+
+# --- language modelling -----------------------------------------------------------------------------------------------
+
+
+class TruncationConfig(Config):
+    """Which terms of the gradient through time are left out inside a window, in each layer (`nn.bptt`)."""
+
+    kind: Literal["full", "sliding", "random"] = "full"
+    """full: none, so that the gradient ends where the window begins. sliding: every token's loss reaches back equally
+    far. random: each step passes its gradient on with the probability keep_rate, scaled so that its mean is the full
+    gradient (Tallec & Ollivier, 2017)."""
+    steps: int | None = Field(None, ge=1)
+    """sliding: steps that the gradient of a token passes through in a layer, its own included; at most task.length."""
+    keep_rate: float | None = Field(None, gt=0, le=1)
+    """random: the probability that a step passes its gradient on; 0.9 reaches back 10 steps on average."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "TruncationConfig":
+        for kind, name, value, such_as in (
+            ("sliding", "steps", self.steps, 10),
+            ("random", "keep_rate", self.keep_rate, 0.9),
+        ):
+            if self.kind == kind and value is None:
+                raise ValueError(f"task.truncation.kind={kind} needs task.truncation.{name}, such as {such_as}")
+            if self.kind != kind and value is not None:
+                raise ValueError(
+                    f"task.truncation.{name}={value} is for task.truncation.kind={kind}, but it is {self.kind}; set "
+                    "that, or leave it out"
+                )
+        return self
+
+    def make(self) -> Truncation:
+        """The truncation that the settings name."""
+        if self.kind == "full":
+            return FULL
+        return Truncation(self.kind, window=self.steps or 0, keep_rate=self.keep_rate or 1.0)
+
+
+class LanguageModellingConfig(Config):
+    """What a language model is trained for."""
+
+    kind: Literal["language_modelling"] = "language_modelling"
+    """Names this task in a config file."""
+    windows: Literal["sequential", "random"] = "sequential"
+    """How the text is cut: into rows that are read from left to right with a carried state, or into windows in random
+    order that begin with an empty one."""
+    offset: Literal["cut", "anywhere"] = "cut"
+    """Where random windows begin: at the cuts after one random offset, so that they do not overlap, or anywhere."""
+    rows: int = Field(32, ge=1, le=1_000_000)
+    """Windows of a batch."""
+    length: int = Field(35, ge=1, le=1_000_000)
+    """Tokens of a window: gradients go no further back."""
+    burn_in: int = Field(0, ge=0)
+    """First tokens of a random window that only bring the state to where learning begins: they give no loss."""
+    burn_in_gradient: bool = False
+    """Whether gradients go back into the burn-in."""
+    truncation: TruncationConfig = TruncationConfig()
+    """Which terms of the gradient are left out inside a window."""
+    objective: ObjectiveConfig = FullConfig()
+    """What the last layer is trained for: the full softmax or an approximation of it."""
+    dev_tokens: int = Field(0, ge=0)
+    """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many rows and tokens of each, and their reason."""
+        text = f"{rows} rows of text side by side, {length} tokens of each at a time"
+        return {"rows": rows, "length": length}, Reason(("task.rows", "task.length"), text)
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "LanguageModellingConfig":
+        if self.burn_in and self.windows == "sequential":
+            raise ValueError(
+                f"task.burn_in={self.burn_in} fills an empty state, but task.windows=sequential carries the state on; "
+                "set task.windows=random, or leave task.burn_in out"
+            )
+        if self.burn_in >= self.length:
+            raise ValueError(
+                f"task.burn_in={self.burn_in} leaves nothing to learn of windows with task.length={self.length}"
+            )
+        if (self.truncation.steps or 0) > self.length:
+            raise ValueError(
+                f"task.truncation.steps={self.truncation.steps} reaches further than task.length={self.length}, where "
+                "a window ends; make task.length larger, or leave task.truncation out"
+            )
+        return self
+
+
+class BidirectionalConfig(Config):
+    """What a language model that reads in both directions is trained for."""
+
+    kind: Literal["bidirectional_language_modelling"] = "bidirectional_language_modelling"
+    """Names this task in a config file."""
+    tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
+    """Places in a batch: sentences × the longest of them, the end mark counted."""
+    objective: ObjectiveConfig = FullConfig()
+    """What the last layer is trained for: the full softmax or an approximation of it."""
+    dev_lines: int = Field(0, ge=0)
+    """Held-out sentences that each validation reads, from the first on; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many tokens, and their reason."""
+        text = f"batches of {rows * length:,} tokens, a sentence by itself"
+        return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
+
+
+class FittingConfig(Config):
+    """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
+
+    kind: Literal["fitting"] = "fitting"
+    """Names this task in a config file."""
