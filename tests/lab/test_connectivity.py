@@ -16,7 +16,6 @@ from seqloom.look.gradients import (
     by_source_distance,
     by_source_end,
     connectivity_of,
-    connectivity_of_text,
     draw_connectivity,
 )
 from seqloom.models.rnn_lm import RnnLmConfig
@@ -175,7 +174,7 @@ def test_lags_that_few_sentences_reach_are_left_out() -> None:
 def test_a_language_model_has_the_gradients_of_each_loss_by_itself() -> None:
     model = RnnLmConfig(cell="lstm", width=5, layers=2).build(Symbols(9, 9, is_shared=True), seed=1).double().eval()
     text = torch.tensor([4, 5, 6, 7, END])
-    found = connectivity_of_text(model, model, text)
+    found = connectivity_of(model, text[:0], text, reader=model)
     vectors = model.embedding(torch.tensor([[BEGIN, 4, 5, 6, 7]])).detach().requires_grad_()
     hidden, _ = model.layers(vectors, None)
     features = hidden[0] if model.projection is None else model.projection(hidden[0])

@@ -1,9 +1,18 @@
-"""Gradients of a model: which inputs its losses depend on, and how that decays with distance."""
+"""Gradients of a model: which inputs the loss at each output depends on, and how that fades with distance.
+
+    m[t, k] = ‖∂loss_t/∂x_k‖        loss_t = −log P(y_t | y_<t, source), x_k the vector of input symbol k
+
+On the target side input k is the symbol before output k, so the lag t − k is 0 for the symbol read last, and later
+inputs have no effect. On the source side the distance is counted from the position of a word-for-word translation;
+or, where the decoder sees only the last state of an encoder, from the end of the source at which that state was
+reached. A language model has only the target side. All of it is automatic differentiation of the embedded inputs, so
+this works for every translator and every recurrent language model.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +21,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from torch import Tensor, nn
 
@@ -23,7 +30,6 @@ from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.data import plain_text as stream
-from seqloom.data.batches import PairBatch
 from seqloom.data.store import HEADER, Store
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.drawing.spectra import draw_spectra
@@ -36,16 +42,6 @@ from seqloom.nn.jacobians import Spectrum, fit_slope, lag_below, spectrum_of, st
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.readers import require_reader
 from seqloom.text.normalise import is_blank
-
-# Which inputs the loss at each output of a model depends on, and how that fades with distance.
-#
-#     m[t, k] = ‖∂loss_t/∂x_k‖        loss_t = −log P(y_t | y_<t, source), x_k the vector of input symbol k
-#
-# On the target side input k is the symbol before output k, so the lag t − k is 0 for what was read last, and later
-# inputs have no effect. On the source side the distance is counted from the position of a word-for-word translation;
-# or, where the decoder knows nothing but the last state of an encoder, from the end of the source at which that state
-# was reached. A language model has only the target side. All of it is automatic differentiation of the embedded
-# inputs, so this works for every translator and every recurrent language model.
 
 TABLES = (Embedding, CharacterInput, nn.Embedding)
 """What turns symbols into vectors."""
@@ -70,25 +66,110 @@ class Profile:
     means: tuple[float, ...]
     counts: tuple[int, ...]
 
+    @property
+    def slope(self) -> float | None:
+        """In nats per step, from distance 1 on; None where fewer than two distances get any gradient.
 
-def connectivity_of(model: nn.Module, source: Int[Tensor, " source"], target: Int[Tensor, " target"]) -> Connectivity:
+        Distance 0 is the direct effect of an input, which is not part of the decay.
+        """
+        return fit_slope(self.means, first=1) if sum(mean > 0 for mean in self.means[1:]) > 1 else None
+
+    @property
+    def half_life(self) -> float | None:
+        """The steps in which the mean norm halves by its slope; None where it does not fade."""
+        slope = self.slope
+        return -math.log(2) / slope if slope is not None and slope < 0 else None
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it as JSON can hold it."""
+        return {
+            "means": list(self.means),
+            "counts": list(self.counts),
+            "half": lag_below(self.means, 0.5),
+            "tenth": lag_below(self.means, 0.1),
+            "half_life": self.half_life,
+        }
+
+
+def connectivity_of(
+    model: nn.Module,
+    source: Int[Tensor, " source"],
+    target: Int[Tensor, " target"],
+    *,
+    reader: RecurrentLanguageModel | None = None,
+) -> Connectivity:
     """m[t, k] of a pair of sentences, each with its END, in whatever mode the model is in.
 
-    The pair is copied once for every output and row t computes loss_t alone, so one backward pass gives all.
+    The pair is copied once for every output and row t computes loss_t alone, so one backward pass gives all. A language
+    model is given with its `reader`, and has an empty source.
     """
-    rows = max(1, TOKENS_AT_ONCE // max(len(source), len(target)))
-    parts = [_some_rows(model, source, target, outputs) for outputs in torch.arange(len(target)).split(rows)]
-    found = [torch.cat(list(side)).cpu().double().numpy() for side in zip(*parts, strict=True)]
-    return Connectivity(*found)
+    previous = _previous(target)
+    output = cast("TranslationModel | RecurrentLanguageModel", reader or model).output
+    sides = ["source", "target"] if reader is None else ["target"]
+    norms: dict[str, list[Tensor]] = {side: [] for side in sides}
+    for outputs in torch.arange(len(target)).split(max(1, TOKENS_AT_ONCE // max(len(source), len(target)))):
+        rows = len(outputs)
+        copies = source.expand(rows, -1).contiguous(), previous.expand(rows, -1).contiguous()  # [rows, source], …
+        with torch.enable_grad(), _embedded(model, *copies) as vectors:
+            features = _features(model, *copies, reader=reader)  # [rows, target, width]
+            own = features[torch.arange(rows), outputs]  # [rows, width]
+            losses = -output.log_probs(own).gather(1, target[outputs][:, None])
+            for side in sides:
+                if side not in vectors:
+                    raise ModelError(
+                        f"the {side} symbols of this model pass no known embedding, so its gradients cannot be "
+                        "measured; embed them with seqloom.nn.embeddings.Embedding or torch.nn.Embedding"
+                    )
+            gradients = torch.autograd.grad(losses.sum(), [vectors[side] for side in sides])
+        for side, gradient in zip(sides, gradients, strict=True):
+            norms[side].append(gradient.reshape(rows, -1, gradient.shape[-1]).norm(dim=2))  # [rows, inputs]
+    found = {side: torch.cat(parts).cpu().double().numpy() for side, parts in norms.items()}
+    return Connectivity(found.get("source", np.zeros((len(target), 0))), found["target"])
 
 
-def connectivity_of_text(
-    model: RecurrentLanguageModel, layers: nn.Module, text: Int[Tensor, " target"]
-) -> Connectivity:
-    """m[t, k] of a line with its END, as a language model reads it from BEGIN on; `layers` hold its embedding."""
-    rows = max(1, TOKENS_AT_ONCE // len(text))
-    parts = [_rows_of_text(model, layers, text, outputs) for outputs in torch.arange(len(text)).split(rows)]
-    return Connectivity(np.zeros((len(text), 0)), torch.cat(parts).cpu().double().numpy())
+def _previous(target: Int[Tensor, " target"]) -> Int[Tensor, " target"]:
+    """What is read before each symbol of a line."""
+    return torch.cat([target.new_tensor([BEGIN]), target[:-1]])
+
+
+def _features(
+    model: nn.Module,
+    source: Int[Tensor, "rows source"],
+    previous: Int[Tensor, "rows target"],
+    *,
+    reader: RecurrentLanguageModel | None,
+) -> Float[Tensor, "rows target width"]:
+    """What the model makes of each output before it is scored; all rows are whole."""
+    if reader is not None:
+        return reader(previous, None)[0]
+    rows, length = previous.shape
+    lengths = [previous.new_full((rows,), ids.shape[1]) for ids in (source, previous)]
+    found = cast("TranslationModel", model)(Source(source, lengths[0]), previous, lengths[1])  # [rows · target, width]
+    return found.view(rows, length, -1)
+
+
+@contextmanager
+def _embedded(model: nn.Module, source: Tensor, previous: Tensor) -> Iterator[dict[str, Tensor]]:
+    """Inside, the embedded source and target symbols are leaves of the graph, and are kept by the name of their side.
+
+    One table may serve both sides, and a model may leave out padding or flatten its batch; so a side is known by its
+    symbols. The target begins with BEGIN, which no source has: they cannot be taken for each other.
+    """
+    kept: dict[str, Tensor] = {}
+
+    def keep(_module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> Tensor | None:
+        for side, ids in (("source", source), ("target", previous)):
+            if torch.equal(given[0].flatten(), ids.flatten()):
+                kept[side] = vectors.detach().requires_grad_()
+                return kept[side]
+        return None
+
+    handles = [module.register_forward_hook(keep) for module in model.modules() if isinstance(module, TABLES)]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def by_lag(maps: Sequence[Connectivity]) -> Profile:
@@ -135,84 +216,6 @@ def _profile(norms: Sequence[np.ndarray], distances: Sequence[np.ndarray]) -> Pr
     return Profile(tuple(map(float, means)), tuple(map(int, counts[is_met])))
 
 
-def _some_rows(
-    model: nn.Module, source: Tensor, target: Tensor, outputs: Int[Tensor, " rows"]
-) -> tuple[Float[Tensor, "rows source"], Float[Tensor, "rows target"]]:
-    """m[t, k] for these outputs t."""
-    rows, translator = len(outputs), cast("TranslationModel", model)
-    lengths = outputs.new_tensor([len(source), len(target)]).to(source.device)[:, None].expand(2, rows)
-    batch = PairBatch(
-        Source(source.expand(rows, -1).contiguous(), lengths[0].contiguous()),
-        target.expand(rows, -1).contiguous(),
-        lengths[1].contiguous(),
-        np.zeros(rows, np.int64),
-    )
-    previous = batch.previous
-    with torch.enable_grad(), _embedded(model, batch.source.ids, previous) as inputs:
-        features = translator(batch.source, previous, batch.target_lengths).view(rows, len(target), -1)
-        own = features[torch.arange(rows), outputs]
-        losses = -translator.output.log_probs(own).gather(1, target[outputs][:, None])
-        gradients = torch.autograd.grad(losses.sum(), [inputs.vectors("source"), inputs.vectors("target")])
-    by_source, by_target = (each.reshape(rows, -1, each.shape[-1]).norm(dim=2) for each in gradients)
-    return by_source, by_target
-
-
-def _rows_of_text(
-    model: RecurrentLanguageModel, layers: nn.Module, text: Tensor, outputs: Int[Tensor, " rows"]
-) -> Float[Tensor, "rows target"]:
-    """m[t, k] of a line for these outputs t."""
-    rows = len(outputs)
-    previous = torch.cat([text.new_tensor([BEGIN]), text[:-1]]).expand(rows, -1).contiguous()  # [rows, target]
-    with torch.enable_grad(), _embedded(layers, previous.new_zeros(0), previous) as inputs:
-        features, _ = model(previous, None)
-        own = features[torch.arange(rows), outputs]
-        losses = -model.output.log_probs(own).gather(1, text[outputs][:, None])
-        (gradient,) = torch.autograd.grad(losses.sum(), [inputs.vectors("target")])
-    norms: Tensor = gradient.reshape(rows, len(text), -1).norm(dim=2)
-    return norms
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """The embeddings of the symbols of both sides."""
-
-    found: dict[str, Tensor] = field(default_factory=dict)
-
-    def vectors(self, side: str) -> Tensor:
-        if side not in self.found:
-            raise ModelError(
-                f"the {side} symbols of this model pass no known embedding, so its gradients cannot be "
-                "measured; embed them with seqloom.nn.embeddings.Embedding or torch.nn.Embedding"
-            )
-        return self.found[side]
-
-
-@contextmanager
-def _embedded(model: nn.Module, source: Tensor, previous: Tensor) -> Iterator[_Inputs]:
-    """Inside, the embedded source and target symbols are leaves of the graph, and are kept.
-
-    One table may serve both sides, and a model may leave out padding or flatten its batch; so a side is known by its
-    symbols. The target begins with BEGIN, which no source has: they cannot be taken for each other.
-    """
-    inputs = _Inputs()
-    sides = {"source": source.flatten(), "target": previous.flatten()}
-
-    def keep(_module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> Tensor | None:
-        for side, ids in sides.items():
-            if torch.equal(given[0].flatten(), ids):
-                inputs.found[side] = vectors.detach().requires_grad_()
-                return inputs.found[side]
-        return None
-
-    tables = [module for module in model.modules() if isinstance(module, TABLES)]
-    handles = [table.register_forward_hook(keep) for table in tables]
-    try:
-        yield inputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 # The picture of a model's gradients: a map of one sentence, and how the mean norm fades with distance.
 
 
@@ -231,95 +234,59 @@ def draw_connectivity(
     `source_distance` says what the distances of `by_source` are counted from. A language model has neither a source
     nor `by_source`.
     """
+    back = "(steps back from the symbol read last)"
     if by_source is None:
-        return _draw_text(found, previous=previous, target=target, by_lag=by_lag)
-    width = max(7.6, 2.4 + 0.38 * (len(source) + len(previous)))
+        maps = [(found.target, previous, "the text, as read so far")]
+        curves = [(by_lag, FIRST, f"lag {back}")]
+    else:
+        maps = [(found.source, source, "source"), (found.target, previous, "target, as read so far")]
+        curves = [
+            (by_lag, FIRST, f"lag in the target {back}"),
+            (by_source, SECOND, f"distance in the source ({source_distance})"),
+        ]
+    narrowest = 5.6 if by_source is None else 7.6
     map_height = 1.9 + 0.27 * len(target)
-    figure = Figure(figsize=(width, map_height + 3.0), layout="constrained")
+    size = max(narrowest, 2.4 + 0.38 * sum(len(inputs) for _, inputs, _ in maps)), map_height + 3.0
+    figure = Figure(figsize=size, layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[map_height, 3.0])[:, 0]
-    left, right = upper.subplots(1, 2, width_ratios=[len(source), len(previous)], sharey=True)
-    strongest = _strongest(found)
-    _draw_map(left, found.source / strongest, source, name="source")
-    image = _draw_map(right, found.target / strongest, previous, name="target, as read so far")
-    _name_rows(left, target)
-    _draw_bar(upper.colorbar(image, ax=[left, right], fraction=0.03, pad=0.02))
-    # One scale for both, so that heights can be compared and a level curve looks level.
-    steps, positions = lower.subplots(1, 2, sharey=True)
-    _draw_profile(steps, by_lag, FIRST)
-    steps.set_xlabel("lag in the target (steps back from the symbol read last)")
-    _draw_profile(positions, by_source, SECOND)
-    positions.set_xlabel(f"distance in the source ({source_distance})")
-    _scale_norms(steps, [*by_lag.means, *by_source.means])
-    for axes in (steps, positions):
-        axes.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
-        axes.tick_params(labelleft=True)
-    return figure
+    plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
 
-
-def _draw_text(found: Connectivity, *, previous: Sequence[str], target: Sequence[str], by_lag: Profile) -> Figure:
-    """The same of a language model, which has the target side alone."""
-    map_height = 1.9 + 0.27 * len(target)
-    figure = Figure(figsize=(max(5.6, 2.4 + 0.38 * len(previous)), map_height + 3.0), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[map_height, 3.0])[:, 0]
-    axes, steps = upper.subplots(), lower.subplots()
-    image = _draw_map(axes, found.target / _strongest(found), previous, name="the text, as read so far")
-    _name_rows(axes, target)
-    _draw_bar(upper.colorbar(image, ax=axes, fraction=0.03, pad=0.02))
-    _draw_profile(steps, by_lag, FIRST)
-    steps.set_xlabel("lag (steps back from the symbol read last)")
-    steps.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
-    _scale_norms(steps, by_lag.means)
-    return figure
-
-
-def _strongest(found: Connectivity) -> Float[np.ndarray, "rows one"]:
-    """What each loss depends on most. A loss that depends on nothing any more is a row of zeros."""
-    both = np.maximum(found.source.max(1, initial=0.0), found.target.max(1))
-    strongest: Float[np.ndarray, "rows one"] = both.clip(min=np.finfo(np.float64).tiny)[:, None]
-    return strongest
-
-
-def _name_rows(axes: Axes, target: Sequence[str]) -> None:
-    axes.set_yticks(range(len(target)), list(map(as_written, target)), family=fonts(), fontsize=9, parse_math=False)
-    axes.set_ylabel("loss at")
-
-
-def _draw_bar(bar: Colorbar) -> None:
+    ratios = [len(inputs) for _, inputs, _ in maps]
+    frames = upper.subplots(1, len(maps), squeeze=False, sharey=True, width_ratios=ratios)[0]
+    # A loss that no longer depends on anything is a row of zeros.
+    strongest = np.maximum(found.source.max(1, initial=0.0), found.target.max(1)).clip(np.finfo(np.float64).tiny)
+    for axes, (norms, inputs, name) in zip(frames, maps, strict=True):
+        image = axes.imshow(norms / strongest[:, None], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        names = list(map(as_written, inputs))
+        axes.set_xticks(range(len(inputs)), names, rotation=60, ha="left", rotation_mode="anchor", **plain)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0, labelsize=9)
+        axes.set_xlabel(name, color=INK)
+        axes.spines[:].set_visible(False)
+    frames[0].set_yticks(range(len(target)), list(map(as_written, target)), fontsize=9, **plain)
+    frames[0].set_ylabel("loss at")
+    bar = upper.colorbar(image, ax=list(frames), fraction=0.03, pad=0.02)
     bar.set_label("share of the row's strongest input", fontsize=9)
     bar.outline.set_visible(False)
 
-
-def _draw_map(axes: Axes, shares: Float[np.ndarray, "rows columns"], inputs: Sequence[str], *, name: str) -> AxesImage:
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
-    names = list(map(as_written, inputs))
-    axes.set_xticks(range(len(inputs)), names, rotation=60, ha="left", rotation_mode="anchor", **plain)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0, labelsize=9)
-    axes.set_xlabel(name, color=INK)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return image
-
-
-def _draw_profile(axes: Axes, profile: Profile, colour: str) -> None:
-    """Mean norms by distance, with the distance at which half is left."""
-    axes.plot(range(len(profile.means)), profile.means, color=colour, marker="o", ms=3, linewidth=1.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    tidy(axes)
-    half = lag_below(profile.means, 0.5)
-    if half is not None:
-        axes.axvline(half, color=QUIET, linewidth=1, linestyle="--")
-        axes.annotate(
-            f"half at {half:.1f}",
-            (half, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, -4),
-            textcoords="offset points",
-            va="top",
-            fontsize=9,
-            color=INK,
-        )
+    # One scale for both, so that heights can be compared and a level curve looks level.
+    panels = lower.subplots(1, len(curves), squeeze=False, sharey=True)[0]
+    for axes, (profile, colour, name) in zip(panels, curves, strict=True):
+        axes.plot(range(len(profile.means)), profile.means, color=colour, marker="o", ms=3, linewidth=1.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        tidy(axes)
+        axes.set_xlabel(name)
+        axes.set_ylabel("mean gradient norm ‖∂loss/∂x‖")
+        axes.tick_params(labelleft=True)
+        half = lag_below(profile.means, 0.5)
+        if half is not None:
+            axes.axvline(half, color=QUIET, linewidth=1, linestyle="--")
+            axes.annotate(
+                f"half at {half:.1f}", (half, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
+                textcoords="offset points", va="top", fontsize=9, color=INK,
+            )  # fmt: skip
+    _scale_norms(panels[0], [mean for profile, _, _ in curves for mean in profile.means])
+    return figure
 
 
 def _scale_norms(axes: Axes, norms: Sequence[float]) -> None:
@@ -343,59 +310,37 @@ def _scale_norms(axes: Axes, norms: Sequence[float]) -> None:
 # No single matrix of a gated cell shows that. Its gates decide at every step how much of each product passes, so J is
 # another matrix at every step; the one in the middle of a sentence represents them.
 
-Met = dict[str, list[tuple[Tensor, CellState]]]
-"""By the name of a cell the steps that it took: what the input adds to its gates, and the state before, of one row."""
-
 
 def step_spectra(
-    model: nn.Module, source: Int[Tensor, " source"], target: Int[Tensor, " target"]
+    model: nn.Module,
+    source: Int[Tensor, " source"],
+    target: Int[Tensor, " target"],
+    *,
+    reader: RecurrentLanguageModel | None = None,
 ) -> dict[str, Spectrum]:
-    """The spectrum of J in the middle of this pair of sentences, by the cell's name; empty without such cells."""
-    lengths = [ids.new_tensor([len(ids)]) for ids in (source, target)]
-    return _spectra_of(
-        model,
-        lambda: cast("TranslationModel", model)(Source(source[None], lengths[0]), _previous(target), lengths[1]),
-    )
+    """The spectrum of J in the middle of this pair of sentences, by the cell's name; empty without such cells.
 
-
-def step_spectra_of_text(
-    model: RecurrentLanguageModel, layers: nn.Module, text: Int[Tensor, " target"]
-) -> dict[str, Spectrum]:
-    """The same in the middle of a line that a language model reads; `layers` hold its cells."""
-    return _spectra_of(layers, lambda: model(_previous(text), None))
-
-
-def _previous(target: Tensor) -> Tensor:
-    """What is read before each symbol of a line, as a batch of one."""
-    return torch.cat([target.new_tensor([BEGIN]), target[:-1]])[None]
-
-
-def _spectra_of(model: nn.Module, read: Callable[[], object]) -> dict[str, Spectrum]:
+    A language model is given with its `reader`, and has an empty source.
+    """
     cells = {name: module for name, module in model.named_modules() if isinstance(module, Cell)}
-    with torch.no_grad(), _recorded(cells) as met:
-        read()
-    middles = {name: steps[len(steps) // 2] for name, steps in met.items() if steps}
-    return {name: spectrum_of("whole step", step_jacobian(cells[name], *middle)) for name, middle in middles.items()}
+    # By cell the steps that it takes: what the input adds to its gates, and the state before, of one row.
+    steps: dict[str, list[tuple[Tensor, CellState]]] = {name: [] for name in cells}
 
+    def advance(name: str, projected: Tensor, state: CellState) -> CellState:
+        steps[name].append((projected[0], tuple(part[:1] for part in state)))
+        return type(cells[name]).advance(cells[name], projected, state)
 
-@contextmanager
-def _recorded(cells: dict[str, Cell]) -> Iterator[Met]:
-    """Inside, each step that a cell takes is kept, and whole sequences go step by step too."""
-    met: Met = {name: [] for name in cells}
-    for name, cell in cells.items():
-        # On the instance these shadow the methods of its class until they are deleted.
-        vars(cell)["run"] = partial(unroll, cell)
-        vars(cell)["advance"] = partial(_advance, cell, met[name])
     try:
-        yield met
+        for name, cell in cells.items():
+            # On the instance these shadow the methods of its class; whole sequences are read step by step too.
+            vars(cell).update(run=partial(unroll, cell), advance=partial(advance, name))
+        with torch.no_grad():
+            _features(model, source[None], _previous(target)[None], reader=reader)
     finally:
         for cell in cells.values():
             del vars(cell)["run"], vars(cell)["advance"]
-
-
-def _advance(cell: Cell, steps: list[tuple[Tensor, CellState]], projected: Tensor, state: CellState) -> CellState:
-    steps.append((projected[0], tuple(part[:1] for part in state)))
-    return type(cell).advance(cell, projected, state)
+    middles = {name: taken[len(taken) // 2] for name, taken in steps.items() if taken}
+    return {name: spectrum_of("whole step", step_jacobian(cells[name], *middle)) for name, middle in middles.items()}
 
 
 READABLE = 16
@@ -467,86 +412,62 @@ def look_at_gradients(
     Of a language model, pairs have no source; an ELMo is used from left to right. `progress` is
     called with the number of pairs done.
     """
-    reader = None if loaded.config.purpose == "translator" else _reader(loaded)
+    # A model that is trained and reads text is recurrent.
+    is_translator = loaded.config.purpose == "translator"
+    reader = None if is_translator else cast("RecurrentReader", require_reader(loaded)).model
+    ids = [[torch.tensor(side, dtype=torch.long, device=loaded.device) for side in (p.source, p.target)] for p in pairs]
     maps = []
-    for number, pair in enumerate(pairs, start=1):
-        source, target = (torch.tensor(ids, device=loaded.device) for ids in (pair.source, pair.target))
-        if reader is None:
-            maps.append(connectivity_of(loaded.model, source, target))
-        else:
-            maps.append(connectivity_of_text(reader, loaded.model, target))
+    for number, (source, target) in enumerate(ids, start=1):
+        maps.append(connectivity_of(loaded.model, source, target, reader=reader))
         progress(number)
-    findings = [_fading(loaded, pairs, maps) if reader is None else _fading_of_text(loaded, pairs, maps)]
-    gates = state_spectra(loaded.model)
-    if gates:
-        shown = pairs[_readable(pairs)]
-        source, target = (torch.tensor(ids, device=loaded.device) for ids in (shown.source, shown.target))
-        if reader is None:
-            steps = step_spectra(loaded.model, source, target)
-        else:
-            steps = step_spectra_of_text(reader, loaded.model, target)
-        findings.append(_spectra(gates, steps))
+    # Drawn is the longest pair that can still be read, or else the shortest.
+    lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
+    fitting = [length for length in lengths if length <= READABLE]
+    shown = lengths.index(max(fitting) if fitting else min(lengths))
+    findings = [_fading(loaded, pairs, maps, shown=shown)]
+    if gates := state_spectra(loaded.model):
+        source, target = ids[shown]
+        findings.append(_spectra(gates, step_spectra(loaded.model, source, target, reader=reader)))
     return findings
 
 
-def _reader(loaded: LoadedModel) -> RecurrentLanguageModel:
-    """The model as it reads a text from left to right."""
-    reader = require_reader(loaded)
-    assert isinstance(reader, RecurrentReader), "a model that is trained and reads text is recurrent"
-    return reader.model
-
-
-@dataclass(frozen=True)
-class _OnSource:
-    """Mean norms by a distance in the source, and what that distance is."""
-
-    profile: Profile
-    unit: str
-    """After a number: positions from where."""
-    name: str
-    """At an axis."""
-
-
-def _on_source(loaded: LoadedModel, maps: Sequence[Connectivity]) -> _OnSource:
-    """With attention, from where a word-for-word translation would look; without, from where the state comes from."""
-    model = loaded.config.model
-    if model.has_attention is not False:
-        unit = "positions from the diagonal of the source"
-        return _OnSource(by_source_distance(maps), unit, "positions from the diagonal")
-    is_bidirectional = getattr(model, "is_bidirectional", False)
-    profile = by_source_end(maps, is_bidirectional=is_bidirectional)
-    end = "the nearer end of the source" if is_bidirectional else "the end of the source"
-    return _OnSource(profile, f"steps from {end}", f"steps from {end.removesuffix(' of the source')}")
-
-
-def _fading(loaded: LoadedModel, pairs: Sequence[GradientPair], maps: Sequence[Connectivity]) -> Finding:
-    on_target, on_source = by_lag(maps), _on_source(loaded, maps)
-    of_source, of_target = (float(sum((side**2).sum() for side in sides)) for sides in _sides(maps))
-    share = of_source / (of_source + of_target) if of_source + of_target else None
-    shown = _readable(pairs)
+def _fading(loaded: LoadedModel, pairs: Sequence[GradientPair], maps: Sequence[Connectivity], *, shown: int) -> Finding:
+    """Mean norms by distance, and the map of the pair that is shown."""
+    model, on_target = loaded.config.model, by_lag(maps)
+    is_translator = loaded.config.purpose == "translator"
+    unit, side = ("pair", "target") if is_translator else ("line", "text")
     source = [loaded.tokenizers.source.piece(id) for id in pairs[shown].source]
     target = [loaded.tokenizers.target.piece(id) for id in pairs[shown].target]
+    sentence = f"Over {f'{len(pairs)} {unit}s' if len(pairs) > 1 else f'one {unit}'}, the gradient of a loss "
+    sentence += _words(on_target, f"steps back in the {side}", "lag")
     data: dict[str, Any] = {
         "model": by_origin(str(loaded.folder)),
-        "kind": loaded.config.model.kind,
-        "pairs": len(pairs),
-        "target": _profile_data(on_target),
-        "source": {"distance": on_source.unit, **_profile_data(on_source.profile)},
-        "source_share": share,
-        "shown": {
-            "source": source,
-            "target": target,
-            "by_source": maps[shown].source.tolist(),
-            "by_target": maps[shown].target.tolist(),
-        },
+        "kind": model.kind,
+        f"{unit}s": len(pairs),
+        side: on_target.as_data(),
     }
-    many = f"{len(pairs)} pairs" if len(pairs) > 1 else "one pair"
-    sentence = (
-        f"Over {many}, the gradient of a loss {_words(on_target, 'steps back in the target', 'lag')}, and "
-        f"{_words(on_source.profile, on_source.unit, 'distance')}.{_pace(on_target)}"
-    )
-    if share is not None:
-        sentence += f" The source gets {share:.0%} of the squared gradient."
+    drawn = {side: target, f"by_{side}": maps[shown].target.tolist()}
+    on_source, distance = None, ""
+    if not is_translator:
+        sentence += f".{_pace(on_target)}"
+    else:
+        # With attention, from where a word-for-word translation would look; without, from where the state comes from.
+        if model.has_attention is not False:
+            on_source, distance = by_source_distance(maps), "positions from the diagonal"
+        else:
+            is_bidirectional = getattr(model, "is_bidirectional", False)
+            on_source = by_source_end(maps, is_bidirectional=is_bidirectional)
+            distance = f"steps from the {'nearer ' if is_bidirectional else ''}end"
+        of_source = float(sum((each.source**2).sum() for each in maps))
+        everything = of_source + float(sum((each.target**2).sum() for each in maps))
+        share = of_source / everything if everything else None
+        far = f"{distance} of the source"
+        sentence += f", and {_words(on_source, far, 'distance')}.{_pace(on_target)}"
+        if share is not None:
+            sentence += f" The source gets {share:.0%} of the squared gradient."
+        data |= {"source": {"distance": far, **on_source.as_data()}, "source_share": share}
+        drawn |= {"source": source, "by_source": maps[shown].source.tolist()}
+    data["shown"] = drawn
 
     def draw() -> Figure:
         return draw_connectivity(
@@ -555,32 +476,9 @@ def _fading(loaded: LoadedModel, pairs: Sequence[GradientPair], maps: Sequence[C
             previous=[RESERVED[BEGIN], *target[:-1]],
             target=target,
             by_lag=on_target,
-            by_source=on_source.profile,
-            source_distance=on_source.name,
+            by_source=on_source,
+            source_distance=distance,
         )
-
-    return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
-
-
-def _fading_of_text(loaded: LoadedModel, lines: Sequence[GradientPair], maps: Sequence[Connectivity]) -> Finding:
-    """The same of a language model, which has no source."""
-    profile, shown = by_lag(maps), _readable(lines)
-    text = [loaded.tokenizers.target.piece(id) for id in lines[shown].target]
-    data: dict[str, Any] = {
-        "model": by_origin(str(loaded.folder)),
-        "kind": loaded.config.model.kind,
-        "lines": len(lines),
-        "text": _profile_data(profile),
-        "shown": {"text": text, "by_text": maps[shown].target.tolist()},
-    }
-    many = f"{len(lines)} lines" if len(lines) > 1 else "one line"
-    sentence = (
-        f"Over {many}, the gradient of a loss {_words(profile, 'steps back in the text', 'lag')}.{_pace(profile)}"
-    )
-
-    def draw() -> Figure:
-        previous = [RESERVED[BEGIN], *text[:-1]]
-        return draw_connectivity(maps[shown], source=(), previous=previous, target=text, by_lag=profile, by_source=None)
 
     return Finding("gradients", "The gradient of each loss with respect to each input", sentence, data, draw)
 
@@ -617,43 +515,6 @@ def _spectra(gates: dict[str, list[Spectrum]], steps: dict[str, Spectrum]) -> Fi
     return Finding("spectra", "Spectra of the state matrices and of a whole step", sentence, data, draw)
 
 
-def _readable(pairs: Sequence[GradientPair]) -> int:
-    """The pair to draw: the longest one that can still be read, or else the shortest."""
-    lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
-    fitting = [length for length in lengths if length <= READABLE]
-    return lengths.index(max(fitting) if fitting else min(lengths))
-
-
-def _sides(maps: Sequence[Connectivity]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    return [each.source for each in maps], [each.target for each in maps]
-
-
-def _profile_data(profile: Profile) -> dict[str, Any]:
-    return {
-        "means": list(profile.means),
-        "counts": list(profile.counts),
-        "half": lag_below(profile.means, 0.5),
-        "tenth": lag_below(profile.means, 0.1),
-        "half_life": _half_life(profile),
-    }
-
-
-def _half_life(profile: Profile) -> float | None:
-    """The steps in which the mean norm halves by its slope from distance 1 on; None where it does not fade.
-
-    Distance 0 is the direct effect of an input, which is not part of the decay.
-    """
-    slope = _slope(profile)
-    return -math.log(2) / slope if slope is not None and slope < 0 else None
-
-
-def _slope(profile: Profile) -> float | None:
-    """In nats per step, from distance 1 on; None where fewer than two distances get any gradient."""
-    if sum(mean > 0 for mean in profile.means[1:]) < 2:
-        return None
-    return fit_slope(profile.means, first=1)
-
-
 def _words(profile: Profile, unit: str, name: str) -> str:
     half, last = lag_below(profile.means, 0.5), len(profile.means) - 1
     reached = [distance for distance, mean in enumerate(profile.means) if mean > 0]
@@ -677,7 +538,7 @@ def _words(profile: Profile, unit: str, name: str) -> str:
 
 def _pace(profile: Profile) -> str:
     """A sentence on the slope from lag 1 on, where there are lags enough."""
-    slope, half_life = _slope(profile), _half_life(profile)
+    slope, half_life = profile.slope, profile.half_life
     if slope is None:
         return ""
     if half_life is None:
