@@ -18,7 +18,7 @@ Three questions about a model with a table of scores, measured at the positions 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from seqloom.models.reading import RecurrentReader
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
+from seqloom.runs.config import FitsText
 from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import require_reader
 from seqloom.text.normalise import is_blank
@@ -45,33 +46,13 @@ SCORES = 1 << 22
 """Scores held at a time."""
 
 
-@dataclass(frozen=True)
-class LogPartition:
-    """log Z at each position of a text, less the log Z that the model has learned, if it has."""
-
-    values: Float64[np.ndarray, " tokens"]
-
-    @property
-    def mean(self) -> float:
-        return float(self.values.mean())
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation: what no single number for log Z can make up for."""
-        return float(self.values.std())
-
-    def quantiles(self, *shares: float) -> tuple[float, ...]:
-        return tuple(float(value) for value in np.quantile(self.values, shares))
-
-
 @torch.no_grad()
-def log_partition(output: Output, features: Float[Tensor, "tokens width"]) -> LogPartition:
-    """log Σ_w exp(W_w · x + b_w) − log Z learned, for each x."""
-    parts = [torch.logsumexp(output(some).double(), dim=1) for some in features.split(_at_once(output))]
-    values = torch.cat(parts)
+def log_partition(output: Output, features: Float[Tensor, "tokens width"]) -> Float64[np.ndarray, " tokens"]:
+    """log Σ_w exp(W_w · x + b_w), less the log Z that the model has learned, if it has, for each x."""
+    values = torch.cat([torch.logsumexp(output(some).double(), dim=1) for some in features.split(_at_once(output))])
     if output.log_z is not None:
         values = values - output.log_z.double()
-    return LogPartition(values.cpu().numpy())
+    return values.cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -131,35 +112,19 @@ def _gradient(
     return torch.cat([(part.to_dense() if part.is_sparse else part).flatten() for part in found])
 
 
-@dataclass(frozen=True)
-class ImportanceVariance:
-    """How uneven importance weights are: Var(Ẑ) / Z² of a single draw at each position, by proposal q."""
-
-    variances: Mapping[str, Float64[np.ndarray, " tokens"]]
-
-    def deviations(self, name: str, samples: Sequence[int], *, share: float) -> tuple[float, ...]:
-        """Relative standard deviation of Ẑ from so many samples, at the position at this share of all positions."""
-        variance = float(np.quantile(self.variances[name], share))
-        return tuple((variance / number) ** 0.5 for number in samples)
-
-    def needed(self, name: str, *, deviation: float, share: float) -> float:
-        """Samples after which Ẑ has this relative deviation, at the position at this share of all positions."""
-        return float(np.quantile(self.variances[name], share)) / deviation**2
-
-
 @torch.no_grad()
 def importance_variance(
     output: Output, features: Float[Tensor, "tokens width"], *, proposals: Mapping[str, AliasSampler]
-) -> ImportanceVariance:
-    """Σ_w p_w² / q_w − 1 for each x and each q."""
+) -> dict[str, Float64[np.ndarray, " tokens"]]:
+    """How uneven importance weights are: Var(Ẑ) / Z² = Σ_w p_w² / q_w − 1 of one draw for each x, by proposal q."""
     everything = torch.arange(len(output.weight), device=features.device)
     inverse = {name: (-sampler.log_probs(everything)).exp() for name, sampler in proposals.items()}
     found: dict[str, list[Tensor]] = {name: [] for name in proposals}
     for some in features.split(_at_once(output)):
-        squares = output.log_probs(some).double().mul_(2).exp_()
+        squares = output.log_probs(some).double().mul_(2).exp_()  # [tokens, symbols]
         for name, weights in inverse.items():
             found[name].append(squares @ weights - 1)
-    return ImportanceVariance({name: torch.cat(parts).cpu().numpy() for name, parts in found.items()})
+    return {name: torch.cat(parts).cpu().numpy() for name, parts in found.items()}
 
 
 def _at_once(output: Output) -> int:
@@ -169,12 +134,12 @@ def _at_once(output: Output) -> int:
 # Pictures of the normaliser: its histogram, gradients by samples, and the variance of importance sampling.
 
 
-def draw_log_partition(found: LogPartition) -> Figure:
+def draw_log_partition(values: Float64[np.ndarray, " tokens"]) -> Figure:
     """How often each value of log Z comes up."""
     figure, axes = new_axes()
-    axes.hist(found.values, bins=60, color=SERIES[0])
-    axes.axvline(found.mean, color=SERIES[1], linewidth=1.2, linestyle="--", label=f"mean {found.mean:.2f}")
-    lowest, highest = float(found.values.min()), float(found.values.max())
+    axes.hist(values, bins=60, color=SERIES[0])
+    mean, lowest, highest = float(values.mean()), float(values.min()), float(values.max())
+    axes.axvline(mean, color=SERIES[1], linewidth=1.2, linestyle="--", label=f"mean {mean:.2f}")
     spread = max(highest - lowest, 0.1)
     # Where 0 is far away, an axis that reaches it would press all values into one bar.
     if lowest - spread <= 0 <= highest + spread:
@@ -203,13 +168,15 @@ def draw_gradient_cosines(found: GradientCosines) -> Figure:
     return figure
 
 
-def draw_importance_variance(found: ImportanceVariance, samples: Sequence[int], *, symbols: int) -> Figure:
+def draw_importance_variance(
+    variances: Mapping[str, Float64[np.ndarray, " tokens"]], samples: Sequence[int], *, symbols: int
+) -> Figure:
     """Relative deviation of Ẑ by the number of samples: in the middle position, and in the worst tenth."""
     figure, axes = new_axes()
-    for colour, name in zip(SERIES, found.variances, strict=False):
-        axes.plot(samples, found.deviations(name, samples, share=0.5), color=colour, label=f"{name}, half of positions")
-        worst = found.deviations(name, samples, share=0.9)
-        axes.plot(samples, worst, color=colour, linestyle="--", label=f"{name}, a tenth is worse")
+    for colour, (name, values) in zip(SERIES, variances.items(), strict=False):
+        for share, style, words in ((0.5, "-", "half of positions"), (0.9, "--", "a tenth is worse")):
+            deviations = np.sqrt(np.quantile(values, share) / np.array(samples))
+            axes.plot(samples, deviations, color=colour, linestyle=style, label=f"{name}, {words}")
     axes.axvline(symbols, color=QUIET, linewidth=1.0)
     axes.annotate("all symbols", (symbols, axes.get_ylim()[1]), color=QUIET, ha="right", va="top", rotation=90)
     axes.axhline(0.1, color=QUIET, linewidth=0.8, linestyle=":")
@@ -229,10 +196,8 @@ def sample_numbers(symbols: int) -> tuple[int, ...]:
 
 # The normaliser of a language model: log Z over a text, and its estimates from samples.
 
-Progress = Callable[[int, int], None]
-"""Called with the number of parts done and the total."""
-
 PARTS = 4
+"""Steps of progress that are reported."""
 
 
 class PartitionConfig(Config):
@@ -256,28 +221,44 @@ def look_at_partition(
     config: PartitionConfig | None = None,
     *,
     encoding: str | None = None,
-    progress: Progress = lambda _done, _all: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[Finding]:
-    """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling."""
-    settings = config or PartitionConfig()
-    reader = require_reader(loaded)
-    if not isinstance(reader, RecurrentReader) or not isinstance(reader.model.output, Output):
+    """log Z at the positions of a text, gradient cosines by samples, and the variance of importance sampling.
+
+    `progress` is called with the number of parts done and the total.
+    """
+    settings, model = config or PartitionConfig(), loaded.config.model
+    reader = cast("RecurrentReader", require_reader(loaded))
+    if isinstance(model, FitsText) or not model.has_output_table:
         raise UsageError(
             f"{loaded.folder} is normalised by construction and has no log Z; use a recurrent "
             "language model with model.output=full"
         )
-    lines = _encoded_lines(loaded, file, settings.tokens, encoding=encoding)
-    assert isinstance(loaded.model, nn.Module)  # whatever a recurrent reader reads with, whole or in part
-    with evaluating(loaded.model):
-        features, labels = _features(reader, lines, most=settings.tokens)
-    output = reader.model.output
+    output = cast("Output", reader.model.output)
+    require_file(file)
+    parts, ids_of_lines, tokens, state = [], [], 0, None
+    with evaluating(cast("nn.Module", loaded.model)):
+        for line in read_one_language(file, encoding=encoding, language=loaded.config.data.target):
+            if is_blank(line):
+                continue
+            # A model of lines restarts at each line; a model of texts continues across line ends.
+            state = None if reader.context == "line" else state
+            ids = torch.tensor([[BEGIN, *loaded.tokenizers.target.encode(line), END]], device=reader.device)
+            found, state = reader.model(ids[:, :-1], state)  # [1, tokens, width]
+            parts.append(found[0])
+            ids_of_lines.append(ids[0, 1:])
+            tokens += len(ids_of_lines[-1])
+            if tokens >= settings.tokens:
+                break
+    if not parts:
+        raise DataError(f"{file} contains only blank lines")
+    features, labels = torch.cat(parts)[: settings.tokens], torch.cat(ids_of_lines)  # [tokens, width], [tokens]
     progress(1, PARTS)
     findings = [_log_z(output, features)]
     progress(2, PARTS)
-    symbols = len(output.weight)
-    counts = np.bincount(np.concatenate([np.array([*line, END]) for line in lines]), minlength=symbols)
+    counts = np.bincount(labels.cpu().numpy(), minlength=len(output.weight))
     noise = AliasSampler(noise_distribution(counts, power=settings.power))
-    findings.append(_cosines(output, features, labels, noise=noise, settings=settings))
+    findings.append(_cosines(output, features, labels[: settings.tokens], noise=noise, settings=settings))
     progress(3, PARTS)
     uniform = AliasSampler(noise_distribution(counts, power=0.0))
     findings.append(_variance(output, features, proposals={"uniform": uniform, "drawn by count": noise}))
@@ -285,57 +266,26 @@ def look_at_partition(
     return findings
 
 
-def _encoded_lines(loaded: Loaded, file: Path, most: int, *, encoding: str | None) -> list[list[int]]:
-    """The first lines of a text as ids, as many as are needed."""
-    require_file(file)
-    found: list[list[int]] = []
-    tokens = 0
-    for line in read_one_language(file, encoding=encoding, language=loaded.config.data.target):
-        if not is_blank(line):
-            found.append(list(loaded.tokenizers.target.encode(line)))
-            tokens += len(found[-1]) + 1
-        if tokens >= most:
-            break
-    if tokens < 2:
-        raise DataError(f"{file} contains only blank lines")
-    return found
-
-
-def _features(
-    reader: RecurrentReader, lines: list[list[int]], *, most: int
-) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
-    """What the model makes of each position before it is scored, and the symbol that comes there."""
-    features, labels, state = [], [], None
-    for line in lines:
-        # A model of lines restarts at each line; a model of texts continues across line ends.
-        if reader.context == "line":
-            state = None
-        ids = torch.tensor([[BEGIN, *line, END]], device=reader.device)
-        found, state = reader.model(ids[:, :-1], state)
-        features.append(found[0])
-        labels.append(ids[0, 1:])
-    return torch.cat(features)[:most], torch.cat(labels)[:most]
-
-
 def _log_z(output: Output, features: Float[Tensor, "tokens width"]) -> Finding:
-    found = log_partition(output, features)
-    low, middle, high = found.quantiles(0.05, 0.5, 0.95)
+    values = log_partition(output, features)
+    mean, deviation = float(values.mean()), float(values.std())
+    low, middle, high = map(float, np.quantile(values, (0.05, 0.5, 0.95)))
     learned = None if output.log_z is None else float(output.log_z.detach())
     note = "" if learned is None else f" (with the learned log Z = {learned:.3f} taken off)"
     sentence = (
-        f"log Z over {len(found.values):,} positions: mean {found.mean:.3f}, standard deviation {found.deviation:.3f}, "
+        f"log Z over {len(values):,} positions: mean {mean:.3f}, standard deviation {deviation:.3f}, "
         f"90% from {low:.3f} to {high:.3f}{note}; unnormalised scores are off by that much"
     )
     data = {
-        "tokens": len(found.values),
-        "mean": found.mean,
-        "deviation": found.deviation,
+        "tokens": len(values),
+        "mean": mean,
+        "deviation": deviation,
         "median": middle,
         "low": low,
         "high": high,
         "learned_log_z": learned,
     }
-    return Finding("log-z", "The normaliser", sentence, data, lambda: draw_log_partition(found))
+    return Finding("log-z", "The normaliser", sentence, data, lambda: draw_log_partition(values))
 
 
 def _cosines(
@@ -371,26 +321,21 @@ def _cosines(
 def _variance(
     output: Output, features: Float[Tensor, "tokens width"], *, proposals: dict[str, AliasSampler]
 ) -> Finding:
-    found = importance_variance(output, features, proposals=proposals)
+    variances = importance_variance(output, features, proposals=proposals)
     symbols = len(output.weight)
+    # Samples after which Ẑ has a relative deviation of 10%, by the share of positions for which they are enough.
     needed = {
-        name: {
-            "half": found.needed(name, deviation=0.1, share=0.5),
-            "nine_tenths": found.needed(name, deviation=0.1, share=0.9),
-        }
-        for name in proposals
+        name: {"half": float(np.quantile(each, 0.5)) / 0.1**2, "nine_tenths": float(np.quantile(each, 0.9)) / 0.1**2}
+        for name, each in variances.items()
     }
     shown = "; ".join(f"{name} {each['half']:,.0f} and {each['nine_tenths']:,.0f}" for name, each in needed.items())
     sentence = (
         f"importance samples for Z to 10% at half and at nine tenths of the positions: {shown} "
         f"(there are {symbols:,} symbols)"
     )
-    numbers = sample_numbers(symbols)
     data = {"needed_for_a_tenth": needed, "symbols": symbols}
-    return Finding(
-        "importance-variance",
-        "Importance sampling",
-        sentence,
-        data,
-        lambda: draw_importance_variance(found, numbers, symbols=symbols),
-    )
+
+    def draw() -> Figure:
+        return draw_importance_variance(variances, sample_numbers(symbols), symbols=symbols)
+
+    return Finding("importance-variance", "Importance sampling", sentence, data, draw)
