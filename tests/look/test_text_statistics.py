@@ -1,4 +1,4 @@
-"""What a text is made of, against counting by hand."""
+"""What a text is made of, against counting with a Counter."""
 
 from collections import Counter
 from io import BytesIO
@@ -29,11 +29,11 @@ def describe(lines: Lines, *, minimum_count: int = 1) -> TextStatistics:
 @given(st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=9), st.integers(1, 4))
 def test_ngrams_are_counted_as_a_counter_counts_them(lines: Lines, order: int) -> None:
     ids, lengths = arrays(lines)
-    found = count_ngrams(ids, lengths, order)
-    by_hand = Counter(tuple(line[start : start + order]) for line in lines for start in range(len(line) - order + 1))
+    counts, places = count_ngrams(ids, lengths, order)
+    expected = Counter(tuple(line[start : start + order]) for line in lines for start in range(len(line) - order + 1))
     # `most_common` keeps the order of first occurrence among equals, as is promised here.
-    ngrams = [tuple(ids[place : place + order].tolist()) for place in found.places]
-    assert list(zip(ngrams, found.counts.tolist(), strict=True)) == by_hand.most_common()
+    ngrams = [tuple(ids[place : place + order].tolist()) for place in places]
+    assert list(zip(ngrams, counts.tolist(), strict=True)) == expected.most_common()
 
 
 def test_a_small_text_by_hand() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.core.errors import DataError
-from seqloom.look.zipf import FEWEST_RANKS, fit_line, fit_zipf, frequent
+from seqloom.look.zipf import MIN_RANKS, fit_line, fit_zipf, frequent
 
 
 def sample(exponent: float, *, shift: float = 0.0, words: int, tokens: int, seed: int = 7) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_exact_counts_give_the_exponent_itself_by_both_fits() -> None:
         np.testing.assert_allclose(found.counts(ranks), counts, rtol=1e-5)
 
 
-counts_by_rank = st.lists(st.integers(1, 5000), min_size=FEWEST_RANKS, max_size=60).map(
+counts_by_rank = st.lists(st.integers(1, 5000), min_size=MIN_RANKS, max_size=60).map(
     lambda counts: np.array(sorted(counts, reverse=True))
 )
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
@@ -28,7 +27,7 @@ from seqloom.text.marks import JOINER, split_words
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizer
 
-FEWEST_RANKS = 5
+MIN_RANKS = 5
 """Minimum number of ranks to report an exponent."""
 
 _PRECISION = 1e-9
@@ -94,9 +93,9 @@ def fit_line(counts: Int[np.ndarray, " ranks"]) -> ZipfFit:
 
 
 def _require_counts(counts: Int[np.ndarray, " ranks"]) -> None:
-    if len(counts) < FEWEST_RANKS:
+    if len(counts) < MIN_RANKS:
         raise DataError(
-            f"an exponent needs {FEWEST_RANKS} ranks at least, but there are {len(counts)}; "
+            f"an exponent needs {MIN_RANKS} ranks at least, but there are {len(counts)}; "
             "give more text, or let rarer words count"
         )
     if counts[-1] < 1 or (np.diff(counts) > 0).any():
@@ -263,29 +262,57 @@ def describe_text(
             f"the text has a single word, {name([int(ids[0])])!r}, {len(ids):,} times; "
             "ranks need several different ones"
         )
+    described = []
+    for order in orders:
+        counts, places = count_ngrams(ids, lengths, order)
+        types, total = len(counts), int(counts.sum())
+        shares = np.cumsum(counts) / max(total, 1)
+        head = frequent(counts, minimum_count)
+        fits = Fits(fit_zipf(head), fit_zipf(head, has_shift=True), fit_line(head)) if len(head) >= MIN_RANKS else None
+        shown = zip(places[:top].tolist(), counts[:top].tolist(), strict=True)
+        described.append(
+            OrderStatistics(
+                order=order,
+                tokens=total,
+                types=types,
+                singletons=int((counts == 1).sum()),
+                top=tuple(CountedNGram(name(ids[place : place + order].tolist()), count) for place, count in shown),
+                coverage=tuple((k, float(shares[k - 1])) for k in COVERED_BY if k <= types),
+                ranks=tuple((int(rank), int(counts[rank - 1])) for rank in _spread(types, RANK_POINTS)),
+                fits=fits,
+            )
+        )
+    # Heaps' curve and, by least squares of the logarithms from 1% of the text on, its exponent.
+    _, first = np.unique(ids, return_index=True)
+    tokens = _spread(len(ids), GROWTH_POINTS)
+    different = np.searchsorted(np.sort(first), tokens, side="left")
+    late = tokens >= min(len(ids) / 100, tokens[-2])
+    slope, offset = np.polyfit(np.log(tokens[late]), np.log(different[late]), 1)
+    growth = tuple(zip(tokens.tolist(), different.tolist(), strict=True))
+    filled = lengths[lengths > 0]
     return TextStatistics(
-        orders=tuple(
-            _describe_order(ids, lengths, order=order, name=name, minimum_count=minimum_count, top=top)
-            for order in orders
+        orders=tuple(described),
+        growth=Growth(growth, float(slope), float(np.exp(offset))),
+        lengths=LineLengths(
+            lines=len(filled),
+            blank=len(lengths) - len(filled),
+            shortest=int(filled.min()),
+            mean=float(filled.mean()),
+            median=float(np.median(filled)),
+            ninety_fifth=float(np.quantile(filled, 0.95)),
+            longest=int(filled.max()),
         ),
-        growth=_growth(ids),
-        lengths=_line_lengths(lengths),
         minimum_count=minimum_count,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class NGramCounts:
-    """Different n-grams, the most frequent first, equal ones in the order in which they first occur."""
+def count_ngrams(
+    ids: Int[np.ndarray, " tokens"], lengths: Int[np.ndarray, " lines"], order: int
+) -> tuple[Int[np.ndarray, " types"], Int[np.ndarray, " types"]]:
+    """The counts of the n-grams that lie within a line, and where each first occurs; the most frequent first, equal
+    ones in the order in which they first occur.
 
-    counts: Int[np.ndarray, " types"]
-    places: Int[np.ndarray, " types"]
-    """Position of the first occurrence of each."""
-
-
-def count_ngrams(ids: Int[np.ndarray, " tokens"], lengths: Int[np.ndarray, " lines"], order: int) -> NGramCounts:
-    """Count the n-grams that lie within a line, by sorting one number per place.
-
+    They are counted by sorting one number per place.
     The number of an n-gram is that of its first n − 1 tokens, counted through the different ones of the text, times
     the number of symbols, plus its last token; so it stays below tokens × symbols for every order.
     """
@@ -298,37 +325,7 @@ def count_ngrams(ids: Int[np.ndarray, " tokens"], lengths: Int[np.ndarray, " lin
         numbers = numbers * symbols + ids[starts + place]
     _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
     by_rank = np.lexsort((first, -counts))
-    return NGramCounts(counts[by_rank], starts[first[by_rank]])
-
-
-def _describe_order(
-    ids: Int[np.ndarray, " tokens"],
-    lengths: Int[np.ndarray, " lines"],
-    *,
-    order: int,
-    name: Callable[[Sequence[int]], str],
-    minimum_count: int,
-    top: int,
-) -> OrderStatistics:
-    found = count_ngrams(ids, lengths, order)
-    counts, types = found.counts, len(found.counts)
-    tokens = int(counts.sum())
-    shares = np.cumsum(counts) / max(tokens, 1)
-    shown = zip(found.places[:top].tolist(), counts[:top].tolist(), strict=True)
-    ranks = _spread(types, RANK_POINTS)
-    head = frequent(counts, minimum_count)
-    return OrderStatistics(
-        order=order,
-        tokens=tokens,
-        types=types,
-        singletons=int((counts == 1).sum()),
-        top=tuple(CountedNGram(name(ids[place : place + order].tolist()), count) for place, count in shown),
-        coverage=tuple((k, float(shares[k - 1])) for k in COVERED_BY if k <= types),
-        ranks=tuple((int(rank), int(counts[rank - 1])) for rank in ranks),
-        fits=Fits(fit_zipf(head), fit_zipf(head, has_shift=True), fit_line(head))
-        if len(head) >= FEWEST_RANKS
-        else None,
-    )
+    return counts[by_rank], starts[first[by_rank]]
 
 
 def _spread(last: int, points: int) -> Int[np.ndarray, " points"]:
@@ -336,30 +333,6 @@ def _spread(last: int, points: int) -> Int[np.ndarray, " points"]:
     if last == 0:
         return np.zeros(0, dtype=np.int64)
     return np.unique(np.round(np.geomspace(1, last, points)).astype(np.int64))
-
-
-def _growth(ids: Int[np.ndarray, " tokens"]) -> Growth:
-    """Heaps' curve and, by least squares of the logarithms from 1% of the text on, its exponent."""
-    _, first = np.unique(ids, return_index=True)
-    tokens = _spread(len(ids), GROWTH_POINTS)
-    types = np.searchsorted(np.sort(first), tokens, side="left")
-    late = tokens >= min(len(ids) / 100, tokens[-2])
-    slope, offset = np.polyfit(np.log(tokens[late]), np.log(types[late]), 1)
-    points = tuple(zip(tokens.tolist(), types.tolist(), strict=True))
-    return Growth(points, float(slope), float(np.exp(offset)))
-
-
-def _line_lengths(lengths: Int[np.ndarray, " lines"]) -> LineLengths:
-    filled = lengths[lengths > 0]
-    return LineLengths(
-        lines=len(filled),
-        blank=len(lengths) - len(filled),
-        shortest=int(filled.min()),
-        mean=float(filled.mean()),
-        median=float(np.median(filled)),
-        ninety_fifth=float(np.quantile(filled, 0.95)),
-        longest=int(filled.max()),
-    )
 
 
 # The picture of a text's counts: rank against frequency for each order, and how the vocabulary grows.
@@ -377,13 +350,7 @@ def draw_zipf(found: TextStatistics, *, unit: str) -> Figure:
         tidy(axes)
         axes.set_xscale("log")
         axes.set_yscale("log")
-    _draw_ranks(left, found.orders, unit=unit)
-    _draw_growth(right, found.growth, unit=unit)
-    return figure
-
-
-def _draw_ranks(axes: Axes, orders: Sequence[OrderStatistics], *, unit: str) -> None:
-    for order, colour in zip(orders, SERIES, strict=False):
+    for order, colour in zip(found.orders, SERIES, strict=False):
         if not order.ranks:
             continue
         ranks, counts = np.array(order.ranks).T
@@ -391,26 +358,25 @@ def _draw_ranks(axes: Axes, orders: Sequence[OrderStatistics], *, unit: str) -> 
         if order.fits is not None:
             shifted, plain = order.fits.mandelbrot, order.fits.zipf
             label += f": α = {plain.exponent:.2f};  α = {shifted.exponent:.2f}, b = {shifted.shift:.1f}"
-            fitted = np.unique(np.round(np.geomspace(1, plain.ranks, 80)).astype(np.int64))
-            axes.plot(fitted, plain.counts(fitted), color=colour, linewidth=1.2, linestyle="--")
-            axes.plot(fitted, shifted.counts(fitted), color=INK, linewidth=0.9)
-        axes.plot(ranks, counts, color=colour, marker="o", ms=3, linestyle="none", label=label, zorder=1)
-    axes.set_xlabel("rank")
-    axes.set_ylabel("count")
-    axes.legend(frameon=False, fontsize=8, loc="upper right", title="Zipf (dashes);  Mandelbrot (line)")
-
-
-def _draw_growth(axes: Axes, growth: Growth, *, unit: str) -> None:
+            fitted = _spread(plain.ranks, 80)
+            left.plot(fitted, plain.counts(fitted), color=colour, linewidth=1.2, linestyle="--")
+            left.plot(fitted, shifted.counts(fitted), color=INK, linewidth=0.9)
+        left.plot(ranks, counts, color=colour, marker="o", ms=3, linestyle="none", label=label, zorder=1)
+    left.set_xlabel("rank")
+    left.set_ylabel("count")
+    left.legend(frameon=False, fontsize=8, loc="upper right", title="Zipf (dashes);  Mandelbrot (line)")
+    growth = found.growth
     tokens, types = np.array(growth.points).T
-    axes.plot(tokens, types, color=SERIES[0], marker="o", ms=3, linestyle="none")
+    right.plot(tokens, types, color=SERIES[0], marker="o", ms=3, linestyle="none")
     late = tokens[tokens >= tokens[-1] / 100]
     label = f"{growth.scale:.3g} · tokens$^{{{growth.exponent:.2f}}}$"
-    axes.plot(late, growth.scale * late**growth.exponent, color=INK, linewidth=1, label=label)
-    axes.plot(tokens, tokens, color=QUIET, linewidth=0.8, linestyle=":", label="every token new")
-    axes.set_ylim(top=types[-1] * 3)
-    axes.set_xlabel(f"{unit}s read")
-    axes.set_ylabel(f"different {unit}s")
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    right.plot(late, growth.scale * late**growth.exponent, color=INK, linewidth=1, label=label)
+    right.plot(tokens, tokens, color=QUIET, linewidth=0.8, linestyle=":", label="every token new")
+    right.set_ylim(top=types[-1] * 3)
+    right.set_xlabel(f"{unit}s read")
+    right.set_ylabel(f"different {unit}s")
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
 
 
 # Zipf: from text files to statistics and a figure.
@@ -466,7 +432,20 @@ def look_at_counts(
         raise UsageError("name at least one text file")
     for path in paths:  # all of them before the first is read
         require_file(path)
-    cut = tokenizer.pieces if tokenizer is not None else _cutter(chosen)
+    normalise = Normaliser(lowercase=chosen.lowercase)
+
+    def cut(line: str) -> list[str]:
+        if tokenizer is not None:
+            return tokenizer.pieces(line)
+        text = normalise(line)
+        if chosen.unit == "characters":
+            tokens = list(text)
+        elif chosen.unit == "spaces":
+            tokens = text.split()
+        else:
+            tokens = [word.strip(JOINER) or word for word in split_words(text)]
+        return tokens if chosen.punctuation else [token for token in tokens if any(map(str.isalnum, token))]
+
     known: dict[str, int] = {}
     ids, lengths = array("q"), array("q")
     for number, path in enumerate(paths, start=1):
@@ -490,14 +469,9 @@ def look_at_counts(
         )
     except DataError as error:
         raise DataError(f"{', '.join(map(str, paths))}: {error}") from error
-    return ZipfFindings(statistics, "piece" if tokenizer is not None else _NAMES[chosen.unit])
-
-
-_NAMES: dict[str, Literal["word", "token", "character"]] = {
-    "words": "word",
-    "spaces": "token",
-    "characters": "character",
-}
+    names: dict[str, Literal["word", "token", "character"]]
+    names = {"words": "word", "spaces": "token", "characters": "character"}
+    return ZipfFindings(statistics, "piece" if tokenizer is not None else names[chosen.unit])
 
 
 def find_tokenizer(folder: Path) -> Tokenizer:
@@ -510,23 +484,3 @@ def find_tokenizer(folder: Path) -> Tokenizer:
         if found:
             return Tokenizer.load(found[0])
     raise UsageError(f"{folder}: no tokeniser found; name a run, a model, or the folder that has {DESCRIPTION}")
-
-
-def _cutter(config: ZipfConfig) -> Callable[[str], list[str]]:
-    normalise = Normaliser(lowercase=config.lowercase)
-
-    def cut(line: str) -> list[str]:
-        text = normalise(line)
-        if config.unit == "characters":
-            tokens = list(text)
-        elif config.unit == "spaces":
-            tokens = text.split()
-        else:
-            tokens = [word.strip(JOINER) or word for word in split_words(text)]
-        return tokens if config.punctuation else [token for token in tokens if _has_letter_or_digit(token)]
-
-    return cut
-
-
-def _has_letter_or_digit(token: str) -> bool:
-    return token.isalnum() or any(map(str.isalnum, token))
