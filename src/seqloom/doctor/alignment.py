@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Float32, Int64, Num
 
 from seqloom.classical.alignment import Bitext, Model1Config, TranslationTable, fit_model1
 from seqloom.core.jit import compiled
-from seqloom.doctor.faults import Fault, Kind, LineRun, grade, touched
+from seqloom.doctor.faults import Fault, Kind, LineRun, find_fault
 from seqloom.doctor.survey import Survey
 
 # The compiled loops. Arguments are positional, as numba requires.
@@ -375,16 +375,14 @@ def examine_alignment(runs: Sequence[LineRun], survey: Survey) -> list[Fault]:
     )  # fmt: skip
     faults = []
     for kind, some, fix, stop, title, what, advice in found:
-        if not some:
-            continue
-        count, total = sum(map(len, some)), len(survey)
+        is_so = np.zeros(len(survey), bool)
+        for run in some:
+            is_so[run.first - 1 : run.last] = True
         by = [f" by {run.shift:+d}" if run.shift is not None else "" for run in some[:3]]
         where = "; ".join(f"lines {run.first:,} to {run.last:,}{each}" for run, each in zip(some, by, strict=False))
         more = f" and {len(some) - 3} more runs" if len(some) > 3 else ""
-        lines = np.concatenate([np.arange(run.first, run.last + 1, dtype=np.int64) for run in some])
-        sentence = f"{touched(count, total)} {what}: {where}{more}"
-        severity = grade(count, total, fix=fix, stop=stop)
-        faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines, tuple(some)))
+        what = f"{what}: {where}{more}"
+        faults += find_fault(survey, kind, is_so, title, what=what, advice=advice, fix=fix, stop=stop, runs=tuple(some))
     return faults
 
 

@@ -7,45 +7,22 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from seqloom.doctor.survey import Survey
+
 Severity = Literal["stop", "fix", "note"]
 """`stop`: training would fail or be useless; `fix`: quality would suffer; `note`: for information."""
 
 SEVERITIES: tuple[Severity, ...] = ("stop", "fix", "note")
 
+# fmt: off
 Kind = Literal[
-    "names",
-    "sides",
-    "misaligned",
-    "unrelated",
-    "swapped",
-    "language",
-    "foreign",
-    "script",
-    "copies",
-    "header",
-    "empty",
-    "ratios",
-    "long",
-    "duplicates",
-    "near-duplicates",
-    "templates",
-    "ambiguous",
-    "leakage",
-    "half-leakage",
-    "near-leakage",
-    "garbled",
-    "invisible",
-    "spelling",
-    "accents",
-    "cut",
-    "boundaries",
-    "markup",
-    "one-sided",
-    "numbers",
-    "brackets",
-    "unknown",
+    "names", "sides", "misaligned", "unrelated", "swapped", "language", "foreign", "script", "copies", "header",
+    "empty", "ratios", "long", "duplicates", "near-duplicates", "templates", "ambiguous", "leakage", "half-leakage",
+    "near-leakage", "garbled", "invisible", "spelling", "accents", "cut", "boundaries", "markup", "one-sided",
+    "numbers", "brackets", "unknown",
 ]
 """What sort of fault it is; records and repairs name it so."""
+# fmt: on
 
 Describe = Callable[[str, str], str]
 """Returns a short description of a line, given its two sides."""
@@ -130,6 +107,29 @@ def in_percent(share: float) -> str:
 def touched(count: int, total: int, noun: str = "line") -> str:
     """A number of lines with their share: "24 lines (0.08 %)"."""
     return f"{counted(count, noun)} ({percentage(count, total)})"
+
+
+def find_fault(
+    survey: Survey,
+    kind: Kind,
+    is_so: Bool[np.ndarray, " lines"],
+    title: str,
+    *,
+    what: str,
+    advice: str,
+    fix: float,
+    stop: float = 2.0,
+    noun: str = "line",
+    runs: tuple[LineRun, ...] = (),
+    describe: Describe = say_nothing,
+) -> list[Fault]:
+    """The fault of the lines where `is_so` is True, if there are any; `what` follows their number in the sentence."""
+    lines = numbers_where(is_so)
+    if len(lines) == 0:
+        return []
+    severity = grade(len(lines), len(survey), fix=fix, stop=stop)
+    sentence = f"{touched(len(lines), len(survey), noun)} {what}"
+    return [Fault(kind, severity, title, sentence, advice, survey.split, lines, runs, describe)]
 
 
 # The verdict: the overall result, and what to fix first.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt32, UInt64
 
-from seqloom.doctor.faults import Fault, grade, numbers_where, runs_of, touched
-from seqloom.doctor.survey import SideSurvey, Survey
+from seqloom.doctor.faults import Fault, find_fault, numbers_where, runs_of
+from seqloom.doctor.survey import Survey
 from seqloom.text.languages import contradicts
 from seqloom.text.scripts import main_script, scripts_of, words_of
 
@@ -102,48 +102,35 @@ def main_scripts(letters: Mapping[str, int]) -> tuple[str, ...]:
 def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
     """Lines of which one side is written in a script that this side of the reference is not."""
     mains = main_scripts(reference.source.letters), main_scripts(reference.target.letters)
-    wrong = [
-        _is_foreign(side, main, survey.script_names)
-        for side, main in zip((survey.source, survey.target), mains, strict=True)
-    ]
-    lines = numbers_where(wrong[0] | wrong[1])
-    if len(lines) == 0:
-        return []
+    wrong = []
+    for side, main in zip((survey.source, survey.target), mains, strict=True):
+        known = np.array([name == "" or name in main or not main for name in survey.script_names] + [True] * 256)
+        wrong.append(~known[side.scripts])
     usual = " and ".join(
         f"{' or '.join(main).lower() or 'no'} letters in the {side}"
         for main, side in zip(mains, ("source", "target"), strict=True)
     )
 
     def describe(source: str, target: str) -> str:
-        return ", ".join(
-            f"{side}: {', '.join(name.lower() for name, _ in scripts_of(text).most_common(2))}"
-            for side, text, main in (("source", source, mains[0]), ("target", target, mains[1]))
-            if not _fits(text, main)
-        )
+        found = []
+        for side, text, main in (("source", source, mains[0]), ("target", target, mains[1])):
+            scripts = scripts_of(text)
+            if main_script(scripts, words_of(text)) not in ("", *main):
+                found.append(f"{side}: {', '.join(name.lower() for name, _ in scripts.most_common(2))}")
+        return ", ".join(found)
 
-    return [
-        Fault(
-            "script",
-            grade(len(lines), len(survey), fix=0.0, stop=0.5),
-            "Wrong script",
-            f"{touched(len(lines), len(survey))} not in the script of their side "
-            f"(source {int(wrong[0].sum()):,}, target {int(wrong[1].sum()):,}); usual: {usual}",
-            "--fix script drops them",
-            survey.split,
-            lines,
-            describe=describe,
-        )
-    ]
-
-
-def _is_foreign(side: SideSurvey, main: tuple[str, ...], names: tuple[str, ...]) -> Bool[np.ndarray, " lines"]:
-    known = np.array([name == "" or name in main or not main for name in names] + [True] * (256 - len(names)))
-    is_foreign: Bool[np.ndarray, " lines"] = ~known[side.scripts]
-    return is_foreign
-
-
-def _fits(text: str, main: tuple[str, ...]) -> bool:
-    return main_script(scripts_of(text), words_of(text)) in ("", *main)
+    return find_fault(
+        survey,
+        "script",
+        wrong[0] | wrong[1],
+        "Wrong script",
+        what=f"not in the script of their side (source {int(wrong[0].sum()):,}, target {int(wrong[1].sum()):,}); "
+        f"usual: {usual}",
+        advice="--fix script drops them",
+        fix=0.0,
+        stop=0.5,
+        describe=describe,
+    )
 
 
 APART = 0.15
@@ -284,52 +271,42 @@ def examine_languages(
     verdicts: Verdicts, survey: Survey, *, has_wrong_script: Bool[np.ndarray, " lines"]
 ) -> list[Fault]:
     """Lines in the wrong language, except those already reported for their script."""
-    faults, total = [], len(survey)
     swapped = numbers_where(verdicts.is_swapped)
-    if len(swapped):
-        is_whole = len(swapped) > 0.6 * total
-        runs = () if is_whole else runs_of(swapped)
-        where = "".join(f"; lines {run.first:,} to {run.last:,} in a row" for run in runs[:3])
-        faults.append(
-            Fault(
-                "swapped",
-                "stop" if is_whole else grade(len(swapped), total, fix=0.0005, stop=0.3),
-                f"The sides of {survey.split} are swapped" if is_whole else "Source and target swapped",
-                f"{touched(len(swapped), total)} whose source looks like the target side and whose target looks like "
-                f"the source side{where}",
-                "swap the two files" if is_whole else "--fix swapped swaps them back",
-                survey.split,
-                swapped,
-                runs,
-            )
-        )
-    other = numbers_where(verdicts.is_other & ~has_wrong_script)
-    if len(other):
-        faults.append(
-            Fault(
-                "language",
-                grade(len(other), total, fix=0.002, stop=0.5),
-                "Both sides in one language",
-                f"{touched(len(other), total)} of which one side looks like the language of the other",
-                "often untranslated; --fix language drops them",
-                survey.split,
-                other,
-            )
-        )
-    strange = numbers_where(verdicts.is_strange & ~has_wrong_script)
-    if len(strange):
-        faults.append(
-            Fault(
-                "foreign",
-                grade(len(strange), total, fix=0.01),
-                "Lines that fit neither side",
-                f"{touched(len(strange), total)} that look like neither language: a third language, codes, or noise",
-                "check them; --fix foreign drops them",
-                survey.split,
-                strange,
-            )
-        )
-    return faults
+    is_whole = len(swapped) > 0.6 * len(survey)
+    runs = () if is_whole else runs_of(swapped)
+    where = "".join(f"; lines {run.first:,} to {run.last:,} in a row" for run in runs[:3])
+    return [
+        *find_fault(
+            survey,
+            "swapped",
+            verdicts.is_swapped,
+            f"The sides of {survey.split} are swapped" if is_whole else "Source and target swapped",
+            what="whose source looks like the target side and whose target looks like the source side" + where,
+            advice="swap the two files" if is_whole else "--fix swapped swaps them back",
+            fix=0.0005,
+            stop=0.3,
+            runs=runs,
+        ),
+        *find_fault(
+            survey,
+            "language",
+            verdicts.is_other & ~has_wrong_script,
+            "Both sides in one language",
+            what="of which one side looks like the language of the other",
+            advice="often untranslated; --fix language drops them",
+            fix=0.002,
+            stop=0.5,
+        ),
+        *find_fault(
+            survey,
+            "foreign",
+            verdicts.is_strange & ~has_wrong_script,
+            "Lines that fit neither side",
+            what="that look like neither language: a third language, codes, or noise",
+            advice="check them; --fix foreign drops them",
+            fix=0.01,
+        ),
+    ]
 
 
 def examine_names(

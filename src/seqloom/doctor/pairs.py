@@ -13,7 +13,7 @@ from jaxtyping import Bool, UInt64
 
 from seqloom.core.errors import UsageError
 from seqloom.data.overview import DEVIATIONS, usual_ratio
-from seqloom.doctor.faults import Fault, Kind, LineRun, counted, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, Kind, LineRun, counted, find_fault, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
 from seqloom.text.languages import LANGUAGES, find_language
 from seqloom.text.scripts import trigrams
@@ -22,10 +22,10 @@ from seqloom.text.scripts import trigrams
 #
 # J(x, y) = |T(x) ∩ T(y)| / |T(x) ∪ T(y)| T are the runs of three characters of the lower-cased words
 
-MIN_COPIED_WORDS, FEWEST_LETTERS = 3, 10
+MIN_COPIED_WORDS, MIN_COPIED_LETTERS = 3, 10
 """Shorter copies may be correct translations: names, numbers, `OK`."""
 
-NEAR = 0.7
+MIN_OVERLAP = 0.7
 """Minimum overlap of a near copy; translations between related languages stay below it."""
 
 
@@ -35,12 +35,12 @@ def is_copy(source: str, target: str, *, words: tuple[list[str], list[str]]) -> 
     if min(len(one), len(other)) < MIN_COPIED_WORDS:
         return 0
     if one == other:
-        return int(sum(map(len, one)) >= FEWEST_LETTERS and any(map(str.isalpha, one)))
+        return int(sum(map(len, one)) >= MIN_COPIED_LETTERS and any(map(str.isalpha, one)))
     # Near copies share most of their words; this cheap test comes first.
     shared = len(set(one) & set(other))
     if 2 * shared < min(len(one), len(other)):
         return 0
-    return 2 if similarity(" ".join(one), " ".join(other)) >= NEAR and source != target else 0
+    return 2 if similarity(" ".join(one), " ".join(other)) >= MIN_OVERLAP and source != target else 0
 
 
 def similarity(one: str, other: str) -> float:
@@ -51,31 +51,27 @@ def similarity(one: str, other: str) -> float:
 
 def examine_copies(survey: Survey) -> list[Fault]:
     """Pairs that teach a model to copy."""
-    lines = numbers_where(survey.copies > 0)
-    if len(lines) == 0:
-        return []
     near = int((survey.copies == 2).sum())
     parts = f"; {near:,} of them nearly identical" if near else ""
-    return [
-        Fault(
-            "copies",
-            grade(len(lines), len(survey), fix=0.001, stop=0.5),
-            "Copies instead of translations",
-            f"{touched(len(lines), len(survey))} where the target equals the source{parts}",
-            "--fix copies drops them; even a few teach a model to copy",
-            survey.split,
-            lines,
-        )
-    ]
+    return find_fault(
+        survey,
+        "copies",
+        survey.copies > 0,
+        "Copies instead of translations",
+        what=f"where the target equals the source{parts}",
+        advice="--fix copies drops them; even a few teach a model to copy",
+        fix=0.001,
+        stop=0.5,
+    )
 
 
 # Duplicates: pairs that occur again, exactly or except for case, spaces and punctuation.
 
-MANY = 5
+MIN_TRANSLATIONS = 5
 """Number of different translations from which a source is reported."""
 
 
-FEWEST_WORDS = 4
+MIN_TEMPLATE_WORDS = 4
 """Shorter pairs with another number are not templates: `Chapter 3`."""
 
 
@@ -85,7 +81,7 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
     is_again = is_repeated(survey.exact) & is_full
     is_near = is_repeated(survey.pairs) & is_full & ~is_again
     is_template = is_repeated(survey.shapes) & (survey.shapes != 0) & is_full & ~is_again & ~is_near
-    is_template &= survey.source.words >= FEWEST_WORDS
+    is_template &= survey.source.words >= MIN_TEMPLATE_WORDS
     found: tuple[tuple[Kind, Bool[np.ndarray, " lines"], float, float, str, str, str], ...] = (
         ("duplicates", is_again, 0.02, 0.95, "Duplicate pairs", "exactly",
          "they get extra weight and leak into held-out data; --fix duplicates keeps the first"),
@@ -96,36 +92,22 @@ def examine_duplicates(survey: Survey) -> list[Fault]:
     )  # fmt: skip
     faults = []
     for kind, is_so, fix, stop, title, how, advice in found:
-        lines = numbers_where(is_so)
-        if len(lines):
-            sentence = f"{touched(len(lines), len(survey), 'pair')} that repeat an earlier pair {how}"
-            severity = grade(len(lines), len(survey), fix=fix, stop=stop)
-            faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines))
-    return faults + _examine_ambiguous(survey)
-
-
-def _examine_ambiguous(survey: Survey) -> list[Fault]:
-    """Sources with many different translations: often menu text or untranslated lines."""
-    is_first = ~is_repeated(survey.pairs) & (survey.blank == 0) & (survey.source.words > 0)
-    sources = survey.source.keys[is_first]
-    keys, counts = np.unique(sources, return_counts=True)
-    many = keys[counts >= MANY]
-    if len(many) == 0:
-        return []
-    is_many = np.isin(survey.source.keys, many) & is_first
-    lines = numbers_where(is_many)
-    return [
-        Fault(
-            "ambiguous",
-            grade(len(lines), len(survey), fix=0.05),
-            "One source, many translations",
-            f"{counted(len(many), 'source')} with {MANY} or more different translations each (at most "
-            f"{int(counts.max()):,}); {touched(len(lines), len(survey))} in total",
-            "check them: many translations are normal for short phrases, but suggest misalignment for long ones",
-            survey.split,
-            lines,
+        what = f"that repeat an earlier pair {how}"
+        faults += find_fault(survey, kind, is_so, title, what=what, advice=advice, fix=fix, stop=stop, noun="pair")
+    # Sources with many different translations: often menu text or untranslated lines.
+    is_first = ~is_repeated(survey.pairs) & is_full & (survey.source.words > 0)
+    keys, counts = np.unique(survey.source.keys[is_first], return_counts=True)
+    many = keys[counts >= MIN_TRANSLATIONS]
+    if len(many):
+        lines = numbers_where(np.isin(survey.source.keys, many) & is_first)
+        sentence = (
+            f"{counted(len(many), 'source')} with {MIN_TRANSLATIONS} or more different translations each (at most "
+            f"{int(counts.max()):,}); {touched(len(lines), len(survey))} in total"
         )
-    ]
+        advice = "check them: many translations are normal for short phrases, but suggest misalignment for long ones"
+        severity, title = grade(len(lines), len(survey), fix=0.05), "One source, many translations"
+        faults.append(Fault("ambiguous", severity, title, sentence, advice, survey.split, lines))
+    return faults
 
 
 def is_repeated(keys: UInt64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"]:
@@ -136,36 +118,30 @@ def is_repeated(keys: UInt64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"
     return found
 
 
-LARGEST_RATIO = 2.5
+MAX_USUAL_RATIO = 2.5
 """Deviations from the usual ratio up to this factor are never reported."""
 
-FEWEST_MORE = 25
+MIN_DIFFERENCE = 25
 """Minimum difference in characters: "Yes." may become a polite phrase."""
 
-LONGEST_CHARACTERS, LONGEST_WORDS = 1_000, 200
+MAX_CHARACTERS, MAX_WORDS = 1_000, 200
 """Longer lines are rarely one sentence, and training skips lines of more than 256 tokens by default."""
 
 
 def examine_blanks(survey: Survey) -> list[Fault]:
     """Pairs with an empty side."""
-    lines = numbers_where(survey.blank > 0)
-    if len(lines) == 0:
-        return []
-    one = int((survey.blank == 1).sum()), int((survey.blank == 2).sum())
-    both = len(lines) - sum(one)
-    severity = "stop" if len(lines) == len(survey) else grade(len(lines), len(survey), fix=0.01)
-    return [
-        Fault(
-            "empty",
-            severity,
-            "Empty lines",
-            f"{touched(len(lines), len(survey))} with an empty source "
-            f"({one[0]:,}), target ({one[1]:,}) or both ({both:,})",
-            "training skips them; where only one side is empty, check whether the lines after it are shifted",
-            survey.split,
-            lines,
-        )
-    ]
+    is_empty = survey.blank > 0
+    source, target, both = (int((survey.blank == bits).sum()) for bits in (1, 2, 3))
+    return find_fault(
+        survey,
+        "empty",
+        is_empty,
+        "Empty lines",
+        what=f"with an empty source ({source:,}), target ({target:,}) or both ({both:,})",
+        advice="training skips them; where only one side is empty, check whether the lines after it are shifted",
+        fix=0.01,
+        stop=0.0 if is_empty.all() else 2.0,
+    )
 
 
 def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[LineRun] = ()) -> list[Fault]:
@@ -177,34 +153,29 @@ def examine_ratios(survey: Survey, reference: Survey, *, runs: Sequence[LineRun]
     ratios = survey.log_ratios
     # The expected length for a source of this length, minus the actual length.
     missing = np.abs(survey.target.characters - (survey.source.characters + 1) * math.exp(usual))
-    is_odd = (np.abs(ratios - usual) > border) & (missing >= FEWEST_MORE) & (survey.blank == 0)
+    is_odd = (np.abs(ratios - usual) > border) & (missing >= MIN_DIFFERENCE) & (survey.blank == 0)
     for run in runs:
         if run.shift is not None:
             is_odd[run.first - 1 : run.last] = False
-    lines = numbers_where(is_odd)
-    if len(lines) == 0:
-        return []
-    longer = int((ratios[is_odd] > usual).sum())
-    return [
-        Fault(
-            "ratios",
-            grade(len(lines), len(survey), fix=0.002, stop=0.5),
-            "One side much longer than the other",
-            f"{touched(len(lines), len(survey))} where the target is more than "
-            f"{math.exp(border):.1f} times longer ({longer:,}) or shorter ({len(lines) - longer:,}) than usual; "
-            f"the usual ratio is {math.exp(usual):.2f} target characters per source character",
-            "often a sentence that was split or joined on one side only; --fix ratios drops them",
-            survey.split,
-            lines,
-            describe=_describe_lengths,
-        )
-    ]
+    longer, shorter = (int((is_odd & side).sum()) for side in (ratios > usual, ratios <= usual))
+    return find_fault(
+        survey,
+        "ratios",
+        is_odd,
+        "One side much longer than the other",
+        what=f"where the target is more than {math.exp(border):.1f} times longer ({longer:,}) or shorter ({shorter:,}) "
+        f"than usual; the usual ratio is {math.exp(usual):.2f} target characters per source character",
+        advice="often a sentence that was split or joined on one side only; --fix ratios drops them",
+        fix=0.002,
+        stop=0.5,
+        describe=_describe_lengths,
+    )
 
 
 def ratio_border(survey: Survey) -> tuple[float, float]:
     """The median of r over pairs that are not blank, and the distance from it at which a ratio is reported."""
     usual, deviation = usual_ratio(survey.log_ratios[survey.blank == 0])
-    return usual, max(math.log(LARGEST_RATIO), DEVIATIONS * deviation)
+    return usual, max(math.log(MAX_USUAL_RATIO), DEVIATIONS * deviation)
 
 
 def examine_long(survey: Survey) -> list[Fault]:
@@ -212,24 +183,19 @@ def examine_long(survey: Survey) -> list[Fault]:
     sides = survey.source, survey.target
     is_long = np.zeros(len(survey), bool)
     for side in sides:
-        is_long |= (side.characters > LONGEST_CHARACTERS) | (side.words > LONGEST_WORDS)
-    lines = numbers_where(is_long)
-    if len(lines) == 0:
-        return []
-    longest = max(int(side.characters.max()) for side in sides)
-    return [
-        Fault(
-            "long",
-            grade(len(lines), len(survey), fix=0.01),
-            "Very long lines",
-            f"{touched(len(lines), len(survey))} with more than "
-            f"{LONGEST_CHARACTERS:,} characters or {LONGEST_WORDS} words; the longest has {longest:,} characters",
-            "training skips lines longer than data.longest tokens; split them into sentences, or use --fix long",
-            survey.split,
-            lines,
-            describe=_describe_lengths,
-        )
-    ]
+        is_long |= (side.characters > MAX_CHARACTERS) | (side.words > MAX_WORDS)
+    longest = max(int(side.characters.max(initial=0)) for side in sides)
+    return find_fault(
+        survey,
+        "long",
+        is_long,
+        "Very long lines",
+        what=f"with more than {MAX_CHARACTERS:,} characters or {MAX_WORDS} words; "
+        f"the longest has {longest:,} characters",
+        advice="training skips lines longer than data.longest tokens; split them into sentences, or use --fix long",
+        fix=0.01,
+        describe=_describe_lengths,
+    )
 
 
 def _describe_lengths(source: str, target: str) -> str:
@@ -298,15 +264,10 @@ def examine_headers(survey: Survey) -> list[Fault]:
     """First lines of files that are column names."""
     if not survey.headers:
         return []
-    return [
-        Fault(
-            "header",
-            "note",
-            "Header lines among the pairs",
-            f"{counted(len(survey.headers), 'line')} at the start of a file that "
-            f"{'names' if len(survey.headers) == 1 else 'name'} the columns and would be learned as a pair",
-            "--fix header drops such lines",
-            survey.split,
-            np.array(survey.headers, np.int64),
-        )
-    ]
+    count = len(survey.headers)
+    sentence = (
+        f"{counted(count, 'line')} at the start of a file that {'names' if count == 1 else 'name'} the columns and "
+        "would be learned as a pair"
+    )
+    title, advice = "Header lines among the pairs", "--fix header drops such lines"
+    return [Fault("header", "note", title, sentence, advice, survey.split, np.array(survey.headers, np.int64))]

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int64, UInt8
 
 from seqloom.data.blocks import Line
 from seqloom.doctor.alignment import Evidence, FoldedLexicon, WordLines
-from seqloom.doctor.faults import Fault, LineRun, counted, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, LineRun, counted, find_fault
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of
 
@@ -212,22 +212,27 @@ def examine_segments(survey: Survey, found: UInt8[np.ndarray, " lines"], *, runs
         is_left[run.first - 1 : run.last] = False
     is_moved = ((found & BORDER_MOVED) != 0) & is_left
     cuts = [((found & bit) != 0) & is_left & ~is_moved for bit in (SOURCE_CUT, TARGET_CUT)]
-    cut, moved = numbers_where(cuts[0] | cuts[1]), numbers_where(is_moved)
-    faults, total = [], len(survey)
-    if len(cut):
-        sentence = (
-            f"{touched(len(cut), total)} where the source ({int(cuts[0].sum()):,}) or the target "
-            f"({int(cuts[1].sum()):,}) does not cover the end of the other side"
-        )
-        advice = "often a line that was split in two; --fix cut drops them"
-        severity = grade(len(cut), total, fix=0.002, stop=0.5)
-        faults.append(Fault("cut", severity, "Truncated sides", sentence, advice, survey.split, cut))
-    if len(moved):
-        sentence = (
-            f"{touched(len(moved), total)} with part of the translation in the previous or next line: "
-            f"at least {counted(len(moved) // 2, 'boundary', 'boundaries')}"
-        )
-        advice = "the two sides were split into sentences differently; --fix boundaries drops them"
-        severity = grade(len(moved), total, fix=0.002, stop=0.5)
-        faults.append(Fault("boundaries", severity, "Moved line boundaries", sentence, advice, survey.split, moved))
-    return faults
+    return [
+        *find_fault(
+            survey,
+            "cut",
+            cuts[0] | cuts[1],
+            "Truncated sides",
+            what=f"where the source ({int(cuts[0].sum()):,}) or the target ({int(cuts[1].sum()):,}) does not cover "
+            "the end of the other side",
+            advice="often a line that was split in two; --fix cut drops them",
+            fix=0.002,
+            stop=0.5,
+        ),
+        *find_fault(
+            survey,
+            "boundaries",
+            is_moved,
+            "Moved line boundaries",
+            what="with part of the translation in the previous or next line: "
+            f"at least {counted(int(is_moved.sum()) // 2, 'boundary', 'boundaries')}",
+            advice="the two sides were split into sentences differently; --fix boundaries drops them",
+            fix=0.002,
+            stop=0.5,
+        ),
+    ]

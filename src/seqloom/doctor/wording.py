@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from seqloom.doctor.characters import Odd, has_question_inside
-from seqloom.doctor.faults import Fault, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, find_fault
 from seqloom.doctor.survey import Survey
 from seqloom.text.languages import FUNCTION_WORDS, recognise
 from seqloom.text.scripts import script_of, words_of
@@ -138,9 +138,6 @@ def examine_accents(
 ) -> list[Fault]:
     """Lines whose accents are missing or were replaced by question marks."""
     lost, question = (wording & Odds.LOST_ACCENTS) != 0, (survey.odd & Odd.QUESTION) != 0
-    lines = numbers_where(lost | question)
-    if len(lines) == 0:
-        return []
 
     def describe(source: str, target: str) -> str:
         found = [
@@ -150,16 +147,14 @@ def examine_accents(
         ]
         return ", ".join(found)
 
-    return [
-        Fault(
-            "accents",
-            grade(len(lines), len(survey), fix=0.002),
-            "Characters lost in conversion",
-            f"{touched(len(lines), len(survey))} without their accents ({int(lost.sum()):,}) or with question "
-            f"marks inside words ({int(question.sum()):,})",
-            "find an undamaged copy of these lines; --fix accents drops them",
-            survey.split,
-            lines,
-            describe=describe,
-        )
-    ]
+    return find_fault(
+        survey,
+        "accents",
+        lost | question,
+        "Characters lost in conversion",
+        what=f"without their accents ({int(lost.sum()):,}) or with question marks inside words "
+        f"({int(question.sum()):,})",
+        advice="find an undamaged copy of these lines; --fix accents drops them",
+        fix=0.002,
+        describe=describe,
+    )
