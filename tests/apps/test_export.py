@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from interop.models import random_model, small
-from seqloom.apps import export as recipe
 from seqloom.apps.export import Exported, beside, export, export_argos, export_ctranslate2, export_onnx
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.models.seq2seq import Seq2SeqConfig
@@ -54,7 +53,7 @@ def test_a_failure_on_the_way_leaves_nothing_behind(tmp_path: Path, monkeypatch:
         (folder / "model.bin").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(recipe, "write_ctranslate2", full)
+    monkeypatch.setattr("seqloom.interop.ctranslate2_engine.write_ctranslate2", full)
     with pytest.raises(SeqloomError, match=r"cannot write .*model: No space left on device"):
         export_ctranslate2(random_model(small(), BPE), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

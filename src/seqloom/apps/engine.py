@@ -7,14 +7,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from seqloom.apps.export import export_ctranslate2
 from seqloom.apps.request import ConstraintSet, Request, part_constraints
 from seqloom.apps.search_settings import require_effect, settings_for
 from seqloom.apps.translator import PartListener, Translation, unknown_share
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
-from seqloom.interop.ctranslate2_engine import DESCRIPTION, CTranslate2Engine, Found, asked_of, read_description
+from seqloom.interop.ctranslate2_engine import (
+    DESCRIPTION,
+    CTranslate2Engine,
+    Found,
+    asked_of,
+    read_description,
+    write_directory,
+)
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import load
 from seqloom.runs.long_lines import Part, join, make_parts
@@ -161,9 +167,8 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
     asked_of(config.search)
     loaded = load(folder, device="cpu")
     with TemporaryDirectory() as temporary:
-        place = Path(temporary) / "model"
-        export_ctranslate2(loaded, place)
-        engine = CTranslate2Engine(place, device=device)
+        write_directory(loaded, Path(temporary))
+        engine = CTranslate2Engine(Path(temporary), device=device)
         assert engine.tokenizers  # read before the folder is removed
     return EngineTranslator(
         engine,

@@ -12,15 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, assert_never
 
-import torch
-
 from seqloom.apps.language_model import write_model_as_arpa
 from seqloom.apps.lexicon import FILE as LEXICON
 from seqloom.apps.search_settings import resolved
 from seqloom.core.archive import extract_archive, is_archive, write_archive
 from seqloom.core.errors import UsageError
-from seqloom.core.files import directory_manifest, new_place, require_file, require_new, sha256_of, write_atomically
-from seqloom.core.stepping import Source
+from seqloom.core.files import new_place, require_file, require_new, sha256_of, write_atomically
 from seqloom.interop.argos import (
     Package,
     differences,
@@ -29,15 +26,8 @@ from seqloom.interop.argos import (
     sentencepiece_for_argos,
     write_package,
 )
-from seqloom.interop.ctranslate2 import (
-    LEAST_POSITIONS,
-    Quantization,
-    has_position_table,
-    require_ctranslate2,
-    require_transformer,
-    write_ctranslate2,
-)
-from seqloom.interop.ctranslate2_engine import DESCRIPTION, Description
+from seqloom.interop.ctranslate2 import Quantization, require_ctranslate2, require_transformer
+from seqloom.interop.ctranslate2_engine import max_positions, write_directory, write_engine_files
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
@@ -202,45 +192,8 @@ def export_ctranslate2(loaded: LoadedModel, folder: Path, *, quantization: Quant
     require_transformer(loaded.model)
     with new_place(folder) as partial:
         partial.mkdir()
-        _write_model(loaded, partial, quantization=quantization)
-        loaded.tokenizers.save(partial / "text")
-        write_atomically(partial / "README.md", _readme(loaded, folder.name))
-        description = Description(
-            source=loaded.card.source,
-            target=loaded.card.target,
-            quantization=quantization,
-            positions=_positions(loaded),
-            longest=loaded.config.data.longest,
-            search=loaded.search_settings().model_dump(mode="json"),
-            version=__version__,
-            files=directory_manifest(partial),
-        )
-        write_atomically(partial / DESCRIPTION, description.to_json())
+        write_directory(loaded, partial, quantization=quantization, readme=_readme(loaded, folder.name))
     return Exported("ctranslate2", folder, quantization, _size(folder))
-
-
-def _write_model(loaded: LoadedModel, folder: Path, *, quantization: Quantization) -> None:
-    source, target = (
-        [side.piece(id) for id in range(side.size)] for side in (loaded.tokenizers.source, loaded.tokenizers.target)
-    )
-    write_ctranslate2(
-        folder,
-        loaded.model,
-        pieces=(source, target),
-        quantization=quantization,
-        positions=_positions(loaded) or 0,
-    )
-
-
-def _positions(loaded: LoadedModel) -> int | None:
-    """Rows of the position table: for the longest source in training, and its longest translation."""
-    return _most_positions(loaded) if has_position_table(require_transformer(loaded.model)) else None
-
-
-def _most_positions(loaded: LoadedModel) -> int:
-    longest = torch.tensor([loaded.config.data.longest])
-    (limit,) = loaded.search_settings().hard_limits(Source(longest.new_empty(1, 0), longest))
-    return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
 
 
 # --- Argos ------------------------------------------------------------------------------------------------------------
@@ -263,7 +216,7 @@ def export_argos(
     package = Package(*codes, version=version)
     notes = differences(tokenizer.config, from_code=codes[0])
     with new_place(file) as partial, TemporaryDirectory() as folder:
-        _write_model(loaded, Path(folder), quantization=quantization)
+        write_engine_files(loaded, Path(folder), quantization=quantization)
         model = {f"model/{each.name}": each.read_bytes() for each in Path(folder).iterdir()}
         tokenizer.save(Path(folder) / "text")
         unigram = (Path(folder) / "text" / "unigram.model").read_bytes()
@@ -284,7 +237,7 @@ def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
     """Write a directory with both graphs, what they take and give, and our tokenisers; whole or not at all."""
     if any("\ud800" <= each <= "\udfff" for each in str(folder)):
         raise UsageError(f"{str(folder)!a} is not valid UTF-8, which ONNX needs; choose another --out")
-    positions = _most_positions(loaded)
+    positions = max_positions(loaded)
     wrap(loaded.model, positions=positions)  # refuses unsupported models before anything is written
     with new_place(folder) as partial:
         partial.mkdir()

@@ -28,13 +28,22 @@ from typing import Any
 import torch
 
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.files import check_manifest, read_json
+from seqloom.core.files import check_manifest, directory_manifest, read_json, write_atomically
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END, RESERVED
-from seqloom.interop.ctranslate2 import require_ctranslate2
+from seqloom.interop.ctranslate2 import (
+    LEAST_POSITIONS,
+    Quantization,
+    has_position_table,
+    require_ctranslate2,
+    require_transformer,
+    write_ctranslate2,
+)
+from seqloom.runs.loading import LoadedModel
 from seqloom.search.peers.rules import rules_of
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers
+from seqloom.version import __version__
 
 FORMAT = 1
 """The number of the layout of an exported directory; a newer one is refused."""
@@ -78,6 +87,44 @@ class Description:
     def to_json(self) -> str:
         """The content of `seqloom.json`."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def write_directory(
+    loaded: LoadedModel, folder: Path, *, quantization: Quantization = "none", readme: str | None = None
+) -> None:
+    """Write a model for this engine into an existing folder, with its tokenisers and description."""
+    write_engine_files(loaded, folder, quantization=quantization)
+    loaded.tokenizers.save(folder / "text")
+    if readme is not None:
+        write_atomically(folder / "README.md", readme)
+    description = Description(
+        source=loaded.card.source,
+        target=loaded.card.target,
+        quantization=quantization,
+        positions=max_positions(loaded) if has_position_table(require_transformer(loaded.model)) else None,
+        longest=loaded.config.data.longest,
+        search=loaded.search_settings().model_dump(mode="json"),
+        version=__version__,
+        files=directory_manifest(folder),
+    )
+    write_atomically(folder / DESCRIPTION, description.to_json())
+
+
+def write_engine_files(loaded: LoadedModel, folder: Path, *, quantization: Quantization) -> None:
+    """Write what CTranslate2 itself reads."""
+    has_table = has_position_table(require_transformer(loaded.model))
+    source, target = (
+        [side.piece(id) for id in range(side.size)] for side in (loaded.tokenizers.source, loaded.tokenizers.target)
+    )
+    positions = max_positions(loaded) if has_table else 0
+    write_ctranslate2(folder, loaded.model, pieces=(source, target), quantization=quantization, positions=positions)
+
+
+def max_positions(loaded: LoadedModel) -> int:
+    """Rows of a position table: for the longest source in training, and its longest translation."""
+    longest = torch.tensor([loaded.config.data.longest])
+    (limit,) = loaded.search_settings().hard_limits(Source(longest.new_empty(1, 0), longest))
+    return max(LEAST_POSITIONS, loaded.config.data.longest, limit)
 
 
 @dataclass(frozen=True)
