@@ -5,6 +5,7 @@ leave the folder or clash, links and devices, encryption, data before or after t
 files, and sizes or compression ratios beyond the limits.
 """
 
+import atexit
 import os
 import re
 import shutil
@@ -12,12 +13,12 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any
 
 from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.core.terminal import visible
@@ -55,35 +56,12 @@ def fault_of_name(name: str) -> str | None:
     return None
 
 
-def clash(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that are the same on some system, or a file that is also a folder; None where there are none.
-
-    Names are ASCII, so only the case of letters has to be compared.
-    """
-    files: dict[str, str] = {}
-    folders: dict[str, str] = {}
-    names = list(names)
-    for name in names:
-        if (folded := name.casefold()) in files:
-            return files[folded], name
-        files[folded] = name
-    for name in names:
-        parts = name.split("/")
-        for end in range(1, len(parts)):
-            folder = "/".join(parts[:end])
-            if folder.casefold() in files:
-                return files[folder.casefold()], name
-            if (other := folders.setdefault(folder.casefold(), folder)) != folder:
-                return f"{other}/", name
-    return None
-
-
 # --- temporary folders -----------------------------------------------------------------------------------------------
 
 _PREFIX, _LOCK = "seqloom-", ".lock"
 
-_KEPT: dict[Hashable, tuple[Path, Path, Any]] = {}
-"""By path and version of the origin: its name, its folder, and what removes and unlocks that at the end."""
+_KEPT: dict[Hashable, tuple[Path, Path]] = {}
+"""By path and version of the origin: its name, and the folder made from it."""
 
 
 def temporary_folder(origin: Path, *, version: Hashable, make: Callable[[Path], None]) -> Path:
@@ -94,34 +72,31 @@ def temporary_folder(origin: Path, *, version: Hashable, make: Callable[[Path], 
     from filelock import FileLock  # here, because it imports asyncio
 
     key = (origin.resolve(), version)
-    if key not in _KEPT:
-        if not _KEPT:
-            _remove_leftovers()
-        home = TemporaryDirectory(prefix=_PREFIX)
-        folder, lock = Path(home.name) / (origin.stem.strip(".") or "model"), Path(home.name) / _LOCK
-        held = FileLock(f"{lock}.new", timeout=0)
-        try:
-            with suppress(OSError):  # of a file system without locks: its leftovers stay
-                held.acquire()
-                Path(f"{lock}.new").rename(lock)  # so that no other process sees a lock that is not held yet
-            make(folder)
-        except BaseException:
-            home.cleanup()
-            raise
-        _KEPT[key] = origin, folder, (home, held)
-    return _KEPT[key][1]
-
-
-def _remove_leftovers() -> None:
-    """Remove temporary folders of this user whose process was killed."""
-    from filelock import FileLock
-
-    for home in Path(gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            is_own = not hasattr(os, "getuid") or home.lstat().st_uid == os.getuid()
-            if is_own and not home.is_symlink() and (home / _LOCK).is_file():
-                with FileLock(home / _LOCK, timeout=0):  # its Timeout is an OSError
-                    shutil.rmtree(home, ignore_errors=True)
+    if key in _KEPT:
+        return _KEPT[key][1]
+    for left in Path(gettempdir()).glob(f"{_PREFIX}*") if not _KEPT else ():
+        with suppress(OSError):  # of another user's folder, or Timeout where the lock is held
+            is_own = not hasattr(os, "getuid") or left.lstat().st_uid == os.getuid()
+            if is_own and not left.is_symlink() and (left / _LOCK).is_file():
+                with FileLock(left / _LOCK, timeout=0):
+                    shutil.rmtree(left, ignore_errors=True)
+    home = TemporaryDirectory(prefix=_PREFIX)
+    folder, lock = Path(home.name) / (origin.stem.strip(".") or "model"), Path(home.name) / _LOCK
+    held = FileLock(f"{lock}.new", timeout=0)
+    try:
+        with suppress(OSError):  # of a file system without locks: its leftovers stay
+            held.acquire()
+            Path(f"{lock}.new").rename(lock)  # so that no other process sees a lock that is not held yet
+        make(folder)
+    except BaseException:
+        home.cleanup()
+        held.release()
+        raise
+    # Last registered, first called: the folder goes while it is locked.
+    atexit.register(held.release)
+    atexit.register(home.cleanup)
+    _KEPT[key] = origin, folder
+    return folder
 
 
 def unpacked(archive: Path, *, check: Callable[[Path, Path, Sequence[str]], None]) -> Path:
@@ -139,7 +114,7 @@ def unpacked(archive: Path, *, check: Callable[[Path, Path, Sequence[str]], None
 
 def by_origin(message: str) -> str:
     """A message that names archives and runs in place of the temporary folders made from them."""
-    for origin, folder, _ in _KEPT.values():
+    for origin, folder in _KEPT.values():
         message = message.replace(str(folder), str(origin))
     return message
 
@@ -207,7 +182,19 @@ def extract_archive(path: Path, folder: Path, *, limits: Limits | None = None) -
     """
     limits = limits or Limits()
     try:
-        count = _check_end(path, limits)
+        size = path.stat().st_size
+        with path.open("rb") as end:
+            end.seek(max(0, size - _END.size))
+            tail = end.read(_END.size)
+        if len(tail) < _END.size or not tail.startswith(b"PK\x05\x06"):
+            raise _RefusedError(
+                "it does not end like a zip archive: it is truncated, not an archive, or has data after it"
+            )
+        _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
+        if count > limits.members or length > limits.members * 1024:
+            raise _RefusedError(f"it has {count:,} files; at most {limits.members:,} are allowed")
+        if disk or first_disk or here != count or comment or start + length + _END.size != size:
+            raise _RefusedError("its end record does not match its size: it is damaged, or has data before or after it")
         with zipfile.ZipFile(path) as archive:
             members = sorted(archive.infolist(), key=lambda member: member.header_offset)
             if len(members) != count:
@@ -233,22 +220,6 @@ def extract_archive(path: Path, folder: Path, *, limits: Limits | None = None) -
             f"{path} was not unpacked: {reason}; download it again, or have it packed again with seqloom pack"
         ) from error
     return [member.orig_filename for member in files]
-
-
-def _check_end(path: Path, limits: Limits) -> int:
-    """The number of files by the end record, checked to be all of the file and within the limits."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(0, size - _END.size))
-        tail = file.read(_END.size)
-    if len(tail) < _END.size or not tail.startswith(b"PK\x05\x06"):
-        raise _RefusedError("it does not end like a zip archive: it is truncated, not an archive, or has data after it")
-    _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
-    if count > limits.members or length > limits.members * 1024:
-        raise _RefusedError(f"it has {count:,} files; at most {limits.members:,} are allowed")
-    if disk or first_disk or here != count or comment or start + length + _END.size != size:
-        raise _RefusedError("its end record does not match its size: it is damaged, or has data before or after it")
-    return int(count)
 
 
 def _check_members(members: Sequence[zipfile.ZipInfo], limits: Limits, *, end: int) -> None:
@@ -278,8 +249,16 @@ def _check_members(members: Sequence[zipfile.ZipInfo], limits: Limits, *, end: i
         reached = member.header_offset + _LOCAL_HEADER + len(name) + member.compress_size
     if reached > end:
         raise _RefusedError("its last file overlaps its directory")
-    if both := clash(member.orig_filename for member in members if not member.orig_filename.endswith("/")):
-        raise _RefusedError(f"{_shown(both[0])} and {_shown(both[1])} are the same place on some systems")
+    # Names are ASCII, so only the case of letters can make two of them one on some system.
+    places: dict[str, str] = {}
+    seen: set[str] = set()
+    for name in (member.orig_filename for member in members if not member.orig_filename.endswith("/")):
+        folders = [f"{folder}/" for folder in accumulate(name.split("/")[:-1], "{}/{}".format)]
+        for place in (*folders, name):
+            other = places.setdefault(place.casefold().removesuffix("/"), place)
+            if other != place or (place == name and name in seen):
+                raise _RefusedError(f"{_shown(other)} and {_shown(name)} are the same place on some systems")
+        seen.add(name)
     if (whole := sum(member.file_size for member in members)) > limits.bytes:
         raise _RefusedError(f"its files have {whole:,} bytes; at most {limits.bytes:,} are allowed")
 
