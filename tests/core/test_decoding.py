@@ -7,8 +7,7 @@ import pytest
 from seqloom.core import files
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.files import LineReader
-from seqloom.core.hidden_characters import Oddities
-from seqloom.core.text_files import LineDecoder, OnBad
+from seqloom.core.text_files import HiddenCharacters, LineDecoder, OnBad
 
 BAD = b"gut\nsch\xf6n \xfc\n\xc3\xa4\n\xe9"
 
@@ -63,7 +62,7 @@ def test_bad_lines_are_repaired_or_skipped_and_counted(
     monkeypatch.setattr(files, "CHUNK", chunk)
     found, reader = read(BAD, tmp_path, on_bad)
     assert found == lines
-    assert list(reader.bad) == [2, 4]
+    assert list(reader.decoder.bad) == [2, 4]
     (notice,) = reader.notices()
     assert notice.endswith(f"text.de: 2 lines with bytes that are not UTF-8 (lines 2, 4) {said}")
 
@@ -73,7 +72,7 @@ def test_good_text_is_the_same_whatever_is_done_about_bad(tmp_path: Path) -> Non
     for on_bad in ("error", "replace", "skip"):
         found, reader = read(content, tmp_path, on_bad)
         assert found == ["grün \ufffd \U0001f600", "", "last"]
-        assert (reader.notices(), list(reader.bad)) == ([], [])
+        assert (reader.notices(), list(reader.decoder.bad)) == ([], [])
 
 
 def test_other_encodings_mend_and_skip_too(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
 def test_what_is_not_seen_is_counted_wherever_chunks_end(size: int) -> None:
     text = "a\u200bb\u00ad\nc\u202ed\u202c\n\u2066x\u2069 \ufeff – „ö“ \u00bf…\nz" + "\u0301" * 6 + "a\u0301\u0302\n"
     data = text.encode()
-    odd, lines = Oddities(), 0
+    odd, lines = HiddenCharacters(), 0
     for begin in range(0, len(data), size):
         odd.count(data[begin : begin + size], lines=lines)
         lines += data[begin : begin + size].count(b"\n")

@@ -107,10 +107,10 @@ def test_chunk_borders_change_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_reader_tells_what_it_met_and_starts_again(tmp_path: Path) -> None:
     reader = LineReader(written(tmp_path, b"\xef\xbb\xbfa\r\nb\n"))
     assert list(reader) == list(reader) == ["a", "b"]
-    assert (reader.lines, reader.had_mark, reader.had_carriage_returns) == (2, True, True)
+    assert (reader.lines, reader.decoder.had_mark, reader.decoder.had_carriage_returns) == (2, True, True)
     plain = LineReader(written(tmp_path, b"a\rb\n"))
     assert list(plain) == ["a\rb"]
-    assert (plain.lines, plain.had_mark, plain.had_carriage_returns) == (1, False, False)
+    assert (plain.lines, plain.decoder.had_mark, plain.decoder.had_carriage_returns) == (1, False, False)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 1 << 20])

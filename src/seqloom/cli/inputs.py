@@ -112,9 +112,9 @@ def read_text(path: Path, encoding: TextEncoding, *, warn: Callable[[str], None]
     lines = list(reader)
     for sentence in reader.notices():
         warn(sentence)
-    if reader.first_nul is not None:
-        warn(_nul_message(str(path), reader.first_nul))
-    return InputText(lines, frozenset(reader.bad) if encoding.on_bad == "skip" else frozenset())
+    if reader.decoder.first_nul is not None:
+        warn(_nul_message(str(path), reader.decoder.first_nul))
+    return InputText(lines, frozenset(reader.decoder.bad) if encoding.on_bad == "skip" else frozenset())
 
 
 def read_sides(

@@ -12,19 +12,17 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from io import BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from seqloom.core.errors import SeqloomError, UsageError, is_of_user
-from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
+from seqloom.core.text_files import HiddenCharacters, LineDecoder, OnBad, open_bytes
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-    from seqloom.core.hidden_characters import Oddities
 
 
 # Names and permissions of incomplete files: written next to the final path, under a recognisable name.
@@ -407,50 +405,29 @@ class LineReader:
         """For `on_bad`, `blank` and `nul_is_space` see LineDecoder."""
         self._path = path
         self._start = partial(LineDecoder, str(path), encoding, on_bad=on_bad, blank=blank, nul_is_space=nul_is_space)
-        self._met = self._start()
-        self._odd: Oddities | None = None
+        self.decoder = self._start()
+        """What was met while reading."""
+        self._hidden = HiddenCharacters()
         require_file(path)
 
     @property
     def lines(self) -> int:
         """Lines read so far."""
-        return self._met.lines
-
-    @property
-    def had_mark(self) -> bool:
-        """Whether the file began with a byte-order mark."""
-        return self._met.had_mark
-
-    @property
-    def had_carriage_returns(self) -> bool:
-        """Whether some line ended with CR LF."""
-        return self._met.had_carriage_returns
-
-    @property
-    def bad(self) -> Sequence[int]:
-        """The numbers of the lines with invalid bytes, which were replaced or skipped."""
-        return self._met.bad
-
-    @property
-    def first_nul(self) -> int | None:
-        """The first line with a NUL that became a space."""
-        return self._met.first_nul
+        return self.decoder.lines
 
     def notices(self) -> list[str]:
         """What was put right, and what is there without being seen, a sentence each."""
-        return [*self._met.notices(), *(self._odd.sentences(str(self._path)) if self._odd is not None else ())]
+        return [*self.decoder.notices(), *self._hidden.sentences(str(self._path))]
 
     def __iter__(self) -> Iterator[str]:
-        from seqloom.core.hidden_characters import Oddities  # here, because it brings numpy with it
-
-        met, odd = self._start(), Oddities()
-        self._met, self._odd = met, odd
+        decoder = self.decoder = self._start()
+        hidden = self._hidden = HiddenCharacters()
         for chunk in self._chunks():
-            before = met.lines
-            lines = met.feed(chunk)
-            odd.count(chunk if met.is_utf8 else "\n".join(lines).encode("utf-8", "surrogatepass"), lines=before)
+            before = decoder.lines
+            lines = decoder.feed(chunk)
+            hidden.count(chunk if decoder.is_utf8 else "\n".join(lines).encode("utf-8", "surrogatepass"), lines=before)
             yield from lines
-        met.require_good()
+        decoder.require_good()
 
     def _chunks(self) -> Iterator[bytes]:
         """The decompressed bytes, with an empty chunk at the end."""

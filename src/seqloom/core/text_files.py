@@ -10,12 +10,14 @@ import zlib
 from array import array
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.core.errors import MAX_LISTED_PROBLEMS, DataError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # Compressed files, known by their names: .gz, .xz and .zst, decompressed piece by piece and never without bound.
 
@@ -35,8 +37,6 @@ _XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB; a header can demand gigabytes
 _ZSTD_WINDOW = 1 << 27  # the default limit of zstd
 _ZSTD_FED = 1 << 10  # at most 128 KiB come out for four bytes, so this bounds what one call can give
 
-R = TypeVar("R", bound="Decompressed")
-
 
 def bare_name(path: Path) -> str:
     """The name of a file without the ending of a compressed one: `memory.tmx` of `memory.tmx.zst`."""
@@ -48,9 +48,9 @@ def is_compressed(path: Path) -> bool:
     return path.suffix in _DECOMPRESSORS
 
 
-def open_bytes(path: Path) -> "BufferedReader | Decompressed":
+def open_bytes(path: Path) -> BufferedReader:
     """The bytes of a file, decompressed if its name ends in .gz, .xz or .zst."""
-    return Decompressed(path) if is_compressed(path) else path.open("rb")
+    return BufferedReader(_Decompressed(path), PIECE) if is_compressed(path) else path.open("rb")
 
 
 def read_whole(path: Path, *, largest: int = MAX_WHOLE_BYTES) -> bytes:
@@ -65,45 +65,36 @@ def read_whole(path: Path, *, largest: int = MAX_WHOLE_BYTES) -> bytes:
     return b"".join(pieces)
 
 
-class Decompressed:
+class _Decompressed(RawIOBase):
     """What a compressed file holds, to be read once from the beginning to the end.
 
     Damage is a DataError, and so is a file that becomes more than `MAX_RATIO` times as large.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._kind = path, path.suffix
-        self._raw = path.open("rb")
-        self._pieces = _DECOMPRESSORS[self._kind](self._raw, path)
-        self._left, self._given = b"", 0
+        self._path, self._raw = path, path.open("rb")
+        self._pieces = _DECOMPRESSORS[path.suffix](self._raw, path)
+        self._left, self._given = memoryview(b""), 0
 
-    def read(self, size: int = -1, /) -> bytes:
-        """So many bytes, fewer only at the end; all of them for a negative size."""
-        parts, missing = [], size
-        while missing:
-            part = self.read1(missing if size >= 0 else PIECE)
-            if not part:
-                break
-            parts.append(part)
-            missing -= len(part) if size >= 0 else 0
-        return b"".join(parts)
+    def readable(self) -> bool:
+        return True
 
-    def read1(self, size: int = -1, /) -> bytes:
-        """At most so many bytes, as soon as there are some; none at the end."""
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
         if not self._left:
-            self._left = self._next()
-        size = len(self._left) if size < 0 else size
-        part, self._left = self._left[:size], self._left[size:]
-        return part
+            self._left = memoryview(self._next())
+        room = memoryview(buffer)
+        part = self._left[: len(room)]
+        room[: len(part)], self._left = part, self._left[len(part) :]
+        return len(part)
 
     def _next(self) -> bytes:
+        kind = self._path.suffix
         try:
             piece = next(self._pieces, b"")
         except _Foreign as error:
-            name = _NAMES[self._kind]
-            raise DataError(f"{self._path}: not {name} data, though the name ends in {self._kind}") from error
+            raise DataError(f"{self._path}: not {_NAMES[kind]} data, though the name ends in {kind}") from error
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, _Damaged) as error:
-            raise DataError(f"{self._path}: the compressed data is cut short or damaged; fetch it again") from error
+            raise DataError(f"{self._path}: the compressed data is cut short or damaged; download it again") from error
         self._given += len(piece)
         if self._given > RATIO_FREE_BYTES and self._given > MAX_RATIO * self._raw.tell():
             raise DataError(
@@ -113,17 +104,9 @@ class Decompressed:
         return piece
 
     def close(self) -> None:
-        """Close the file."""
         self._pieces.close()
         self._raw.close()
-
-    def __enter__(self: R) -> R:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
 
 class _Foreign(Exception):
@@ -234,7 +217,10 @@ class LineDecoder:
         nul_is_space: bool = False,
     ) -> None:
         """`name` is for messages; `blank` replaces a line that is skipped."""
-        self._codec = _text_codec("utf-8" if encoding is None else encoding)
+        self._can_be_set, encoding = encoding is not None, "utf-8" if encoding is None else encoding
+        if not is_encoding_of_files(encoding):
+            raise UsageError(f"unknown encoding {encoding[:40]!a}; try utf-8, latin-1 or utf-16")
+        self._codec = codecs.lookup(encoding)
         self.name = name
         self.lines = 0
         """Lines given so far."""
@@ -246,7 +232,6 @@ class LineDecoder:
         """The numbers of the lines with invalid bytes, counted from 1."""
         self.first_nul: int | None = None
         """The first line with a NUL that became a space."""
-        self._can_be_set = encoding is not None
         self._on_bad, self._blank, self._nul_is_space = on_bad, blank, nul_is_space
         self._sign = _ESCAPED if self.is_utf8 else _REPLACED
         lenient = "surrogateescape" if self.is_utf8 else "replace"
@@ -276,13 +261,22 @@ class LineDecoder:
         return [*self._taken(known), *self._taken(b"")] if known and not chunk else self._taken(known)
 
     def _taken(self, chunk: bytes) -> list[str]:
-        if self._is_first:
-            self._refuse_wide(chunk)
+        if self._is_first and not self._codec.name.startswith(("utf-16", "utf-32")) and (name := _wide(chunk)):
+            message = f"this is {name.upper()}, not {self._codec.name.upper()}; {self._offer(name)}"
+            raise DataError(problems=[Problem(message, self.name)])
         text = self._decode(chunk)
         if not self.is_utf8 and (half := _HALF.search(text)):
-            text = self._meet_half(text, half.start())
+            if self._on_bad == "error":
+                message = f"half of a character (the lone surrogate U+{ord(half[0]):04X})"
+                raise self._error(message, "".join(self._pieces) + text[: half.start()])
+            text = _HALF.sub("\ufffd", text)
         if "\0" in text:
-            text = self._meet_nul(text)
+            before = "".join(self._pieces) + text[: text.index("\0")]
+            if not self._nul_is_space:
+                raise self._error("NUL character; is this binary data?", before)
+            if self.first_nul is None:
+                self.first_nul = self.lines + before.count("\n") + 1
+            text = text.replace("\0", " ")
         if self._is_first and text.startswith("\ufeff"):
             self.had_mark, text = True, text[1:]
         self._is_first = self._is_first and not text
@@ -339,28 +333,30 @@ class LineDecoder:
             # Checking each line of a valid text would be slow.
             self._above_ascii += sum(map(_is_above_ascii, lines)) if self._is_lenient else 1
         if self._is_lenient and self._sign.search(block):
-            self._repair(lines)
+            for at, line in enumerate(lines):
+                found = self._sign.search(line)
+                if found is None:
+                    continue
+                number = self.lines + at + 1
+                self.bad.append(number)
+                if self._on_bad == "error" and len(self._problems) < MAX_LISTED_PROBLEMS:
+                    message = f"invalid UTF-8 byte 0x{ord(found[0]) - 0xDC00:02X}"
+                    self._problems.append(Problem(message, self.name, number, found.start() + 1))
+                lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
         self.lines += len(lines)
         return [] if self._problems else lines
-
-    def _repair(self, lines: list[str]) -> None:
-        for at, line in enumerate(lines):
-            found = self._sign.search(line)
-            if found is None:
-                continue
-            number = self.lines + at + 1
-            self.bad.append(number)
-            if self._on_bad == "error" and len(self._problems) < MAX_LISTED_PROBLEMS:
-                byte, column = ord(line[found.start()]) - 0xDC00, found.start() + 1
-                self._problems.append(Problem(f"invalid UTF-8 byte 0x{byte:02X}", self.name, number, column))
-            lines[at] = self._blank if self._on_bad == "skip" else self._sign.sub("\ufffd", line)
 
     def _decode(self, chunk: bytes) -> str:
         try:
             return self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
             if not self.is_utf8:
-                raise self._undecodable(error) from error
+                # Only its own bytes are at fault: what the decoder held or was given before them is good.
+                before = "".join(self._pieces)
+                with contextlib.suppress(UnicodeError):  # not every codec can replace; then the place is only near
+                    before += error.object[: error.start].decode(self._codec.name, errors="replace")
+                byte = error.object[error.start] if error.start < len(error.object) else 0
+                raise self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}", before) from error
         except UnicodeError as error:  # no byte is at fault: a mark is missing, or the codec takes no such text
             message = f"this is not {self._codec.name.upper()} ({error}); {self._offer('ENCODING')}"
             raise DataError(problems=[Problem(message, self.name, self.lines + 1)]) from error
@@ -370,42 +366,11 @@ class LineDecoder:
         self._decoder.setstate(state)
         return self._decoder.decode(chunk, final=not chunk)
 
-    def _undecodable(self, error: UnicodeDecodeError) -> DataError:
-        # Only its own bytes are at fault: what the decoder held or was given before them is good.
-        before = "".join(self._pieces)
-        with contextlib.suppress(UnicodeError):  # not every codec can replace; then the place is only near
-            before += error.object[: error.start].decode(self._codec.name, errors="replace")
-        byte = error.object[error.start] if error.start < len(error.object) else 0
-        return self._error(f"invalid {self._codec.name.upper()} byte 0x{byte:02X}", before)
-
-    def _meet_half(self, text: str, at: int) -> str:
-        if self._on_bad == "error":
-            message = f"half of a character (the lone surrogate U+{ord(text[at]):04X})"
-            raise self._error(message, "".join(self._pieces) + text[:at])
-        return _HALF.sub("\ufffd", text)
-
-    def _meet_nul(self, text: str) -> str:
-        before = "".join(self._pieces) + text[: text.index("\0")]
-        if not self._nul_is_space:
-            raise self._error("NUL character; is this binary data?", before)
-        if self.first_nul is None:
-            self.first_nul = self.lines + before.count("\n") + 1
-        return text.replace("\0", " ")
-
     def _error(self, message: str, before: str) -> DataError:
         """A problem after the text `before`, which begins where the lines given so far end."""
         line = self.lines + before.count("\n") + 1
         column = len(before) - before.rfind("\n")
         return DataError(problems=[Problem(message, self.name, line, column)])
-
-    def _refuse_wide(self, chunk: bytes) -> None:
-        """UTF-16 and UTF-32 are known by their mark, or by NULs in every second or fourth byte."""
-        if self._codec.name.startswith(("utf-16", "utf-32")):
-            return
-        name = next((name for mark, name in _MARKS.items() if chunk.startswith(mark)), None) or _wide(chunk[:4096])
-        if name is not None:
-            message = f"this is {name.upper()}, not {self._codec.name.upper()}; {self._offer(name)}"
-            raise DataError(problems=[Problem(message, self.name)])
 
     def _hint(self) -> str:
         # Text in Latin-1 is hardly ever UTF-8 by chance: where as much is right as wrong, some lines are damaged.
@@ -435,29 +400,80 @@ def is_encoding_of_files(encoding: str) -> bool:
     return codecs.lookup(encoding).name not in _NOT_OF_FILES
 
 
-def _text_codec(encoding: str) -> codecs.CodecInfo:
-    if not is_encoding_of_files(encoding):
-        raise UsageError(f"unknown encoding {encoding[:40]!a}; try utf-8, latin-1 or utf-16")
-    return codecs.lookup(encoding)
-
-
 def _is_above_ascii(line: str) -> bool:
     """Whether a line has characters, other than replacements of bad bytes, that take several bytes in UTF-8."""
     return not line.isascii() and not _ESCAPED.sub("", line).isascii()
 
 
-def _wide(sample: bytes) -> str | None:
-    """The encoding whose ASCII characters would leave NULs where this sample has them."""
+def _wide(chunk: bytes) -> str | None:
+    """UTF-16 or UTF-32, known by the mark or by NULs in every second or fourth byte of ASCII characters."""
+    for mark, name in _MARKS.items():
+        if chunk.startswith(mark):
+            return name
+    sample = chunk[:4096]
     # NULs among line ends alone are not text in any encoding.
     if len(sample) < 4 or b"\0" not in sample or not sample.translate(None, b"\0").strip():
         return None
     sample = sample[: len(sample) // 4 * 4]
-    columns = [sample[start::4].count(0) * 4 / len(sample) for start in range(4)]
-    is_empty = [share > 0.5 for share in columns]
-    shapes = {
-        (False, True, True, True): "utf-32-le",
-        (True, True, True, False): "utf-32-be",
-        (False, True, False, True): "utf-16-le",
-        (True, False, True, False): "utf-16-be",
-    }
-    return shapes.get((is_empty[0], is_empty[1], is_empty[2], is_empty[3]))
+    columns = "".join("0" if sample[start::4].count(0) * 8 > len(sample) else "x" for start in range(4))
+    return {"x000": "utf-32-le", "000x": "utf-32-be", "x0x0": "utf-16-le", "0x0x": "utf-16-be"}.get(columns)
+
+
+# Invisible characters, counted in the UTF-8 bytes of a file while it is read.
+
+_HIDDEN_SENTENCES = {
+    "turning": ("character", "that turn the direction of writing (U+202A to U+202E, U+2066 to U+2069)"),
+    "invisible": ("invisible character", "such as zero-width spaces, soft hyphens and byte-order marks"),
+    "piled": ("letter", "under 5 accents or more"),
+}
+
+_TURNING, _INVISIBLE = rb"\xe2(?:\x80[\xaa-\xae]|\x81[\xa6-\xa9])", rb"\xe2(?:\x80[\x8b-\x8f]|\x81[\xa0-\xa4])"
+_PILED = rb"(?:\xcc[\x80-\xbf]|\xcd[\x80-\xaf]){5,}"
+
+_HIDDEN_PATTERNS = [
+    # The kind, the bytes of a character, and the bytes without which there is no match.
+    ("turning", 3, re.compile(_TURNING), (b"\xe2\x80", b"\xe2\x81")),
+    ("invisible", 3, re.compile(_INVISIBLE), (b"\xe2\x80", b"\xe2\x81")),
+    ("invisible", 3, re.compile(codecs.BOM_UTF8), (codecs.BOM_UTF8,)),
+    ("invisible", 2, re.compile(rb"\xc2\xad"), (b"\xc2\xad",)),
+    ("piled", 2, re.compile(_PILED), (b"\xcc", b"\xcd")),
+]
+
+
+class HiddenCharacters:
+    """How many characters are invisible, turn the direction of the text, or are accents piled on a letter."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.first: dict[str, int] = {}
+        """The line of the first of each kind."""
+        self._tail: bytes | None = None
+
+    def count(self, chunk: bytes, *, lines: int) -> None:
+        """Count in the next bytes, which follow so many lines."""
+        if self._tail is None:  # a byte-order mark at the very start is legitimate
+            self._tail, chunk = b"", chunk.removeprefix(codecs.BOM_UTF8)
+        tail = self._tail
+        self._tail = (tail + chunk[-2:])[-2:]  # a character may lie on the border of two chunks
+        if chunk.isascii():
+            return
+        data = tail + chunk
+        starts: dict[str, list[int]] = {}
+        for kind, width, pattern, needed in _HIDDEN_PATTERNS:
+            if any(part in data for part in needed):
+                begin = max(0, len(tail) - width + 1)  # what ends within the tail was counted before
+                starts.setdefault(kind, []).extend(found.start() for found in pattern.finditer(data, begin))
+        for kind, places in starts.items():
+            if not places:
+                continue
+            self.counts[kind] = self.counts.get(kind, 0) + len(places)
+            self.first.setdefault(kind, lines + data.count(b"\n", len(tail), max(len(tail), min(places))) + 1)
+
+    def sentences(self, name: str) -> list[str]:
+        """A sentence for each kind that a file of this name holds."""
+        found = []
+        for kind, (noun, what) in _HIDDEN_SENTENCES.items():
+            if count := self.counts.get(kind, 0):
+                these = f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+                found.append(f"{name}: {these} {what}; the first is in line {self.first[kind]:,}")
+        return found
