@@ -210,7 +210,7 @@ def test_yaml_traps_are_closed(write: Write) -> None:
         ("a: 1\nb: &x 1\n", "run.yaml:2: not valid YAML: an anchor (&x) is not supported"),
         ("a: !!python/name:os.system\n", "cannot be read as 'python/name:os.system'; write the plain value"),
         ("a: !own [1]\n", "run.yaml:1: the tag '!own' is not supported"),
-        ("a:\n  " + "[" * 5000, "run.yaml:2: not valid YAML: nested too deeply to be settings"),
+        ("a:\n  " + "[" * 5000, "run.yaml:1: not valid YAML: nested too deeply"),
         ("- seed\n", "run.yaml:1: settings are keys with values, such as `seed: 1`; found [seed]"),
         ("? [a]\n: 1\n", "run.yaml:1: a key must be a single word"),
         ("a: 1\n---\nb: 1\n", "run.yaml:2: not valid YAML: but found another document"),

@@ -29,7 +29,7 @@ NAMES = {
             *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "yaml.safe_load", "yaml.Loader"),
             *("yaml.FullLoader", "yaml.UnsafeLoader", "yaml.CLoader", "yaml.SafeLoader", "yaml.CSafeLoader"),
         ),
-        "YAML is read by core/yaml_files.py alone",
+        "YAML is read by core/config.py alone",
     ),
     **dict.fromkeys(("eval", "exec", "compile", "__import__"), "runs what it is given"),
     **dict.fromkeys(

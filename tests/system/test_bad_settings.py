@@ -57,7 +57,7 @@ def refused(text: bytes, folder: Path) -> str:
         ('data: {source: "a\u2028b\u0085c"}\nseed: x\n'.encode(), "run.yaml:2: seed = x"),
         (b'"a\\nerror: b": 1\n', 'run.yaml:1: unknown key "a\\nerror: b" (value 1)'),
         (b"model:\n" + b"[" * 100_000, "not valid YAML: "),
-        (b"\n".join(b" " * depth + b"a:" for depth in range(100)), "run.yaml:40: not valid YAML: nested too deeply"),
+        (b"\n".join(b" " * depth + b"a:" for depth in range(100)), "run.yaml:41: nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_settings_file_with_a_trap_is_refused_with_its_line(text: bytes, told: str, tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ The order is: defaults of the classes, defaults chosen for the data, the file, t
 place, the full path and the nearest valid alternative.
 """
 
+import bisect
 import codecs
 import difflib
 import json
+import math
 import re
 import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -22,7 +25,6 @@ from pydantic_core import ErrorDetails
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.files import require_file
-from seqloom.core.yaml_files import Keys, Tree, parse_yaml, write_value
 
 C = TypeVar("C", bound="Config")
 
@@ -31,6 +33,18 @@ _COMMENT_WIDTH = 100
 
 MAX_CONFIG_BYTES = 1 << 20
 """Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
+
+
+Keys = tuple[str, ...]
+"""The way from the root to a value: `("model", "heads")`. Places in a list are numbers written as text."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Nested plain values, and where each key was written: `run.yaml:12` or `override 'seed=3'`."""
+
+    values: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    places: Mapping[Keys, str] = dataclass_field(default_factory=dict)
 
 
 class Config(BaseModel):
@@ -97,7 +111,13 @@ def read_config_file(path: Path) -> Tree:
         written = stream.read(MAX_CONFIG_BYTES + 1)
     if len(written) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_CONFIG_BYTES:,} bytes; is this a file of settings?")
-    text = _decoded(written, path)
+    if written.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError(f"{path}:1: settings must be UTF-8 text, and this is UTF-16; save it as UTF-8")
+    try:
+        text = written.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = written[: error.start].count(b"\n") + 1, written[error.start]
+        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is invalid") from error
     values, places = parse_yaml(text, lambda line: f"{path}:{line}")
     if values is None:
         return Tree()
@@ -106,17 +126,6 @@ def read_config_file(path: Path) -> Tree:
             f"{path}:1: settings are keys with values, such as `seed: 1`; found {write_value(values)[:60]}"
         )
     return Tree(values, places)
-
-
-def _decoded(written: bytes, path: Path) -> str:
-    if written.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ConfigError(f"{path}:1: settings must be UTF-8 text, and this is UTF-16; save it as UTF-8")
-    try:
-        return written.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        byte = error.object[error.start]
-        raise ConfigError(f"{path}:{line}: settings must be UTF-8 text; the byte 0x{byte:02X} is invalid") from error
 
 
 def read_override(text: str) -> Tree:
@@ -240,21 +249,18 @@ def _describe(section: Section, *, prefix: str, kind: str | None) -> Iterator[Fi
     for name, field in section.model_fields.items():
         path = prefix + name
         inner = sections_of(field.annotation)
-        if not inner or is_collection(field.annotation):
-            default = "required" if field.is_required() else write_value(plain_default(field))
-            yield FieldDoc(path, field_text(field), default, field.description or "", kind)
-            continue
-        yield FieldDoc(path, field_text(field), _section_default(field), field.description or "", kind)
-        for each in inner:
+        is_section = bool(inner) and not is_collection(field.annotation)
+        default = None if field.is_required() else plain_default(field)
+        if field.is_required():
+            text = "required"
+        elif is_section and isinstance(default, Mapping):
+            text = str(default.get("kind", ""))
+        else:
+            text = write_value(default)
+        yield FieldDoc(path, field_text(field), text, field.description or "", kind)
+        for each in inner if is_section else ():
             own = kinds_of(each)
             yield from _describe(each, prefix=path + ".", kind=own[0] if len(inner) > 1 and own else kind)
-
-
-def _section_default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = plain_default(field)
-    return str(default.get("kind", "")) if isinstance(default, Mapping) else write_value(default)
 
 
 def plain_default(field: FieldInfo) -> Any:
@@ -410,7 +416,11 @@ class _Spot:
             is_element = section is None
             if is_element and not isinstance(part, int) and not (isinstance(value, Mapping) and part in value):
                 continue
-            self.keys, value = (*self.keys, str(part)), _at(value, part)
+            self.keys = (*self.keys, str(part))
+            if isinstance(value, Mapping):
+                value = value.get(str(part))
+            else:
+                value = value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
             if section is not None:
                 self.parent, self.field = section, section.model_fields.get(str(part))
             annotation = self.field.annotation if self.field else None
@@ -430,22 +440,6 @@ class _Spot:
         around = (self.keys[:end] for end in range(len(self.keys), 0, -1))
         return next((self.tree.places[keys] for keys in around if keys in self.tree.places), name)
 
-    def _place_of_named(self, problem: str, name: str) -> str:
-        """Where conflicting settings of a section were written: the first that the problem names."""
-        named = [(*self.keys, *word.strip(".").split(".")) for word in _WORD.findall(problem)]
-        places = [self.tree.places[keys] for keys in named if keys in self.tree.places and keys not in self._around]
-        places = [place for place in places if place != CHOSEN] or places
-        if places:
-            return places[0]
-        # A section that overrides have a part in has the place of the last of them, which may be valid.
-        place = self.place(name)
-        return name if place.startswith(OVERRIDE) else place
-
-    @property
-    def _around(self) -> set[Keys]:
-        """The paths of sections: they have other settings below them."""
-        return {keys[:end] for keys in self.tree.places for end in range(1, len(keys))}
-
     def sentence(self, name: str) -> str:
         kind, value = self.details["type"], self.details["input"]
         if kind == "extra_forbidden":
@@ -458,20 +452,24 @@ class _Spot:
         if kind == "value_error":
             problem = str(self.details.get("ctx", {}).get("error", self.details["msg"]))
             where = f"{self.path}: " if self.keys else ""
-            place = self._place_of_named(problem, name) if isinstance(value, Mapping) else self.place(name)
+            place = self.place(name)
+            if isinstance(value, Mapping):
+                # Conflicting settings of a section: the place of the first that the problem names. A section that
+                # overrides have a part in has the place of the last of them, which may be valid.
+                named = [(*self.keys, *word.strip(".").split(".")) for word in _WORD.findall(problem)]
+                around = {keys[:end] for keys in self.tree.places for end in range(1, len(keys))}
+                places = [self.tree.places[keys] for keys in named if keys in self.tree.places and keys not in around]
+                places = [each for each in places if each != CHOSEN] or places
+                place = places[0] if places else name if place.startswith(OVERRIDE) else place
             return f"{place}: {where}{problem}"
-        return f"{self.place(name)}: {self.path} = {_short(value)}: expected {self._expected()}{self._hint(value)}"
-
-    def _expected(self) -> str:
-        """What the field takes; for an element of a list, or a bound inside a type, pydantic's message."""
-        if self.field is None:
-            return self.details["msg"]
-        if self.keys and self.keys[-1] in self.parent.model_fields:
-            return field_text(self.field)
-        expected = (
-            self.details["msg"].removeprefix("Input should be ").removeprefix("a valid ").replace("string", "text")
-        )
-        return f"{expected} (the whole is a {type_text(self.field.annotation)})"
+        # What the field takes; for an element of a list, or a bound inside a type, pydantic's message.
+        expected = self.details["msg"]
+        if self.field is not None and self.keys and self.keys[-1] in self.parent.model_fields:
+            expected = field_text(self.field)
+        elif self.field is not None:
+            expected = expected.removeprefix("Input should be ").removeprefix("a valid ").replace("string", "text")
+            expected += f" (the whole is a {type_text(self.field.annotation)})"
+        return f"{self.place(name)}: {self.path} = {_short(value)}: expected {expected}{self._hint(value)}"
 
     def _hint(self, value: Any) -> str:
         expected = self.details["type"]
@@ -498,16 +496,15 @@ class _Spot:
             return f"{self.place(name)}: {self.path} needs a kind; {known}"
         place = self.tree.places.get((*self.keys, "kind"), self.place(name))
         near = difflib.get_close_matches(str(value["kind"]), kinds, n=1)
-        question = f"; did you mean {near[0]}?" if near else self._belongs_elsewhere(str(value["kind"]), sections)
+        # A word may be a setting of some kind: an LSTM is not a model, but a cell.
+        elsewhere = (
+            f"; set {self.path}.kind={kinds_of(section)[0]} {self.path}.{key}={value['kind']}"
+            for section in sections
+            for key, field in section.model_fields.items()
+            if key != "kind" and str(value["kind"]) in get_args(field.annotation)
+        )
+        question = f"; did you mean {near[0]}?" if near else next(elsewhere, "")
         return f"{place}: {self.path}.kind = {_short(value['kind'])}: no such kind{question} ({known})"
-
-    def _belongs_elsewhere(self, word: str, sections: Sequence[Section]) -> str:
-        """The setting of some kind that takes this word, if one does: an LSTM is not a model, but a cell."""
-        for section in sections:
-            for key, field in section.model_fields.items():
-                if key != "kind" and word in get_args(field.annotation):
-                    return f"; set {self.path}.kind={kinds_of(section)[0]} {self.path}.{key}={word}"
-        return ""
 
     def _suggestion(self) -> str:
         *before, wrong = self.keys
@@ -560,17 +557,171 @@ def _paths(section: Section, values: Any, prefix: str = "") -> Iterator[tuple[st
     yield from others
 
 
-def _at(value: Any, part: int | str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(str(part))
-    is_within = isinstance(value, list) and isinstance(part, int) and part < len(value)
-    return value[part] if is_within else None
-
-
 def _short(value: Any) -> str:
     try:
         text = write_value(value)
     except (yaml.YAMLError, TypeError, ValueError):  # a program can give what no file can hold
         text = repr(value)
-    text = repr(value) if "\n" in text else text
+    return _cut(repr(value) if "\n" in text else text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+# --- YAML with its traps closed, and the line of every key ------------------------------------------------------------
+#
+#     no, yes, on, off   text (only true and false are booleans)      1e-3, 1_000    numbers
+#     12:30, 010, 0x1F   text                                         a key twice    an error with both lines
+#
+# Anchors, aliases, merge keys and tags other than the plain ones are refused: every value is written where it is used,
+# and a file cannot grow while it is read.
+
+MAX_DEPTH = 40
+"""Levels of nesting; the deepest setting has five."""
+
+MAX_DIGITS = 18
+"""Digits of a whole number, so that it has room in the 64 bits that torch and numpy count with."""
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null"))
+_WHOLE = r"[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)"
+_PATTERNS = {
+    "null": re.compile(r"^(?:~|null|Null|NULL|)$"),
+    "bool": re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(rf"^{_WHOLE}$"),
+    "float": re.compile(
+        rf"^(?:{_WHOLE}\.[0-9]*|[-+]?\.[0-9]+|{_WHOLE}(?=[eE]))(?:[eE][-+]?[0-9]+)?$"
+        r"|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+    ),
+}
+
+
+def parse_yaml(text: str, place: Callable[[int], str]) -> tuple[Any, dict[Keys, str]]:
+    """A YAML document as plain values, with the place of each key; `place` makes one from a line number."""
+    lines = [found.end() for found in re.finditer(r"\r\n?|\n", text)]
+
+    def place_of(mark: Any) -> str:
+        # By its index, because PyYAML also ends lines at U+0085, U+2028 and U+2029.
+        return place(bisect.bisect_right(lines, mark.index) + 1 if mark else 1)
+
+    try:
+        node = _Loader(text).get_single_node()
+        places: dict[Keys, str] = {}
+        return (None if node is None else _build(node, (), places, place_of)), places
+    except yaml.MarkedYAMLError as error:
+        is_token = "cannot start any token" in str(error)
+        advice = "indent with spaces, not tabs" if "\\t" in str(error) else "put the text in quotes" if is_token else ""
+        problem = f"{error.problem or error}{advice and f' ({advice})'}"
+        raise ConfigError(f"{place_of(error.problem_mark)}: not valid YAML: {problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        problem = str(error).partition("\n")[0] if isinstance(error, yaml.YAMLError) else "nested too deeply"
+        raise ConfigError(f"{place(1)}: not valid YAML: {problem}") from error
+
+
+def write_value(value: Any) -> str:
+    """A plain value on one line, so that `parse_yaml` reads it back equal."""
+    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=math.inf)
+    return text.removesuffix("...\n").rstrip("\n")
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes by our patterns; values are built below, so no constructor of the library ever runs."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as the base has it
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        name = getattr(event, "anchor", None)
+        if name is not None:
+            what = f"an alias (*{name})" if isinstance(event, yaml.AliasEvent) else f"an anchor (&{name})"
+            problem = f"{what} is not supported; write the value out, or quote it if it is text"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        return super().compose_node(parent, index)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what `_Loader`, or another reader of YAML, would take for something else than text."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is the library's
+        return True
+
+
+for _name, _pattern in _PATTERNS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(_TAG + _name, _pattern, None)
+
+
+def _write_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    # A text of several lines would be folded over lines, in which the outer indentation gets lost.
+    return dumper.represent_scalar(_TAG + "str", value, style='"' if not value.isprintable() else None)
+
+
+def _write_number(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
+    special = {math.inf: ".inf", -math.inf: "-.inf"}.get(value, ".nan" if math.isnan(value) else repr(value))
+    return dumper.represent_scalar(_TAG + "float", special)
+
+
+_Dumper.add_representer(str, _write_text)
+_Dumper.add_representer(float, _write_number)
+
+
+def _build(node: yaml.Node, keys: Keys, places: dict[Keys, str], place: Callable[[Any], str]) -> Any:
+    here = place(node.start_mark)
+    if len(keys) == MAX_DEPTH:
+        raise ConfigError(f"{here}: nested too deeply to be settings")
+    places.setdefault(keys, here)
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node, here)
+    if node.tag not in (_TAG + "seq", _TAG + "map"):
+        raise ConfigError(f"{here}: the tag {node.tag!r} is not supported; write the plain values")
+    if isinstance(node, yaml.SequenceNode):
+        return [_build(part, (*keys, str(at)), places, place) for at, part in enumerate(node.value)]
+    assert isinstance(node, yaml.MappingNode)
+    values: dict[str, Any] = {}
+    firsts: dict[str, str] = {}
+    for key, value in node.value:
+        here = place(key.start_mark)
+        if not isinstance(key, yaml.ScalarNode):
+            raise ConfigError(f"{here}: a key must be a single word")
+        if key.tag not in _PLAIN:
+            raise ConfigError(f"{here}: the tag {key.tag!r} is not supported; write the plain key")
+        if key.value == "<<" and not key.style:
+            raise ConfigError(f"{here}: a merge key (<<) is not supported; write the keys out")
+        name = _whole_text(key.value, here)
+        if name in values:
+            full, line = ".".join((*keys, name)), firsts[name].rpartition(":")[2]
+            first = f"line {line}" if line.isdecimal() else "the same line"
+            raise ConfigError(f"{here}: {full} is given twice, first in {first}; keep one of them")
+        firsts[name] = places[(*keys, name)] = here
+        values[name] = _build(value, (*keys, name), places, place)
+    return values
+
+
+def _scalar(node: yaml.ScalarNode, place: str) -> Any:
+    text: str = node.value
+    match node.tag.removeprefix(_TAG):
+        case "str":
+            return _whole_text(text, place)
+        case "null" if _PATTERNS["null"].match(text):
+            return None
+        case "bool" if _PATTERNS["bool"].match(text):
+            return text.lower() == "true"
+        case "int" if _PATTERNS["int"].match(text):
+            if sum(map(str.isdecimal, text)) > MAX_DIGITS:
+                raise ConfigError(f"{place}: {_cut(text)} is too large a number; give at most {MAX_DIGITS} digits")
+            return int(text)
+        case "float" if _PATTERNS["float"].match(text) or _PATTERNS["int"].match(text):
+            lowered = text.lower()
+            return float(lowered.replace(".inf", "inf").replace(".nan", "nan"))
+        case other:
+            raise ConfigError(f"{place}: {_cut(text)!r} cannot be read as {other!r}; write the plain value")
+
+
+def _whole_text(text: str, place: str) -> str:
+    """A text, unless an escape has made what no file name can hold: a NUL, or half of a character."""
+    if "\0" in text:
+        raise ConfigError(f"{place}: {_cut(text)!r} holds a NUL character; leave it out")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ConfigError(f"{place}: {_cut(text)!a} holds half of a character (a lone surrogate); write it whole")
+    return text
