@@ -19,8 +19,8 @@ import torch
 from serving import Line
 from torch import Tensor, nn
 
+from seqloom.models.cell_options import CELLS
 from seqloom.nn.cells.cell import Cell, CellState, unroll
-from seqloom.nn.cells.kinds import cell_maker
 from seqloom.version import __version__
 
 PRODUCTS = 3
@@ -37,7 +37,7 @@ def build(entry: dict[str, Any], width: int) -> tuple[nn.Module, Layer]:
         return torch_layer(entry["kind"], width)
     if entry["program"] == "torch cells":
         return torch_cells(width)
-    cell = cell_maker(entry["kind"], **entry["options"])(width, width)
+    cell = CELLS[entry["kind"]](width, width, **entry["options"])
     if entry["program"] == "plain loop":
         return cell, lambda inputs: unroll(cell, inputs, nothing_read(cell, inputs))[0]
     return cell, lambda inputs: cell.run(inputs, nothing_read(cell, inputs))[0]

@@ -61,7 +61,7 @@ class Case:
 
     name: str
     kind: str
-    """As `seqloom.nn.cells.kinds.cell_maker` calls it, with these options."""
+    """As in `seqloom.models.cell_options.CELLS`, with these options."""
     peer: str
     """The torch layer that it is compared with."""
     matrices: CellMatrices

@@ -17,7 +17,7 @@ from seqloom.lab.depth import (
     phrasebook_text,
     train_characters,
 )
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.recurrent import Skip
 
 SKIPS: tuple[Skip, ...] = ("none", "residual", "highway", "dense")
@@ -87,8 +87,8 @@ def test_characters_are_learnt_beyond_their_frequencies() -> None:
     text = phrasebook_text(sentences=100, windows=16, seed=1)
     assert set(text.test.flatten().tolist()) <= set(range(len(text.characters)))
     training = CharacterTraining(updates=60, learning_rate=0.02)
-    losses = train_characters(cell_maker("rnn"), text, layers=1, skip="none", training=training, seed=1, every=25)
+    losses = train_characters(ElmanCell, text, layers=1, skip="none", training=training, seed=1, every=25)
     assert list(losses) == [25, 50, 60]
     assert losses[60] < text.frequency_loss() - 0.3
-    again = train_characters(cell_maker("rnn"), text, layers=1, skip="none", training=training, seed=1)
+    again = train_characters(ElmanCell, text, layers=1, skip="none", training=training, seed=1)
     assert again == {60: losses[60]}

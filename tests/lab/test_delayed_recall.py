@@ -1,5 +1,6 @@
 """The task is what it says, the search finds the longest lag, and gates carry further than a plain RNN."""
 
+from functools import partial
 from statistics import median
 
 import pytest
@@ -15,7 +16,9 @@ from seqloom.lab.horizon import (
     horizon_growing,
     longest_solved,
 )
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.cells.rnn import ElmanCell
 
 
 def test_the_answer_is_the_marked_symbol_of_the_first_step() -> None:
@@ -51,11 +54,11 @@ def test_the_search_ends_within_a_quarter_of_the_longest_lag(horizon: int, longe
 
 def test_a_budget_is_kept_and_a_seed_gives_one_result() -> None:
     budget = RecallBudget(width=8, symbols=2, sequences=16, updates=40, longest=6, learning_rate=0.02)
-    first, second = (horizon_growing(cell_maker("gru"), budget, seed=3) for _ in range(2))
+    first, second = (horizon_growing(GRUCell, budget, seed=3) for _ in range(2))
     assert first == second
     assert sum(attempt.updates for attempt in first.attempts) <= 40
     assert first.lag == max((attempt.lag for attempt in first.attempts if attempt.is_solved), default=0)
-    again = horizon_at_once(cell_maker("gru"), budget, seed=3)
+    again = horizon_at_once(GRUCell, budget, seed=3)
     assert all(attempt.updates <= 40 for attempt in again.attempts)
     assert again.is_capped == (again.lag == 6)
 
@@ -67,7 +70,7 @@ def test_an_lstm_is_taught_longer_lags_than_a_plain_rnn(seeds: tuple[int, ...]) 
     budget = RecallBudget(updates=150, longest=200, learning_rate=0.01)
 
     def middle(kind: str) -> float:
-        make = cell_maker("lstm") if kind == "lstm" else cell_maker("rnn", start="xavier")
+        make = LSTMCell if kind == "lstm" else partial(ElmanCell, start="xavier")
         return median(horizon_growing(make, budget, seed=seed).lag for seed in seeds)
 
     assert middle("rnn") < middle("lstm")

@@ -15,8 +15,10 @@ from seqloom.lab.speed import (
     read_by_both,
     read_by_cell,
 )
+from seqloom.models.cell_options import CELLS
 from seqloom.nn.attention import Attention, BilinearScore
-from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.multihead import SelfAttention
 
 POSITIONS, WIDTH = 9, 4
@@ -36,14 +38,14 @@ def distances() -> list[int]:
 
 
 def test_the_path_through_an_rnn_passes_a_product_at_every_step() -> None:
-    read = read_by_cell(cell_maker("rnn")(WIDTH, WIDTH))
+    read = read_by_cell(ElmanCell(WIDTH, WIDTH))
     found = lengths_to_last(read, positions=POSITIONS, width=WIDTH)
     assert found == [PathLength(1 + distance, 1 + distance) for distance in distances()]
 
 
 @pytest.mark.parametrize("kind", ["lstm", "peephole", "coupled", "gru"])
-def test_the_memory_of_a_gated_cell_passes_no_product_but_operations_at_every_step(kind: CellKind) -> None:
-    read = read_by_cell(cell_maker(kind)(WIDTH, WIDTH))
+def test_the_memory_of_a_gated_cell_passes_no_product_but_operations_at_every_step(kind: str) -> None:
+    read = read_by_cell(CELLS[kind](WIDTH, WIDTH))
     products = lengths_to_last(read, positions=POSITIONS, width=WIDTH)
     assert {way.shortest for way in products[:-1]} == {1}
     assert [way.longest for way in products] == [1 + distance for distance in distances()]
@@ -59,7 +61,7 @@ def test_a_path_through_attention_has_the_same_length_at_any_distance() -> None:
 
 
 def test_attention_over_a_recurrent_layer_shortens_the_path_and_stays_serial() -> None:
-    cell, look = cell_maker("rnn")(WIDTH, WIDTH), Attention(BilinearScore(WIDTH, WIDTH))
+    cell, look = ElmanCell(WIDTH, WIDTH), Attention(BilinearScore(WIDTH, WIDTH))
     found = lengths_to_last(read_by_both(cell, look), positions=POSITIONS, width=WIDTH)
     assert {way.shortest for way in found} == {2}
     assert [way.longest - found[-1].longest for way in found] == distances()
@@ -67,7 +69,7 @@ def test_attention_over_a_recurrent_layer_shortens_the_path_and_stays_serial() -
 
 def test_every_position_with_a_path_has_a_gradient() -> None:
     inputs = [torch.randn(1, WIDTH).requires_grad_() for _ in range(5)]
-    for read in (read_by_attention(SelfAttention(WIDTH, 1)), read_by_cell(cell_maker("gru")(WIDTH, WIDTH))):
+    for read in (read_by_attention(SelfAttention(WIDTH, 1)), read_by_cell(GRUCell(WIDTH, WIDTH))):
         gradients = torch.autograd.grad(read(inputs).sum(), inputs)
         assert all(float(gradient.norm()) > 0 for gradient in gradients)
 

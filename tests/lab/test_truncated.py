@@ -1,6 +1,7 @@
 """Random truncation is right on average, fixed windows are not; an echo needs a gradient that reaches it."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,15 +15,17 @@ from seqloom.lab.truncation import (
     measure_estimates,
     train_echo,
 )
+from seqloom.models.cell_options import CELLS
 from seqloom.nn.bptt.truncation import FULL, Truncation
-from seqloom.nn.cells.kinds import CellKind, cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.rnn import ElmanCell
 
 TASK = EchoTask(distance=5, steps=16, width=8, symbols=3, sequences=6, updates=20, tested=16)
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
-def test_random_truncation_is_unbiased_within_four_standard_errors(kind: CellKind) -> None:
-    network = EchoNetwork(cell_maker(kind), TASK)
+def test_random_truncation_is_unbiased_within_four_standard_errors(kind: str) -> None:
+    network = EchoNetwork(CELLS[kind], TASK)
     truncations = [Truncation("random", keep_rate=rate) for rate in (0.75, 0.9)]
     for found in measure_estimates(network, truncations, draws=100, seed=1):
         assert abs(found.along - 1) < 4 * found.along_error
@@ -32,7 +35,7 @@ def test_random_truncation_is_unbiased_within_four_standard_errors(kind: CellKin
 
 
 def test_fixed_windows_are_biased_and_the_full_gradient_is_not() -> None:
-    network, _ = train_echo(cell_maker("rnn"), TASK, truncation=FULL, seed=1)
+    network, _ = train_echo(ElmanCell, TASK, truncation=FULL, seed=1)
     windows = [Truncation(kind, window=window) for window in (2, 16) for kind in ("chunked", "sliding")]
     full, chunked, sliding, whole_chunk, whole_slide = measure_estimates(network, [FULL, *windows], draws=2, seed=1)
     assert full.bias == full.spread == 0
@@ -44,14 +47,13 @@ def test_fixed_windows_are_biased_and_the_full_gradient_is_not() -> None:
 def test_a_window_shorter_than_the_echo_learns_less() -> None:
     task = replace(TASK, updates=120, width=16, learning_rate=0.01)
     short, long = (
-        train_echo(cell_maker("rnn"), task, truncation=Truncation("sliding", window=window), seed=1)[1]
-        for window in (2, 8)
+        train_echo(ElmanCell, task, truncation=Truncation("sliding", window=window), seed=1)[1] for window in (2, 8)
     )
     assert long < 0.5 * short
 
 
 def test_measuring_leaves_the_network_as_it_was() -> None:
-    network = EchoNetwork(cell_maker("gru"), TASK)
+    network = EchoNetwork(GRUCell, TASK)
     before = [weight.clone() for weight in network.parameters()]
     measure_estimates(network, [FULL], draws=2, seed=1)
     assert all(torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True))
@@ -71,7 +73,7 @@ def test_bias_and_spread_of_a_case_by_hand() -> None:
 def test_an_echo_is_the_symbol_so_many_steps_before() -> None:
     """A network whose state is a shift register of one-hot symbols tells the echo for certain."""
     task = EchoTask(distance=2, steps=9, symbols=2, width=6)
-    network = EchoNetwork(cell_maker("rnn", activation="identity"), task)
+    network = EchoNetwork(partial(ElmanCell, activation="identity"), task)
     with torch.no_grad():
         for weight in network.parameters():
             weight.zero_()
@@ -86,4 +88,4 @@ def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(UsageError, match="an echo over 9 steps does not fit into sequences of 9"):
         EchoTask(distance=9, steps=9)
     with pytest.raises(UsageError, match="two draws or more, not 1"):
-        measure_estimates(EchoNetwork(cell_maker("rnn"), TASK), [FULL], draws=1, seed=1)
+        measure_estimates(EchoNetwork(ElmanCell, TASK), [FULL], draws=1, seed=1)

@@ -194,7 +194,6 @@ import numpy as np, torch
 from seqloom.core.errors import ConfigError
 from seqloom.nn.objectives import AliasSampler
 from seqloom.nn.blocks import FeedForward, Residual
-from seqloom.nn.cells.kinds import cell_maker
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import PeepholeCell
 from seqloom.nn.cells.rnn import ElmanCell
@@ -219,7 +218,6 @@ cases = [
     ("skip", lambda each: input_widths(4, 4, layers=2, skip=each)),
     ("summary", lambda each: summarise(torch.zeros(2, 3, 4), torch.tensor([3, 1]), summary=each, directions=1)),
     ("combine", lambda each: SinusoidalPositions(4, combine=each)),
-    ("kind", cell_maker),
     ("start", lambda each: GRUCell(4, 4, start=each)),
 ]
 for name, make in cases:

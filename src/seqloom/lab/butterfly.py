@@ -6,6 +6,7 @@ tanh network, whatever its matrix: a state that explodes and a gradient that exp
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, INK, QUIET, SECOND, Finding
 from seqloom.lab.bench import Bench, Countdown, Say, frames, note_left, rounded, shades, silent
 from seqloom.nn.cells.cell import Cell, CellState
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.jacobians import fit_slope, states_along
 from seqloom.nn.recurrent import MakeCell
 
@@ -71,9 +74,9 @@ SIZE = 1e-8
 """Distance between the initial states."""
 RADII = (0.8, 1.0, 1.5, 2.0, 3.0)
 CELLS: dict[str, tuple[MakeCell, str]] = {
-    "LSTM, forget bias 1": (cell_maker("lstm"), FIRST),
-    "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
-    "GRU": (cell_maker("gru"), FOURTH),
+    "LSTM, forget bias 1": (LSTMCell, FIRST),
+    "LSTM, forget bias 4": (partial(LSTMCell, forget_bias=4.0), SECOND),
+    "GRU": (GRUCell, FOURTH),
 }
 
 
@@ -84,8 +87,8 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         if quick
         else Bench(width=128, sequences=16, burn_in=200, steps=150, loudness=0.3)
     )
-    makes = {
-        f"tanh RNN, ρ = {radius:g}": cell_maker("rnn", start="spectral", spectral_radius=radius) for radius in RADII
+    makes: dict[str, MakeCell] = {
+        f"tanh RNN, ρ = {radius:g}": partial(ElmanCell, start="spectral", spectral_radius=radius) for radius in RADII
     }
     makes |= {name: make for name, (make, _) in CELLS.items()}
     countdown = Countdown(say, len(makes))

@@ -18,7 +18,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.data.phrasebook import sample_sentences
 from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding, new_axes
 from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, signed, silent, take_step
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, Skip, Stack, cells_of
 
@@ -386,7 +386,7 @@ def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Fin
         for name, skip in SKIPS.items():
             for layers in plan.layers:
                 found = train_characters(
-                    cell_maker("lstm"),
+                    LSTMCell,
                     text,
                     layers=layers,
                     skip=skip,
@@ -441,7 +441,7 @@ def _two_layers(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) ->
         for layers, found in curves.items():
             found.append(
                 train_characters(
-                    cell_maker("lstm"),
+                    LSTMCell,
                     text,
                     layers=layers,
                     skip="none",

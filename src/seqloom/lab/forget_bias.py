@@ -5,13 +5,14 @@ comes through h: the other three gate terms, which add to that or take from it.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from seqloom.drawing.figures import FIRST, INK, QUIET, Finding
 from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, shades, signed, silent
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.jacobians import fit_slope
 
 BIASES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
@@ -23,7 +24,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     countdown = Countdown(say, len(BIASES))
     curves = {}
     for bias in BIASES:
-        cell = bench.cell(cell_maker("lstm", forget_bias=bias), seed=seed)
+        cell = bench.cell(partial(LSTMCell, forget_bias=bias), seed=seed)
         curves[bias] = bench.gradient_by_lag(cell, seed=seed)
         countdown.done(f"forget bias {signed(bias)}")
     return [_finding(bench, seed, curves)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any, Literal
 
@@ -15,7 +16,9 @@ from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, new_axes
 from seqloom.lab.bench import Countdown, Say, silent, take_step
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell
 
@@ -225,12 +228,12 @@ NOTES = {"RNN": 7, "LSTM": 100}
 """The horizons that the lecture notes report."""
 
 CELLS: Mapping[str, MakeCell] = {
-    "RNN": cell_maker("rnn", start="xavier"),
-    "orthogonal RNN": cell_maker("rnn"),
-    "LSTM": cell_maker("lstm"),
-    "peephole LSTM": cell_maker("peephole"),
-    "coupled LSTM": cell_maker("coupled"),
-    "GRU": cell_maker("gru"),
+    "RNN": partial(ElmanCell, start="xavier"),
+    "orthogonal RNN": ElmanCell,
+    "LSTM": LSTMCell,
+    "peephole LSTM": PeepholeCell,
+    "coupled LSTM": CoupledCell,
+    "GRU": GRUCell,
 }
 """The cells compared: a tanh RNN with Glorot's start and with an orthogonal one; forget biases start at 1."""
 

@@ -22,7 +22,8 @@ from seqloom.drawing.figures import FIRST, FOURTH, INK, SECOND, Finding
 from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, silent
 from seqloom.nn.attention import AdditiveScore, Attention
 from seqloom.nn.cells.cell import Cell
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded
 from seqloom.nn.jacobians import directions
 
@@ -48,7 +49,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
 
 
 def _readers(bench: Bench, seed: int) -> dict[str, Read]:
-    rnn, lstm = (bench.cell(cell_maker(kind), seed=seed) for kind in ("rnn", "lstm"))
+    rnn, lstm = (bench.cell(make, seed=seed) for make in (ElmanCell, LSTMCell))
     with seeded(seed_for(seed, "attention")):
         attention = Attention(AdditiveScore(bench.width, bench.width)).double()
         queries = torch.randn(bench.sequences, 1, bench.width, dtype=torch.float64)

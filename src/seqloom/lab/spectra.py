@@ -9,7 +9,8 @@ from functools import partial
 from seqloom.drawing.figures import Finding
 from seqloom.drawing.spectra import draw_spectra
 from seqloom.lab.bench import Bench, Countdown, Say, silent
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import Start
 from seqloom.nn.jacobians import Spectrum, jacobians_along, spectrum_of
@@ -21,12 +22,12 @@ STARTS: dict[Start, str] = {
     "xavier": "Glorot's uniform bounds",
 }
 CELLS: dict[str, MakeCell] = {
-    "tanh RNN": cell_maker("rnn"),
-    "GRU": cell_maker("gru"),
-    "coupled LSTM, forget bias 1": cell_maker("coupled"),
-    "LSTM, forget bias −2": cell_maker("lstm", forget_bias=-2.0),
-    "LSTM, forget bias 1": cell_maker("lstm"),
-    "LSTM, forget bias 4": cell_maker("lstm", forget_bias=4.0),
+    "tanh RNN": ElmanCell,
+    "GRU": GRUCell,
+    "coupled LSTM, forget bias 1": CoupledCell,
+    "LSTM, forget bias −2": partial(LSTMCell, forget_bias=-2.0),
+    "LSTM, forget bias 1": LSTMCell,
+    "LSTM, forget bias 4": partial(LSTMCell, forget_bias=4.0),
 }
 
 

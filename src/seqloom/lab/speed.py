@@ -18,7 +18,8 @@ from seqloom.drawing.figures import FIRST, FOURTH, QUIET, SECOND, THIRD, Finding
 from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, silent
 from seqloom.nn.attention import Attention, BilinearScore
 from seqloom.nn.cells.cell import Cell
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.lstm import LSTMCell
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import SelfAttention
 from seqloom.nn.packing import packing_of
@@ -249,7 +250,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     lengths = (8, 16) if quick else (16, 32, 64, 128, 256, 512, 1024)
     tokens, rounds = (64, 3) if quick else (2048, 9)
     with seeded(seed_for(seed, "speed")):
-        rnn, lstm = (cell_maker(kind)(width, width) for kind in ("rnn", "lstm"))
+        rnn, lstm = ElmanCell(width, width), LSTMCell(width, width)
         attention = SelfAttention(width, HEADS)
         look = Attention(BilinearScore(width, width))
     layers: dict[str, nn.Module] = {

@@ -17,7 +17,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
 from seqloom.lab.bench import Countdown, Say, frames, rounded, silent, take_step
 from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
-from seqloom.nn.cells.kinds import cell_maker
+from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import MakeCell
 
@@ -194,7 +194,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     """Bias and spread of each truncation early in training, and the loss after equal training."""
     task = EchoTask(steps=24, width=16, updates=30, sequences=8, tested=32) if quick else EchoTask()
     seeds, draws = (2, 40) if quick else (7, 400)
-    make, chosen = cell_maker("rnn"), truncations()
+    make, chosen = ElmanCell, truncations()
     countdown = Countdown(say, len(chosen) * seeds)
     # Measured during training: the first weights know nothing of the echo, the last leave little gradient.
     early = replace(task, updates=task.updates // 4)

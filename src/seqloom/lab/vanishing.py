@@ -6,6 +6,7 @@ diag(tanh'(z)) U and loses more. Gates let a part of the memory, and of its grad
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -15,8 +16,9 @@ from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, SI
 from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, note_left, plot_by_lag, rounded, silent
 from seqloom.lab.horizon import CELLS as HORIZON_CELLS
 from seqloom.lab.horizon import MeasuredHorizon, RecallBudget, horizon_finding, horizon_growing
-from seqloom.nn.cells.kinds import cell_maker
-from seqloom.nn.cells.rnn import Activation
+from seqloom.nn.cells.gru import GRUCell
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell
+from seqloom.nn.cells.rnn import Activation, ElmanCell
 from seqloom.nn.jacobians import fit_slope
 from seqloom.nn.recurrent import MakeCell
 
@@ -25,11 +27,11 @@ DRAWN = {0.7: SECOND, 0.9: THIRD, 1.0: FIRST, 1.1: FIFTH}
 """The radii of the first picture and their colours."""
 
 GATED: dict[str, tuple[MakeCell, str]] = {
-    "tanh RNN, ρ = 1": (cell_maker("rnn"), INK),
-    "GRU": (cell_maker("gru"), FOURTH),
-    "coupled LSTM, forget bias 1": (cell_maker("coupled", forget_bias=1.0), SIXTH),
-    "LSTM, forget bias 1": (cell_maker("lstm", forget_bias=1.0), FIRST),
-    "LSTM, forget bias 4": (cell_maker("lstm", forget_bias=4.0), SECOND),
+    "tanh RNN, ρ = 1": (ElmanCell, INK),
+    "GRU": (GRUCell, FOURTH),
+    "coupled LSTM, forget bias 1": (partial(CoupledCell, forget_bias=1.0), SIXTH),
+    "LSTM, forget bias 1": (partial(LSTMCell, forget_bias=1.0), FIRST),
+    "LSTM, forget bias 4": (partial(LSTMCell, forget_bias=4.0), SECOND),
 }
 TAUGHT = (("RNN", 16), ("RNN", 8), ("LSTM", 16))
 """Whose memory is measured: the cell of the experiment `horizon`, and the number of symbols it has to distinguish.
@@ -53,7 +55,7 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     simple: Simple = {"identity": {}, "tanh": {}}
     for activation, by_radius in simple.items():
         for radius in radii:
-            make = cell_maker("rnn", activation=activation, start="spectral", spectral_radius=radius)
+            make: MakeCell = partial(ElmanCell, activation=activation, start="spectral", spectral_radius=radius)
             by_radius[radius] = []
             for number in range(networks):
                 drawn = seed_for(seed, "network", number)

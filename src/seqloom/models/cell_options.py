@@ -1,29 +1,42 @@
-"""The settings of recurrent cells, shared by all recurrent models."""
+"""The settings of recurrent cells, shared by all recurrent models.
+
+A new cell is one class, and here its import and its line in the table.
+"""
 
 import sys
+from collections.abc import Callable
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from seqloom.core.declaration import ModelSettings, ModelSizes, Reason
 from seqloom.core.errors import ConfigError
-from seqloom.nn.cells.gru import Reset, Update
-from seqloom.nn.cells.kinds import CellKind, cell_maker, kinds_with
-from seqloom.nn.cells.lstm import Peephole
-from seqloom.nn.cells.rnn import Activation
+from seqloom.nn.bptt.gru import Update
+from seqloom.nn.cells.cell import Cell
+from seqloom.nn.cells.gru import GRUCell, Reset
+from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, Peephole, PeepholeCell
+from seqloom.nn.cells.rnn import Activation, ElmanCell
 from seqloom.nn.init import Start
 from seqloom.nn.recurrent import MakeCell
 
-OPTIONS = {
-    "activation": "activation",
-    "forget_bias": "forget_bias",
-    "peephole": "peephole",
-    "reset": "reset",
-    "update": "update",
-    "cell_norm": "norm",
-    "start": "start",
-    "spectral_radius": "spectral_radius",
+CELLS: dict[str, Callable[..., Cell]] = {
+    "rnn": ElmanCell,
+    "lstm": LSTMCell,
+    "peephole": PeepholeCell,
+    "coupled": CoupledCell,
+    "gru": GRUCell,
 }
-"""By the name of a setting that only some cells have, the option of the cell."""
+"""By the name in a config file."""
+
+if TYPE_CHECKING:
+    CellKind = str
+else:
+    CellKind = Literal[tuple(CELLS)]
+
+OPTIONS = ("activation", "forget_bias", "peephole", "reset", "update", "cell_norm", "start", "spectral_radius")
+"""Settings that only some cells have: keyword arguments of their constructors, there without `cell_`."""
 
 TEXT_SIZES = (
     (20_000, 64, 1),
@@ -75,8 +88,8 @@ class CellOptions(ModelSettings):
 
     def check(self) -> None:
         """Raise if some settings contradict each other."""
-        for name, option in OPTIONS.items():
-            value, cells = getattr(self, name), kinds_with(option)
+        for name in OPTIONS:
+            value, cells = getattr(self, name), _cells_with(name)
             if self.cell not in cells and value != type(self).model_fields[name].default:
                 raise ConfigError(
                     f"model.{name}={value} is for a cell of kind {' or '.join(cells)}, but model.cell is {self.cell}; "
@@ -108,15 +121,11 @@ class CellOptions(ModelSettings):
         return ModelSizes({"width": width, "layers": depth}, (reason,))
 
     def make_cell(self) -> MakeCell:
-        """A function that makes these cells."""
-        return cell_maker(
-            self.cell,
-            activation=self.activation,
-            forget_bias=self.forget_bias,
-            peephole=self.peephole,
-            reset=self.reset,
-            update=self.update,
-            norm=self.cell_norm,
-            start=self.start,
-            spectral_radius=self.spectral_radius,
-        )
+        """From the width of the input and of the state to a cell of these settings."""
+        chosen = (name for name in OPTIONS if self.cell in _cells_with(name))
+        return partial(CELLS[self.cell], **{name.removeprefix("cell_"): getattr(self, name) for name in chosen})
+
+
+def _cells_with(setting: str) -> list[str]:
+    option = setting.removeprefix("cell_")
+    return [kind for kind, cell in CELLS.items() if option in signature(cell).parameters]

@@ -20,6 +20,7 @@ from torch import Tensor
 from seqloom.nn.bptt.passes import Pass, Steps, link
 
 Update = Literal["keep", "new"]
+"""What an update gate of 1 gives: the old state or the candidate."""
 
 
 class ResetAfterPass(Pass):

@@ -23,6 +23,10 @@ from seqloom.nn.init import Start, state_matrices, xavier_uniform
 
 CellState = tuple[Float[Tensor, "rows width"], ...]
 """The hidden state, then whatever else the cell remembers."""
+Inputs = Float[Tensor, "batch time inputs"]
+Lengths = Int[Tensor, " batch"]
+RunResult = tuple[Float[Tensor, "batch time width"], CellState]
+"""Hidden states at every position, and the state after the last one of each row."""
 
 
 class Cell(nn.Module, ABC):
@@ -58,13 +62,7 @@ class Cell(nn.Module, ABC):
         """
         return (hint.tanh(), hint)[: self.parts]
 
-    def run(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+    def run(self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None) -> RunResult:
         """Hidden states at every position, and the state after the last one of each row.
 
         Without `lengths` every row is taken to be full. Real positions never see the padding after them, so lengths
@@ -76,11 +74,7 @@ class Cell(nn.Module, ABC):
         return unroll(self, inputs, state, lengths=lengths)
 
     def outputs(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
+        self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None
     ) -> Float[Tensor, "batch time width"]:
         """The hidden states of `run` alone; `lengths` are ignored where they would not make that faster."""
         return self.run(inputs, state, lengths=lengths)[0]
@@ -103,11 +97,13 @@ class GatedCell(Cell):
     """A cell whose gates are functions of W x + b + U h + d, the gates stacked in one matrix W and one matrix U.
 
     With `norm`, LN(W x) and LN(U h) replace W x and U h (Ba et al., 2016): LN brings the numbers of one product to mean
-    0 and variance 1 and scales each by a learnt gain. `groups` are the sizes of the products that are normalised.
+    0 and variance 1 and scales each by a learnt gain.
     """
 
     gates: tuple[str, ...]
     """The gates in the order of their weights in `from_state`."""
+    groups: tuple[int, ...]
+    """How many of the gates, in their order, are normalised as one product."""
     from_input: nn.Linear
     """W and b."""
     from_state: nn.Linear
@@ -118,7 +114,6 @@ class GatedCell(Cell):
         input_width: int,
         width: int,
         *,
-        groups: tuple[int, ...],
         has_state_bias: bool,
         norm: bool,
         start: Start,
@@ -127,11 +122,12 @@ class GatedCell(Cell):
         super().__init__(input_width, width)
         self.norm = norm
         if norm:
-            self.from_input = NormedLinear(input_width, sum(groups), groups=groups, has_bias=True)
-            self.from_state = NormedLinear(width, sum(groups), groups=groups, has_bias=has_state_bias)
+            groups = tuple(count * width for count in self.groups)
+            self.from_input = NormedLinear(input_width, groups=groups, has_bias=True)
+            self.from_state = NormedLinear(width, groups=groups, has_bias=has_state_bias)
         else:
-            self.from_input = nn.Linear(input_width, sum(groups))
-            self.from_state = nn.Linear(width, sum(groups), bias=has_state_bias)
+            self.from_input = nn.Linear(input_width, len(self.gates) * width)
+            self.from_state = nn.Linear(width, len(self.gates) * width, bias=has_state_bias)
         xavier_uniform(self.from_input.weight, parts=len(self.gates))
         state_matrices(self.from_state.weight, gates=len(self.gates), start=start, radius=spectral_radius)
         for linear in (self.from_input, self.from_state):
@@ -160,13 +156,7 @@ class GatedCell(Cell):
         return [self.from_input.weight, self.from_state.weight, self.from_input.bias, self.from_state.bias]
 
 
-def unroll(
-    cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
-    state: CellState,
-    *,
-    lengths: Int[Tensor, " batch"] | None = None,
-) -> tuple[Float[Tensor, "batch time width"], CellState]:
+def unroll(cell: Cell, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None) -> RunResult:
     """`Cell.run` as a plain loop over single steps; a row past its length keeps its state."""
     check_run(cell, inputs, state, lengths=lengths)
     device, dtype = inputs.device.type, cell.dtype
@@ -242,10 +232,10 @@ class NormedLinear(nn.Linear):
     y = W x,    LN(y) = gain ⊙ (y − mean y) / √(var y + ε)        mean and variance over the group
     """
 
-    def __init__(self, input_width: int, width: int, *, groups: tuple[int, ...], has_bias: bool) -> None:
-        super().__init__(input_width, width, bias=has_bias)
+    def __init__(self, input_width: int, *, groups: tuple[int, ...], has_bias: bool) -> None:
+        super().__init__(input_width, sum(groups), bias=has_bias)
         self.groups = groups
-        self.gain = nn.Parameter(torch.ones(width))
+        self.gain = nn.Parameter(torch.ones(sum(groups)))
 
     def forward(self, inputs: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
         ends = torch.tensor(self.groups).cumsum(0).tolist()
@@ -272,24 +262,18 @@ def mix(
     return torch.lerp(begin.to(dtype), end.to(dtype), gate.to(dtype))
 
 
-def has_kernel(inputs: Tensor) -> bool:
-    """Whether torch runs whole sequences of its RNN and GRU in one kernel on this device.
-
-    On CPUs it has one for the LSTM alone; the others are loops of small calls there, and the hand-derived pass is
-    faster.
-    """
-    return inputs.device.type != "cpu"
-
-
 def run_fused(
     kernel: Callable[..., tuple[Tensor, Tensor]],
-    inputs: Float[Tensor, "batch time inputs"],
+    inputs: Inputs,
     state: CellState,
     *,
     weights: list[Tensor],
-    lengths: Int[Tensor, " batch"] | None,
-) -> tuple[Float[Tensor, "batch time width"], CellState]:
-    """A kernel of torch for states of one part, whose outputs contain the last state of every row."""
+    lengths: Lengths | None,
+) -> RunResult:
+    """A kernel of torch for states of one part, whose outputs contain the last state of every row.
+
+    Not for CPUs: there torch's RNN and GRU are loops of small calls, and the hand-derived pass is faster.
+    """
     if not inputs.shape[1]:  # the kernels reject empty sequences
         return inputs.new_zeros(len(inputs), 0, state[0].shape[1]), state
     outputs, hidden = kernel(inputs, state[0][None], weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)

@@ -4,20 +4,29 @@ from functools import partial
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.core.errors import ConfigError, check_known
-from seqloom.nn.bptt.gru import ResetAfterPass, ResetBeforePass
+from seqloom.nn.bptt.gru import ResetAfterPass, ResetBeforePass, Update
 from seqloom.nn.bptt.passes import ManualBackward
 from seqloom.nn.bptt.truncation import run_cell
-from seqloom.nn.cells.cell import CellState, GatedCell, NormedLinear, check_run, has_kernel, mix, of_rows, run_fused
+from seqloom.nn.cells.cell import (
+    CellState,
+    GatedCell,
+    Inputs,
+    Lengths,
+    NormedLinear,
+    RunResult,
+    check_run,
+    mix,
+    of_rows,
+    run_fused,
+)
 from seqloom.nn.init import Start
 
 Reset = Literal["after", "before", "input"]
 """What the reset gate acts on: the product U h, the state h, or the input x."""
-Update = Literal["keep", "new"]
-"""What an update gate of 1 gives: the old state or the candidate."""
 
 
 class GRUCell(GatedCell):
@@ -37,6 +46,7 @@ class GRUCell(GatedCell):
 
     parts = 1
     gates = ("reset r", "update z", "candidate n")
+    groups = (2, 1)
 
     def __init__(
         self,
@@ -56,14 +66,9 @@ class GRUCell(GatedCell):
                 f"a reset gate of width {width} cannot act on an input of width {input_width}: reset='input' needs "
                 "both to be the same; set reset to after or before, or make the widths equal"
             )
+        has_state_bias = reset == "after" and not norm
         super().__init__(
-            input_width,
-            width,
-            groups=(2 * width, width),
-            has_state_bias=reset == "after" and not norm,
-            norm=norm,
-            start=start,
-            spectral_radius=spectral_radius,
+            input_width, width, has_state_bias=has_state_bias, norm=norm, start=start, spectral_radius=spectral_radius
         )
         self.reset, self.update = reset, update
 
@@ -101,14 +106,8 @@ class GRUCell(GatedCell):
         further = (self.from_input.weight[inner], self.from_input.bias[inner])
         return ManualBackward(make, (weight, gain, *further, None if inner_gain is None else inner_gain[inner]))
 
-    def run(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        if self.norm or self.reset != "after" or not has_kernel(inputs):
+    def run(self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None) -> RunResult:
+        if self.norm or self.reset != "after" or inputs.device.type == "cpu":
             return run_cell(self, inputs, state, lengths=lengths)
         check_run(self, inputs, state, lengths=lengths)
         weights = self.torch_weights

@@ -8,14 +8,14 @@ from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqloom.core.errors import check_known
 from seqloom.nn.bptt.lstm import lstm_pass
 from seqloom.nn.bptt.passes import ManualBackward
 from seqloom.nn.bptt.truncation import run_cell
-from seqloom.nn.cells.cell import CellState, GatedCell, check_lengths, check_run, mix
+from seqloom.nn.cells.cell import CellState, GatedCell, Inputs, Lengths, RunResult, check_lengths, check_run, mix
 from seqloom.nn.init import Start
 
 Peephole = Literal["diagonal", "full"]
@@ -38,6 +38,7 @@ class LSTMCell(GatedCell):
 
     parts = 2
     gates = ("input i", "forget f", "candidate g", "output o")
+    groups = (4,)
 
     def __init__(
         self,
@@ -50,13 +51,7 @@ class LSTMCell(GatedCell):
         spectral_radius: float = 1.0,
     ) -> None:
         super().__init__(
-            input_width,
-            width,
-            groups=(4 * width,),
-            has_state_bias=not norm,
-            norm=norm,
-            start=start,
-            spectral_radius=spectral_radius,
+            input_width, width, has_state_bias=not norm, norm=norm, start=start, spectral_radius=spectral_radius
         )
         self.memory_norm = nn.LayerNorm(width) if norm else None
         nn.init.constant_(self.from_input.bias[width : 2 * width].detach(), forget_bias)
@@ -71,13 +66,7 @@ class LSTMCell(GatedCell):
         bias, gain, norm = self.from_state.bias, self.state_gain, _norm(self.memory_norm)
         return ManualBackward(partial(lstm_pass, order="ifgo"), (self.from_state.weight, bias, gain, None, *norm))
 
-    def run(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
+    def run(self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None) -> RunResult:
         # For rows of several lengths torch returns the last memory only from its kernel for packed sequences, which
         # takes twice the time of the hand-derived pass. Not every CPU has its kernel for half precision under autocast.
         is_cast = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
@@ -91,11 +80,7 @@ class LSTMCell(GatedCell):
         return outputs, (hidden[0], memory[0])
 
     def outputs(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
+        self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None
     ) -> Float[Tensor, "batch time width"]:
         if lengths is not None and not self.norm:
             check_lengths(lengths, rows=len(inputs), time=inputs.shape[1])
@@ -121,6 +106,7 @@ class PeepholeCell(GatedCell):
 
     parts = 2
     gates = ("output o", "input i", "forget f", "candidate g")
+    groups = (4,)
 
     def __init__(
         self,
@@ -135,13 +121,7 @@ class PeepholeCell(GatedCell):
     ) -> None:
         check_known("peephole", peephole, get_args(Peephole))
         super().__init__(
-            input_width,
-            width,
-            groups=(4 * width,),
-            has_state_bias=False,
-            norm=norm,
-            start=start,
-            spectral_radius=spectral_radius,
+            input_width, width, has_state_bias=False, norm=norm, start=start, spectral_radius=spectral_radius
         )
         self.peephole = peephole
         shape = (3, width) if peephole == "diagonal" else (3 * width, width)
@@ -187,6 +167,7 @@ class CoupledCell(GatedCell):
 
     parts = 2
     gates = ("output o", "input i", "candidate g")
+    groups = (3,)
 
     def __init__(
         self,
@@ -199,13 +180,7 @@ class CoupledCell(GatedCell):
         spectral_radius: float = 1.0,
     ) -> None:
         super().__init__(
-            input_width,
-            width,
-            groups=(3 * width,),
-            has_state_bias=False,
-            norm=norm,
-            start=start,
-            spectral_radius=spectral_radius,
+            input_width, width, has_state_bias=False, norm=norm, start=start, spectral_radius=spectral_radius
         )
         self.memory_norm = nn.LayerNorm(width) if norm else None
         nn.init.constant_(self.from_input.bias[width : 2 * width].detach(), -forget_bias)

@@ -5,14 +5,14 @@ from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.core.errors import check_known
 from seqloom.nn.bptt.passes import ManualBackward
 from seqloom.nn.bptt.rnn import ElmanPass
 from seqloom.nn.bptt.truncation import run_cell
-from seqloom.nn.cells.cell import CellState, GatedCell, check_run, has_kernel, run_fused
+from seqloom.nn.cells.cell import CellState, GatedCell, Inputs, Lengths, RunResult, check_run, run_fused
 from seqloom.nn.init import Start
 
 Activation = Literal["tanh", "relu", "identity"]
@@ -30,6 +30,7 @@ class ElmanCell(GatedCell):
 
     parts = 1
     gates = ("state h",)
+    groups = (1,)
 
     def __init__(
         self,
@@ -43,13 +44,7 @@ class ElmanCell(GatedCell):
     ) -> None:
         check_known("activation", activation, get_args(Activation))
         super().__init__(
-            input_width,
-            width,
-            groups=(width,),
-            has_state_bias=not norm,
-            norm=norm,
-            start=start,
-            spectral_radius=spectral_radius,
+            input_width, width, has_state_bias=not norm, norm=norm, start=start, spectral_radius=spectral_radius
         )
         self.activation = activation
 
@@ -68,14 +63,8 @@ class ElmanCell(GatedCell):
     def manual_backward(self) -> ManualBackward:
         return ManualBackward(partial(ElmanPass, activation=self.activation), (self.from_state.weight, self.state_gain))
 
-    def run(
-        self,
-        inputs: Float[Tensor, "batch time inputs"],
-        state: CellState,
-        *,
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch time width"], CellState]:
-        if self.norm or self.activation == "identity" or not has_kernel(inputs):
+    def run(self, inputs: Inputs, state: CellState, *, lengths: Lengths | None = None) -> RunResult:
+        if self.norm or self.activation == "identity" or inputs.device.type == "cpu":
             return run_cell(self, inputs, state, lengths=lengths)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         check_run(self, inputs, state, lengths=lengths)
