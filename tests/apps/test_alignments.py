@@ -8,9 +8,8 @@ from seqloom.apps.alignments import align_parts, best_head, model1_links
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
 from seqloom.runs.loading import load
-from seqloom.runs.long_lines import Part
 from seqloom.runs.train import Trained
-from seqloom.runs.word_attention import attention_of
+from seqloom.runs.translator import Part, attention_of
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.runs.long_lines import cut, join
+from seqloom.runs.translator import cut, join
 
 
 def up_to(characters: int) -> "st.SearchStrategy[str]":
@@ -12,7 +12,7 @@ def up_to(characters: int) -> "st.SearchStrategy[str]":
 
 
 def parts_of(text: str, *, longest: int) -> list[str]:
-    return [piece.text for piece in cut(text, lambda piece: len(piece) <= longest)]
+    return [piece for piece, _ in cut(text, lambda piece: len(piece) <= longest)]
 
 
 def test_sentences_are_the_first_borders() -> None:
@@ -27,8 +27,7 @@ def test_a_long_sentence_is_split_at_its_clauses_as_many_as_fit() -> None:
 def test_a_long_clause_is_split_at_its_spaces_and_only_a_long_word_is_broken() -> None:
     assert parts_of("one two three four", longest=9) == ["one two", "three", "four"]
     pieces = cut("ab abcdefgh cd", lambda piece: len(piece) <= 3)
-    assert [piece.text for piece in pieces] == ["ab", "abc", "def", "gh", "cd"]
-    assert [piece.is_inside_word for piece in pieces] == [False, False, True, True, False]
+    assert pieces == [("ab", False), ("abc", False), ("def", True), ("gh", True), ("cd", False)]
 
 
 def test_a_letter_keeps_its_marks() -> None:

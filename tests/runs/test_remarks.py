@@ -8,12 +8,11 @@ import pytest
 
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data import overview
-from seqloom.data.blocks import Line
 from seqloom.data.overview import Overview, look_over
 from seqloom.data.store import Store, StoreWriter
 from seqloom.doctor.repairs import REPAIRS
-from seqloom.runs.language_check import Sample, doubts_of_lines, doubts_of_pair
 from seqloom.runs.translation import overview_of, remarks_on, spelling_remarks
+from seqloom.text.scripts import Sample, doubts_of_pair
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizers
 
@@ -130,6 +129,3 @@ def test_swapped_files_are_reported_in_one_sentence() -> None:
     assert doubts_of_pair(Sample(ENGLISH), Sample(ENGLISH), ("en", "de")) == [
         "the target should be German (de), but its small words are English; is this the right text?"
     ]
-    lines = [Line(n, 0, one, other) for n, (one, other) in enumerate(zip(ENGLISH, GERMAN, strict=True))]
-    assert doubts_of_lines(lines, ("de", "en")) == swapped
-    assert doubts_of_lines(lines, (None, None)) == []

@@ -7,10 +7,9 @@ import torch
 
 from cli.calling import call
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.runs.long_lines import Part
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.train import train
-from seqloom.runs.word_attention import attention_of, replace_unknown
+from seqloom.runs.translator import Part, attention_of, replace_unknown
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer

@@ -1,6 +1,6 @@
 """Word alignments of translations by attention: which target word comes from which source word.
 
-Target word j links to argmax_i W[j, i], the attention between words (`seqloom.runs.word_attention`).
+Target word j links to argmax_i W[j, i], the attention between words (`seqloom.runs.translator`).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,7 +16,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.probe import listen
 from seqloom.runs.loading import LoadedModel
-from seqloom.runs.word_attention import WordAttention, word_attention
+from seqloom.runs.translator import WordAttention, word_attention
 from seqloom.text.formats.pharaoh import Link
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.words import Span, word_spans

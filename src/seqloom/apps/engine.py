@@ -23,7 +23,7 @@ from seqloom.interop.ctranslate2_engine import (
 )
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import load
-from seqloom.runs.long_lines import Part, join, make_parts
+from seqloom.runs.translator import Part, join, make_parts
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers

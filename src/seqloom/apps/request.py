@@ -9,7 +9,7 @@ from typing import Any
 from seqloom.core.arguments import as_text, require_instance, shown
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.runs.long_lines import Part
+from seqloom.runs.translator import Part
 from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
 from seqloom.search.settings import SearchConfig
 from seqloom.text.glossary import Glossary, ways_to_write

@@ -31,22 +31,24 @@ from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
 from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
-from seqloom.runs.long_lines import Part, join, make_parts
 from seqloom.runs.model_dir import Card
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,
+    Part,
     PartSearch,
     batches_by_length,
     ended_at_limit,
+    join,
     limit_message,
     line_counter,
+    make_parts,
     model_stepper,
     padded,
     sentences_at_once,
     source_batch,
+    words_of,
 )
-from seqloom.runs.word_attention import words_of
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import constraints_for, decode
 from seqloom.search.ensemble import Ensemble, Fusion

@@ -263,7 +263,7 @@ def report_doubts(
     translator: "Translator", source: Sequence[str] = (), target: Sequence[str] = (), *, listener: Listener
 ) -> None:
     """Warn if the texts do not look like the languages of the model, or are unknown to it."""
-    from seqloom.runs.language_check import Sample, doubts_of_pair
+    from seqloom.text.scripts import Sample, doubts_of_pair
     from seqloom.text.tokenizer import are_unknown
 
     card = translator.card

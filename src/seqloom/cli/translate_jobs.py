@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from seqloom.apps.engine import Translates
     from seqloom.apps.request import Request
     from seqloom.apps.translator import Translation
-    from seqloom.runs.language_check import Sample
     from seqloom.text.glossary import Glossary
+    from seqloom.text.scripts import Sample
     from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 MAX_LISTED = 10
@@ -380,7 +380,7 @@ class LanguageCheck:
         """Add lines of the source; a message, once, if they look like another language."""
         if self.language is None or self.is_over:
             return None
-        from seqloom.runs.language_check import Sample, doubt_in_words
+        from seqloom.text.scripts import Sample, doubt_in_words
 
         self.sample = self.sample or Sample()
         self.sample.add(lines)

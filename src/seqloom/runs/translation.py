@@ -8,6 +8,7 @@ run/data/files.json the training files that were read, if others were skipped
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,6 @@ from seqloom.data.store import Store, read_stored_lines
 from seqloom.metrics.scoring import Bootstrap, CorpusScore, score
 from seqloom.metrics.translation import dev_metrics_for
 from seqloom.runs.config import RunConfig
-from seqloom.runs.language_check import doubts_of_lines
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
 from seqloom.runs.translator import limit_message, translate_lines
@@ -45,6 +45,7 @@ from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
+from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
 from seqloom.text.tokenizer import Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizers
 
@@ -338,7 +339,9 @@ def _open(config: RunConfig, names: Sequence[str], *, formats: Sequence[Format],
     languages = config.data.source, config.data.target
     paths, data = [Path(name) for name in names], config.data
     corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
-    for sentence in (*corpus.notices, *(f"{paths[0]}: {doubt}" for doubt in doubts_of_lines(corpus, languages))):
+    first = list(islice(corpus, SAMPLED_LINES)) if any(languages) else []
+    samples = Sample(line.source for line in first), Sample(line.target for line in first)
+    for sentence in (*corpus.notices, *(f"{paths[0]}: {doubt}" for doubt in doubts_of_pair(*samples, languages))):
         notice(listener, sentence)
     return corpus
 

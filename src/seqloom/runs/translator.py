@@ -1,35 +1,40 @@
-"""The core of a translator: lines are encoded, searched in batches of similar length, and decoded.
+"""The core of a translator: lines are cut into parts, searched in batches of similar length, decoded and joined.
 
 Training measures its dev text with it. What a request may add (constraints, glossaries, tags, alignments, several
 models) is in `seqloom.apps.translator`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import nn
 
 from seqloom.core.declaration import StepperOption
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
-from seqloom.core.symbols import PAD
+from seqloom.core.symbols import END, PAD, UNKNOWN
 from seqloom.metrics.translation import Chrf
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.loading import LoadedModel
-from seqloom.runs.long_lines import Part, join, make_parts
-from seqloom.runs.word_attention import words_of
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
-from seqloom.search.settings import SearchConfig
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.search.settings import SearchConfig, Split, Unknown
+from seqloom.text.marks import UNSPACED
+from seqloom.text.normalise import collapse_spaces, is_blank
+from seqloom.text.sentences import clause_borders, pieces, sentence_borders
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.words import Span, decoded_spans, piece_spans, word_spans
 
 LINES_AT_ONCE = 2_000
 """Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
@@ -50,6 +55,281 @@ MAX_SHOWN_CHARACTERS = 80
 
 MIN_JUDGED = 5
 """Translations from which on it can be judged whether the model has learned to end its outputs."""
+
+
+# --- parts: a line that exceeds the model's limit is split, translated in parts and joined again ----------------------
+#
+# sentences    every sentence end is a border
+# clauses      a sentence that is too long is split at commas and colons, as many clauses to a part as fit
+# words        a clause that is too long is split at spaces, likewise
+# characters   only a word that is too long by itself is broken
+
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
+# Thai and its neighbours have no space between words, but one between sentences.
+_is_tight = re.compile(
+    r"[\u2e80-\u312f\u31a0-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\U00020000-\U0003ffff]"
+).match
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line, or a part of a line that is too long for the model."""
+
+    line: int
+    text: str
+    ids: list[int]
+    """Its source symbols, END included."""
+    key: int
+    """Seeds its random draws, so that they do not depend on what is translated with it."""
+    is_inside_word: bool = False
+    """Whether it continues the last word of the part before it."""
+
+    @property
+    def number(self) -> int:
+        """The number of its line in the whole text, counted from 1."""
+        return self.key // KEYS_PER_LINE + 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether its line begins with it."""
+        return self.key % KEYS_PER_LINE == 0
+
+
+KEYS_PER_LINE = 2**32
+"""Keys for the parts of one line: more than it can have."""
+
+
+def make_parts(
+    lines: Sequence[str], tokenizer: Tokenizer, *, limit: int, split: Split = "long", first: int = 0
+) -> list[Part]:
+    """The parts of all lines that are not blank, at most `limit` symbols each, END included.
+
+    Lines are numbered from `first` in keys and messages.
+    """
+    visible = [number for number, line in enumerate(lines) if not is_blank(line)]
+    encoded = tokenizer.encode_many([lines[number] for number in visible])
+    parts: list[Part] = []
+    for number, ids in zip(visible, encoded, strict=True):
+        text, key = lines[number], (first + number) * KEYS_PER_LINE
+        found: list[tuple[str, bool]] = []
+        if len(ids) >= limit or split == "sentences":
+            cut_up = cut(collapse_spaces(text), lambda piece: len(tokenizer.encode(piece)) < limit)
+            found = [(piece, is_inside_word) for piece, is_inside_word in cut_up if not is_blank(piece)]
+        if len(found) <= 1:
+            parts.append(Part(number, text, [*ids, END], key))
+            continue
+        for at, (piece, is_inside_word) in enumerate(found):
+            parts.append(Part(number, piece, [*tokenizer.encode(piece), END], key + at, is_inside_word))
+    return parts
+
+
+def cut(text: str, fits: Callable[[str], bool]) -> list[tuple[str, bool]]:
+    """The sentences of a text, and finer pieces of those that do not fit; each with whether it begins inside a word."""
+    return [
+        piece
+        for sentence in pieces(text, sentence_borders(text))
+        for piece in _finer(sentence, fits, [clause_borders, _space_borders, _letter_borders])
+    ]
+
+
+def _finer(
+    text: str, fits: Callable[[str], bool], ways: Sequence[Callable[[str], list[int]]]
+) -> Iterator[tuple[str, bool]]:
+    """As few pieces as fit, cut at the borders of the first way; those that do not fit are cut the next one."""
+    if fits(text) or not ways:
+        yield text, False
+        return
+    borders = [*ways[0](text), len(text)]
+    begin = done = 0
+    while done < len(borders):
+        done = _farthest(lambda end: fits(text[begin : borders[end]]), done, len(borders))  # noqa: B023 - used at once
+        piece = text[begin : borders[done - 1]]
+        # A script without spaces between words has no words to break.
+        is_inside_word = ways[0] is _letter_borders and begin > 0
+        is_inside_word = is_inside_word and not _is_unspaced(text[begin - 1]) and not _is_unspaced(text[begin])
+        for at, (finer, is_broken) in enumerate(_finer(piece.strip(), fits, ways[1:])):
+            yield finer, is_inside_word if at == 0 else is_broken
+        begin = borders[done - 1]
+
+
+def _farthest(fits: Callable[[int], bool], first: int, end: int) -> int:
+    """How many borders are passed at most: the first in any case, then as many as fit.
+
+    Found by steps that double and then halve, so that a line of a million words is not measured a million times.
+    """
+    last, step = first, 1  # the last border that is passed
+    while last + step < end and fits(last + step):
+        last, step = last + step, 2 * step
+    while step > 1:
+        step //= 2
+        if last + step < end and fits(last + step):
+            last += step
+    return last + 1
+
+
+def _space_borders(text: str) -> list[int]:
+    return [match.end() for match in re.finditer(r"\s+", text)]
+
+
+def _letter_borders(text: str) -> list[int]:
+    """Before each character that does not belong to the one before it."""
+    return [
+        at
+        for at in range(1, len(text))
+        if unicodedata.category(text[at])[0] != "M" and "\u200d" not in text[at - 1 : at + 1]
+    ]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Joined texts, and where each of them begins."""
+
+    text: str
+    starts: tuple[int, ...]
+
+
+def join(texts: Sequence[str], *, inside_word: Sequence[bool]) -> Joined:
+    """Translations of the parts of a line as one line: with spaces between them where their script has any.
+
+    `inside_word` says of each part whether it continues a word.
+    """
+    whole, starts = "", []
+    for text, is_continued in zip(texts, inside_word, strict=True):
+        is_touching = is_continued or not whole or not text or _is_tight(whole[-1]) or _is_tight(text[0])
+        whole += "" if is_touching else " "
+        starts.append(len(whole))
+        whole += text
+    return Joined(whole, tuple(starts))
+
+
+# --- words: the attention of words to words, and what replaces an unknown word ----------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WordAttention:
+    """The attention of the words of a translation to source words, for one part of a line.
+
+        W = T A S      A[t, s]  attention of target symbol t to source symbol s
+                       S[s, i]  the share of symbol s that lies in source word i
+                       T[j, t]  the share of target word j that symbol t makes up
+
+    The end symbols of both sides belong to no word.
+    """
+
+    source: str
+    """The part as the model read it."""
+    target: str
+    source_spans: tuple[Span, ...]
+    target_spans: tuple[Span, ...]
+    weights: Float64[np.ndarray, "target source"]
+
+    def links(self) -> list[tuple[int, int]]:
+        """Each target word with the source word that has most of its attention; without attention there is no link."""
+        if not self.weights.size:
+            return []
+        best = self.weights.argmax(axis=1)
+        return [(int(i), j) for j, i in enumerate(best) if self.weights[j, i] > 0]
+
+
+def words_of(
+    part: Part,
+    hypothesis: Hypothesis,
+    tokenizers: Tokenizers,
+    *,
+    unknown: Unknown,
+    dictionary: Mapping[str, str] | None = None,
+    align: bool = False,
+) -> WordAttention | None:
+    """The words of a translation after unknown ones were replaced; None if it has none and words are not aligned."""
+    is_replaced = unknown == "copy" and UNKNOWN in hypothesis.symbols
+    if not (align or is_replaced):
+        return None
+    found = attention_of(part, hypothesis, tokenizers)
+    return (
+        replace_unknown(hypothesis.symbols, found, tokenizers.target, dictionary=dictionary) if is_replaced else found
+    )
+
+
+def attention_of(part: Part, hypothesis: Hypothesis, tokenizers: Tokenizers) -> WordAttention:
+    """The attention of words from that of the symbols of a hypothesis."""
+    if hypothesis.attention is None:
+        raise UsageError(
+            "this search returns no attention, so words cannot be aligned; use a model with attention, or align both "
+            "texts with: seqloom align"
+        )
+    return word_attention(part.text, hypothesis.symbols, hypothesis.attention.double().cpu().numpy(), tokenizers)
+
+
+def word_attention(
+    text: str, symbols: Sequence[int], attention: Float64[np.ndarray, "steps source"], tokenizers: Tokenizers
+) -> WordAttention:
+    """From pieces to words. Rows and columns after those of the symbols belong to END."""
+    source, target = tokenizers.source.normaliser(text), tokenizers.target.decode(symbols)
+    source_spans, target_spans = word_spans(source), word_spans(target)
+    to_source = _overlaps(piece_spans(tokenizers.source, source), source_spans)  # [source pieces, source words]
+    to_target = _overlaps(decoded_spans(tokenizers.target, symbols), target_spans)  # [target pieces, target words]
+    weights = _shares(to_target.T) @ attention[: len(symbols), : len(to_source)] @ _shares(to_source)
+    return WordAttention(source, target, tuple(source_spans), tuple(target_spans), weights)
+
+
+def _overlaps(ones: Sequence[Span], others: Sequence[Span]) -> Float64[np.ndarray, "ones others"]:
+    """How many characters spans have in common."""
+    one, other = (np.array(spans, np.float64).reshape(-1, 2) for spans in (ones, others))
+    common = np.minimum(one[:, None, 1], other[None, :, 1]) - np.maximum(one[:, None, 0], other[None, :, 0])
+    overlaps: Float64[np.ndarray, "ones others"] = np.clip(common, 0, None)
+    return overlaps
+
+
+def _shares(amounts: Float64[np.ndarray, "rows columns"]) -> Float64[np.ndarray, "rows columns"]:
+    """Rows that add up to 1, or to 0 where there is nothing."""
+    sums = amounts.sum(axis=1, keepdims=True)
+    return amounts / np.where(sums > 0, sums, 1.0)
+
+
+def replace_unknown(
+    symbols: Sequence[int], found: WordAttention, tokenizer: Tokenizer, *, dictionary: Mapping[str, str] | None = None
+) -> WordAttention:
+    """Replace each word that contains an unknown symbol by the translation of the source word with most attention.
+
+    Without a translation in the `dictionary` it becomes that source word; a word without attention stays. Words are
+    replaced as a whole: what a character model spells around an unknown character is not worth keeping.
+    """
+    unknown = [span for span, id in zip(decoded_spans(tokenizer, symbols), symbols, strict=True) if id == UNKNOWN]
+    # The sign of the unknown counts as punctuation, which would split the word around it.
+    letters = list(found.target)
+    for begin, end in unknown:
+        letters[begin:end] = ["x" if letter != " " else " " for letter in letters[begin:end]]
+    replaced = [
+        (start, stop)
+        for start, stop in word_spans("".join(letters))
+        if any(max(start, begin) < min(stop, end) for begin, end in unknown)
+    ]
+    text, done = "", 0
+    spans: list[Span] = []
+    rows: list[np.ndarray] = []
+    groups = {
+        (first, last): [j for j, (begin, end) in enumerate(found.target_spans) if first <= begin and end <= last]
+        for first, last in replaced
+    }
+    taken = {j for inside in groups.values() for j in inside}
+    plain = {found.target_spans[j]: [j] for j in range(len(found.target_spans)) if j not in taken}
+    for (begin, end), inside in sorted({**groups, **plain}.items()):
+        weights = found.weights[inside].sum(axis=0)
+        word = found.target[begin:end]
+        if (begin, end) in groups and weights.size and weights.max() > 0:
+            attended = found.source[slice(*found.source_spans[int(weights.argmax())])]
+            known = dictionary or {}
+            word = known.get(attended, known.get(attended.lower(), attended)) or word
+        text += found.target[done:begin]
+        spans.append((len(text), len(text) + len(word)))
+        text += word
+        rows.append(weights)
+        done = end
+    weights = np.stack(rows) if rows else found.weights
+    return replace(found, target=text + found.target[done:], target_spans=tuple(spans), weights=weights)
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -102,7 +382,11 @@ class PartSearch:
         if settings.rerank == "agreement":
             # Samples occur as often as they are probable, so all have the same weight; in an n-best list, their P.
             weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
-            (agreement,) = most_agreeing([texts], _chrf, weights=[weights])
+
+            def chrf(candidate: str, reference: str) -> float:
+                return Chrf().statistics([candidate], [reference]).value
+
+            (agreement,) = most_agreeing([texts], chrf, weights=[weights])
             order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
             # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
             hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
@@ -245,7 +529,3 @@ def limit_advice(cut: int, total: int) -> str:
     if total >= MIN_JUDGED and cut > total / 2:
         return "the model has probably not learned to end its outputs: train it for more steps"
     return "increase search.length_overrun if they are incomplete, train for more steps if they repeat themselves"
-
-
-def _chrf(candidate: str, reference: str) -> float:
-    return Chrf().statistics([candidate], [reference]).value

@@ -10,7 +10,7 @@ from seqloom.apps.translator import Steppers, Translator
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
-from seqloom.runs.long_lines import Part, make_parts
+from seqloom.runs.translator import Part, make_parts
 from seqloom.search.beam import beam_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
