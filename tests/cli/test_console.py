@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from seqloom.cli.console import Bars, PlainLines, clean, duration, json_line, one_line, sentences, show_events, size
-from seqloom.core.events import Event
+from seqloom.cli.console import Bars, PlainLines, clean, duration, one_line, sentences, show_events, size
+from seqloom.core.events import Event, json_line
 
 
 class Clock:

@@ -14,8 +14,11 @@ from cli.conftest import Tiny
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--to", "ctranslate"], "unknown value --to ctranslate; did you mean ctranslate2?"),
-        (["--to", "ctranslate2", "--quantization", "int4"], "unknown value --quantization int4"),
+        (["--to", "ctranslate"], "Invalid value for '--to': 'ctranslate' is not one of 'ctranslate2', 'argos'"),
+        (
+            ["--to", "ctranslate2", "--quantization", "int4"],
+            "Invalid value for '--quantization': 'int4' is not one of 'none'",
+        ),
         (["--to", "ctranslate2", "--from-code", "de"], "--from-code and --to-code require --to argos"),
         (["--to", "ctranslate2"], "model: model directory not found"),
     ],

@@ -364,7 +364,7 @@ def test_heads_and_unknown_words_are_settings(tiny: Tiny, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--engine", "onnx"], ["unknown engine 'onnx'; available: seqloom, ctranslate2"]),
+        (["--engine", "onnx"], ["Invalid value for '--engine': 'onnx' is not one of 'seqloom', 'ctranslate2'"]),
         (["--engine", "ctranslate2", "--tags"], ["--tags is not supported with --engine ctranslate2"]),
         (["--forbid", " "], ["--forbid is blank"]),
         (["--jobs", "2", "--engine", "ctranslate2"], ["--jobs is not supported with --engine ctranslate2"]),

@@ -1,11 +1,8 @@
 """`seqloom align`: word alignments, a line of links for each sentence pair."""
 
-import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -19,13 +16,10 @@ from seqloom.cli.arguments import (
     parse_words,
     require_new_file,
 )
-from seqloom.cli.console import examples, json_line, show_events
-from seqloom.cli.inputs import TextEncoding
+from seqloom.cli.console import examples, show_events
+from seqloom.cli.inputs import TextEncoding, open_or_stdout
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Listener, notice
-
-if TYPE_CHECKING:
-    from seqloom.text.formats.pharaoh import GoldLinks, Link
+from seqloom.core.events import json_line, notice
 
 EXAMPLES = examples(
     "seqloom align --train corpus.de --train corpus.en --out corpus.align",
@@ -96,98 +90,51 @@ def align(
     if not names:
         raise UsageError("no text to align: give --train corpus.de --train corpus.en")
     paths, text_paths = [Path(name) for name in names], [Path(name) for name in text_names]
-    inputs = [*paths, *text_paths, *([reference] if reference else [])]
-    require_new_file(out, inputs=inputs)
-    has_progress = out is not None or not sys.stdout.isatty()
-    with show_events(as_json=json, has_progress=has_progress) as listener:
-        _go(
-            paths,
-            text_paths,
-            overrides=overrides,
-            out=out,
-            reference=reference,
-            threads=threads or _cores(),
-            decoding=TextEncoding.of(encoding, on_bad_utf8),
-            listener=listener,
-            as_json=json,
-        )
+    require_new_file(out, inputs=[*paths, *text_paths, *([reference] if reference else [])])
+    decoding = TextEncoding.of(encoding, on_bad_utf8)
 
-
-def _go(
-    paths: Sequence[Path],
-    text_paths: Sequence[Path],
-    *,
-    overrides: Sequence[str],
-    out: Path | None,
-    reference: Path | None,
-    threads: int,
-    decoding: TextEncoding,
-    listener: Listener,
-    as_json: bool,
-) -> None:
     from seqloom.apps import align as recipe
     from seqloom.core.config import resolve
     from seqloom.data.corpus import ParallelCorpus, open_corpus
-
-    config = resolve(recipe.AlignConfig, overrides=overrides)
-    encoding, on_bad = decoding.encoding, decoding.on_bad
-    corpora = [open_corpus(each, encoding=encoding, on_bad=on_bad) for each in (paths, text_paths) if each]
-    for corpus in corpora:
-        for sentence in corpus.notices:
-            notice(listener, sentence)
-    gold = recipe.read_reference(reference, corpora[-1], config, listener=listener) if reference else None
-    first = len(corpora[0]) if text_paths else 0
-    parts = [part for each in corpora for part in each.parts]
-    everything = corpora[0] if not text_paths else ParallelCorpus(parts, encoding=encoding, on_bad=on_bad)
-    words = recipe.read_words(everything, config, listener=listener)
-    aligner = recipe.fit_words(words, config, threads=threads, listener=listener)
-    links = recipe.link_words(words, aligner, config, first=first, threads=threads, listener=listener)
-    kept: list[list[Link]] = []
-    with _opened(out) as stream:
-        stream.writelines(_lines(_keeping(links, kept, gold), as_json=as_json))
-    if gold is not None:
-        _report_score(kept, gold, listener=listener, is_printed=out is not None and not as_json)
-
-
-def _keeping(
-    links: "Iterable[list[Link]]", kept: "list[list[Link]]", gold: "list[GoldLinks] | None"
-) -> "Iterator[list[Link]]":
-    """The links as they come, kept only where they are to be scored."""
-    for each in links:
-        if gold is not None:
-            kept.append(each)
-        yield each
-
-
-def _lines(links: "Iterable[list[Link]]", *, as_json: bool) -> Iterator[str]:
+    from seqloom.data.workers import processors
+    from seqloom.metrics.aer import score_alignments
     from seqloom.text.formats.pharaoh import format_links
 
-    for number, each in enumerate(links, start=1):
-        yield (json_line({"line": number, "links": each}) if as_json else format_links(each)) + "\n"
-
-
-def _report_score(found: "list[list[Link]]", gold: "list[GoldLinks]", *, listener: Listener, is_printed: bool) -> None:
-    from seqloom.metrics.aer import score_alignments
-
-    score = score_alignments(found, gold)
-    values = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}
-    aer, precision, recall = ("undefined" if value is None else f"{value:.4f}" for value in values.values())
-    sentence = (
-        f"AER {aer}, precision {precision}, recall {recall} "
-        f"({score.found:,} links, {score.sure:,} sure ones in the reference, {len(gold):,} pairs)"
-    )
-    if is_printed:
-        print(sentence)
-    else:  # standard output holds the links
-        notice(listener, sentence, **values)
-
-
-def _opened(out: Path | None) -> AbstractContextManager[TextIO]:
-    from seqloom.core.files import open_output
-
-    return nullcontext(sys.stdout) if out is None else open_output(out)
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    config = resolve(recipe.AlignConfig, overrides=overrides)
+    threads = threads or processors()
+    with show_events(as_json=json, has_progress=out is not None or not sys.stdout.isatty()) as listener:
+        corpora = [
+            open_corpus(each, encoding=decoding.encoding, on_bad=decoding.on_bad)
+            for each in (paths, text_paths)
+            if each
+        ]
+        for sentence in (sentence for corpus in corpora for sentence in corpus.notices):
+            notice(listener, sentence)
+        gold = recipe.read_reference(reference, corpora[-1], config, listener=listener) if reference else None
+        everything = corpora[0]
+        if text_paths:
+            parts = [part for each in corpora for part in each.parts]
+            everything = ParallelCorpus(parts, encoding=decoding.encoding, on_bad=decoding.on_bad)
+        text_words = recipe.read_words(everything, config, listener=listener)
+        aligner = recipe.fit_words(text_words, config, threads=threads, listener=listener)
+        first = len(corpora[0]) if text_paths else 0
+        found = recipe.link_words(text_words, aligner, config, first=first, threads=threads, listener=listener)
+        kept = []  # only what is to be scored
+        with open_or_stdout(out) as stream:
+            for number, links in enumerate(found, start=1):
+                if gold is not None:
+                    kept.append(links)
+                stream.write((json_line({"line": number, "links": links}) if json else format_links(links)) + "\n")
+        if gold is None:
+            return
+        score = score_alignments(kept, gold)
+        values = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}
+        aer, precision, recall = ("undefined" if value is None else f"{value:.4f}" for value in values.values())
+        sentence = (
+            f"AER {aer}, precision {precision}, recall {recall} "
+            f"({score.found:,} links, {score.sure:,} sure ones in the reference, {len(gold):,} pairs)"
+        )
+        if out is not None and not json:
+            print(sentence)
+        else:  # standard output holds the links
+            notice(listener, sentence, **values)

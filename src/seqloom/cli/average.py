@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.arguments import JsonResult
-from seqloom.cli.console import examples, json_line
+from seqloom.cli.console import examples
+from seqloom.core.events import json_line
 from seqloom.core.files import require_folders_above
 
 EXAMPLES = examples(

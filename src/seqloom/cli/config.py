@@ -2,16 +2,14 @@
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seqloom.cli.arguments import JsonResult, config_and_overrides
-from seqloom.cli.console import examples, json_line
+from seqloom.cli.console import examples
 from seqloom.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from seqloom.core.config import FieldDoc
+from seqloom.core.events import json_line
 
 EXAMPLES = examples(
     "seqloom config model.kind=seq2seq > run.yaml",
@@ -53,27 +51,22 @@ def config(
 
     if fields:
         docs = describe_fields(RunConfig)
-        print(json_line(docs) if json else "\n".join(_describe(doc) for doc in docs))
+        if json:
+            print(json_line(docs))
+            return
+        for doc in docs:
+            kind = f" [{doc.kind}]" if doc.kind else ""
+            default = f", default {doc.default}" if doc.default else ""
+            meaning = textwrap.wrap(" ".join(doc.description.split()), 96)
+            print("\n    ".join([f"{doc.path}{kind}: {doc.type}{default}", *meaning]))
         return
     if run is not None:
-        resolved = resolve(RunConfig, file=_config_of(run), overrides=overrides)
+        if not run.is_dir():
+            raise UsageError(f"{run}: no such run or model folder")
+        if not (run / "config.yaml").is_file():
+            raise UsageError(f"{run} is neither a run nor a model: config.yaml is missing")
+        resolved = resolve(RunConfig, file=run / "config.yaml", overrides=overrides)
     else:
         resolved = general_config(file, overrides)
     text = json_line(resolved.model_dump(mode="json")) if json else HEADER + to_yaml(resolved, comments=True)
     print(text.rstrip("\n"))
-
-
-def _config_of(run: Path) -> Path:
-    if not run.is_dir():
-        raise UsageError(f"{run}: no such run or model folder")
-    found = run / "config.yaml"
-    if not found.is_file():
-        raise UsageError(f"{run} is neither a run nor a model: config.yaml is missing")
-    return found
-
-
-def _describe(doc: "FieldDoc") -> str:
-    kind = f" [{doc.kind}]" if doc.kind else ""
-    default = f", default {doc.default}" if doc.default else ""
-    meaning = textwrap.wrap(" ".join(doc.description.split()), 100, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join([f"{doc.path}{kind}: {doc.type}{default}", *meaning])

@@ -1,15 +1,11 @@
 """What commands print: results on stdout, and events on stderr (a progress bar, plain lines, or JSON)."""
 
 import io
-import json
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqloom.core.events import Event, Listener, ignore, to_json
@@ -108,23 +104,6 @@ def score_rows(scores: "Sequence[CorpusScore]") -> list[str]:
 def interval_text(interval: tuple[float, float] | None) -> str:
     """The 95% interval in brackets."""
     return "" if interval is None else f"[{interval[0]:.2f}, {interval[1]:.2f}]"
-
-
-def json_line(values: Any) -> str:
-    """A record as one line of JSON; numbers that JSON cannot represent become null."""
-    return json.dumps(_plain(values), ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
 
 
 def examples(*lines: str) -> str:

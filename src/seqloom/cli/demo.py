@@ -1,14 +1,12 @@
 """`seqloom demo`: train a translator in three minutes on the corpus in the package."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from seqloom.cli.console import clean, duration, examples, json_line, score_rows, show_events
-
-if TYPE_CHECKING:
-    from seqloom.apps.demo import DemoResult
+from seqloom.cli.console import clean, duration, examples, score_rows, show_events
+from seqloom.core.events import json_line
 
 EXAMPLES = examples("seqloom demo", "seqloom demo --out runs/again --steps 300")
 
@@ -33,11 +31,10 @@ def demo(
 
     with show_events(as_json=json) as listener:
         result = recipe(out, steps=steps, force=force, listener=listener)
-    print(json_line(result) if json else "\n".join(_describe(result)))
-
-
-def _describe(result: "DemoResult") -> list[str]:
-    trained = result.trained
+    if json:
+        print(json_line(result))
+        return
+    trained, model = result.trained, result.trained.model
     lines = [f"Trained {trained.outcome.step:,} steps in {duration(trained.outcome.seconds)}.", ""]
     parts = (
         ("New sentences", result.test_scores),
@@ -47,23 +44,14 @@ def _describe(result: "DemoResult") -> list[str]:
         lines += [title, *(f"  {row}" for row in score_rows(scores)), ""]
     lines += ["Translations of new sentences (=: reference)"]
     for sample in result.samples:
-        lines += [
-            f"    {clean(sample.source)}",
-            f"  → {clean(sample.translation)}",
-            f"  = {clean(sample.reference)}",
-            "",
-        ]
-    model = trained.model
-    return [
-        *lines,
+        lines += [f"    {sample.source}", f"  → {sample.translation}", f"  = {sample.reference}", ""]
+    first = result.samples[0].source if result.samples else "The small dog sees a tree."
+    quoted = first.replace("'", "'\\''")
+    lines += [
         f"The model is in {model}. Next:",
-        f"  echo '{_quoted(result)}' | seqloom translate {model}",
+        f"  echo '{quoted}' | seqloom translate {model}",
         f"  seqloom evaluate {model} --source SOURCE --reference REFERENCE",
         f"  seqloom info {model}",
         "  seqloom train --train yours.de --train yours.en --out runs/yours",
     ]
-
-
-def _quoted(result: "DemoResult") -> str:
-    first = result.samples[0].source if result.samples else "The small dog sees a tree."
-    return clean(first).replace("'", "'\\''")
+    print("\n".join(map(clean, lines)))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,14 +18,13 @@ from seqloom.cli.arguments import (
     require_new_file,
     require_utf8_names,
 )
-from seqloom.cli.console import clean, counted, examples, json_line, show_events, table
+from seqloom.cli.console import clean, counted, examples, show_events, table
 from seqloom.core.errors import UsageError
-from seqloom.core.events import notice
+from seqloom.core.events import json_line, notice
 from seqloom.core.files import matching_files, require_folders_above, require_writable, write_atomically
 
 if TYPE_CHECKING:
     from seqloom.doctor.examination import Diagnosis
-    from seqloom.doctor.faults import Fault
     from seqloom.doctor.repairs import Repaired
 
 EXAMPLES = examples(
@@ -127,8 +126,7 @@ def doctor(
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(page, write_report(found))
-    lines = _records(found, repaired, page) if json else _lines(found, repaired, page, fix=fix)
-    for line in lines:
+    for line in _records(found, repaired, page) if json else _lines(found, repaired, page, fix=fix):
         print(line)
     if not found.verdict.is_fit:
         raise typer.Exit(3)
@@ -161,9 +159,6 @@ def _check_outputs(out: Path | None, html: Path | None, *, texts: Sequence[Seque
         require_writable(path)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
 def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *, fix: str | None) -> Iterator[str]:
     sizes = ", ".join(f"{split.name} {len(split.survey):,}" for split in found.splits)
     yield f"{sizes} pairs"
@@ -171,80 +166,51 @@ def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *
     for fault in found.faults:
         yield ""
         yield clean(f"{fault.severity:4}  {fault.title} ({fault.split}): {fault.sentence}")
-        yield from _shown(found, fault)
+        for shown in found.shown(fault)[:MAX_EXAMPLES]:
+            sides = [clean(side) for side in (shown.line.source, shown.line.target)]
+            most = MAX_EXAMPLE_CHARACTERS
+            short = [side if len(side) <= most else f"{side[: most - 1]}…" for side in sides]
+            yield f"      {clean(shown.place)}  {' | '.join(short)}"
         yield f"      → {fault.advice}"
     yield ""
-    yield from _forecast(found)
+    for forecast in found.forecasts:
+        rates = {"source": dict(forecast.source.words), "target": dict(forecast.target.words)}
+        known = sorted({size for side in rates.values() for size in side})
+        rows = [(f"unknown words of {forecast.split} with", *(f"{size:,}" for size in known), "words known")]
+        rows += [
+            (f"  {name}", *(f"{side[size]:.1%}" if size in side else "–" for size in known), "")
+            for name, side in rates.items()
+        ]
+        yield from table(rows)
     yield ""
     yield from (f"{'' if at == 0 else '  '}{reason}" for at, reason in enumerate(found.sizes))
     if repaired is not None:
         yield ""
         yield f"repaired: {repaired.kept:,} pairs kept ({repaired.changed:,} changed), {repaired.dropped:,} dropped"
         yield from (f"  {path}" for path in (*repaired.files, repaired.log))
-        yield from _left(repaired, fix or "")
+        if repaired.left:
+            yield "not repaired:"
+        for each in repaired.left:
+            lines = f", {counted(each.count, 'line')}" if each.count else ""
+            by = f"--fix {each.repair}" if each.repair else "no --fix available"
+            yield f"  {each.title} ({each.split}{lines}): {by}"
+        if repairs := dict.fromkeys(each.repair for each in repaired.left if each.repair):
+            yield f"all of these: --fix {','.join([fix or '', *repairs])}"
     yield ""
     yield f"report with charts: {page}" if page is not None else "for a report with charts: --html report.html"
 
 
-def _left(repaired: "Repaired", fix: str) -> Iterator[str]:
-    """Faults that were not repaired, and the repairs that would fix them."""
-    if not repaired.left:
-        return
-    yield "not repaired:"
-    for each in repaired.left:
-        lines = f", {counted(each.count, 'line')}" if each.count else ""
-        by = f"--fix {each.repair}" if each.repair else "no --fix available"
-        yield f"  {each.title} ({each.split}{lines}): {by}"
-    repairs = list(dict.fromkeys(each.repair for each in repaired.left if each.repair))
-    if repairs:
-        yield f"all of these: --fix {','.join([fix, *repairs])}"
-
-
-def _shown(found: "Diagnosis", fault: "Fault") -> Iterator[str]:
-    for shown in found.shown(fault)[:MAX_EXAMPLES]:
-        sides = (_cut(clean(side)) for side in (shown.line.source, shown.line.target))
-        yield f"      {clean(shown.place)}  {' | '.join(sides)}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_EXAMPLE_CHARACTERS else text[: MAX_EXAMPLE_CHARACTERS - 1] + "…"
-
-
-def _forecast(found: "Diagnosis") -> Iterator[str]:
-    for forecast in found.forecasts:
-        sides = {"source": dict(forecast.source.words), "target": dict(forecast.target.words)}
-        sizes = sorted({size for side in sides.values() for size in side})
-        rows = [(f"unknown words of {forecast.split} with", *(f"{size:,}" for size in sizes), "words known")]
-        rows += [
-            (f"  {name}", *(f"{side[size]:.1%}" if size in side else "–" for size in sizes), "")
-            for name, side in sides.items()
-        ]
-        yield from table(rows)
-
-
-# --- records ---------------------------------------------------------------------------------------------------------
-
-
 def _records(found: "Diagnosis", repaired: "Repaired | None", page: Path | None) -> Iterator[str]:
     for fault in found.faults:
-        yield json_line(_record(found, fault))
+        numbers = fault.lines[:MAX_RECORDED_LINES].tolist()
+        values = {name: getattr(fault, name) for name in ("kind", "severity", "split", "title", "sentence", "advice")}
+        runs = [{"first": run.first, "last": run.last, "shift": run.shift} for run in fault.runs]
+        lines = [{"line": number, "place": found.place(fault.split, number)} for number in numbers]
+        counts = {"count": len(fault.lines), "runs": runs, "lines": lines, "left_out": len(fault.lines) - len(numbers)}
+        yield json_line({"record": "fault", **values, **counts})
     for forecast in found.forecasts:
         yield json_line({"record": "forecast", "forecast": forecast})
     pairs = {split.name: len(split.survey) for split in found.splits}
     verdict = {"severity": found.verdict.severity, "sentence": found.verdict.sentence, "first": found.verdict.first}
     sizes = {"sizes": found.sizes, "settings": found.sizing.defaults}
     yield json_line({"record": "verdict", **verdict, "pairs": pairs, **sizes, "repaired": repaired, "report": page})
-
-
-def _record(found: "Diagnosis", fault: "Fault") -> dict[str, Any]:
-    numbers = fault.lines[:MAX_RECORDED_LINES].tolist()
-    values = {name: getattr(fault, name) for name in ("kind", "severity", "split", "title", "sentence", "advice")}
-    runs = [{"first": run.first, "last": run.last, "shift": run.shift} for run in fault.runs]
-    return {
-        "record": "fault",
-        **values,
-        "count": len(fault.lines),
-        "runs": runs,
-        "lines": [{"line": number, "place": found.place(fault.split, number)} for number in numbers],
-        "left_out": len(fault.lines) - len(numbers),
-    }

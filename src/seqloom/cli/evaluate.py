@@ -1,10 +1,10 @@
 """`seqloom evaluate`: how good translations are, and whether one system beats another."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,27 +16,24 @@ from seqloom.cli.arguments import (
     require_new_file,
     require_search_settings,
 )
-from seqloom.cli.console import examples, interval_text, json_line, one_line, score_rows, show_events, table
+from seqloom.cli.console import examples, interval_text, one_line, score_rows, show_events, table
 from seqloom.cli.inputs import (
     Fuse,
     FuseWeight,
-    InputText,
-    LanguageModelFusion,
     TextEncoding,
     languages_for,
     open_translator,
+    parse_fusion,
     read_side,
     report_doubts,
     require_same_count,
 )
 from seqloom.core.errors import DataError, SeqloomError, UsageError
-from seqloom.core.events import Event, Listener, notice
+from seqloom.core.events import Listener, json_line, notice, progress_counter
+from seqloom.core.files import open_output
 from seqloom.text.formats.readers import holds_both_sides
-from seqloom.text.formats.segments import Languages
 
 if TYPE_CHECKING:
-    from seqloom.apps.evaluate import Test
-    from seqloom.apps.translator import Translator
     from seqloom.metrics.scoring import Comparison
 
 EXAMPLES = examples(
@@ -161,43 +158,7 @@ def evaluate(
         raise UsageError(
             "no reference translations: give --reference FILE, or a file with both sides (.tsv, .tmx …) as --source"
         )
-    fusion = LanguageModelFusion.of(fuse, fuse_weight)
-    _check_combination(model, source=source, hypothesis=hypothesis, others=[against, fuse, out, hypothesis2])
-    if significance is not None and against is None and hypothesis2 is None:
-        raise UsageError(f"--significance {significance} compares two systems; add --against or --hypothesis2")
-    require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
-    if given.overrides and model is None:
-        raise UsageError(f"setting {given.overrides[0]!r} requires a MODEL")
-
-    decoding = TextEncoding.of(encoding, on_bad_utf8)
-    with show_events(as_json=json) as listener:
-        named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
-        languages = (None, target_language) if model is None else languages_for(model, [*named, reference])
-        sides = _Sides(decoding, languages, source)
-        references, others = _read_all(reference, named, sides, listener=listener)
-        if model is None:
-            systems = [System(str(path), read.lines) for path, read in zip(named, others, strict=True)]
-        else:
-            # The baseline comes first, like --hypothesis before --hypothesis2; it has no language model.
-            models = [*([(against, None)] if against else []), (model, fusion)]
-            texts = others[0].lines, references.lines
-            systems = [
-                _translate(each, *texts, overrides=given.overrides, fusion=fused, listener=listener)
-                for each, fused in models
-            ]
-            _keep(out, systems[-1])
-        ignores_case = _ignores_case(systems, lowercase, listener=listener)
-    language = target_language or systems[-1].language or _language_of(reference)
-    skipped = references.skipped.union(*(read.skipped for read in others))
-    kept = [replace(system, lines=_without(system.lines, skipped)) for system in systems]
-    flags: dict[str, Any] = {"language": language, "lowercase": ignores_case}
-    _report(kept, _without(references.lines, skipped), test=significance or "bootstrap", flags=flags, as_json=json)
-
-
-def _check_combination(
-    model: Path | None, *, source: Path | None, hypothesis: Path | None, others: Sequence[Path | None]
-) -> None:
-    against, fuse, out, hypothesis2 = others
+    fusion = parse_fusion(fuse, fuse_weight)
     if model is None and hypothesis is None:
         raise UsageError("nothing to score: give a MODEL with --source FILE, or translations with --hypothesis FILE")
     if model is not None and (hypothesis is not None or hypothesis2 is not None):
@@ -208,40 +169,84 @@ def _check_combination(
         for flag, value in (("--source", source), ("--against", against), ("--fuse", fuse), ("--out", out)):
             if value is not None:
                 raise UsageError(f"{flag} {value} requires a MODEL")
+        if given.overrides:
+            raise UsageError(f"setting {given.overrides[0]!r} requires a MODEL")
+    if significance is not None and against is None and hypothesis2 is None:
+        raise UsageError(f"--significance {significance} compares two systems; add --against or --hypothesis2")
+    require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
 
+    decoding = TextEncoding.of(encoding, on_bad_utf8)
+    with show_events(as_json=json) as listener:
+        named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
+        languages = (None, target_language) if model is None else languages_for(model, [*named, reference])
+        read = partial(read_side, encoding=decoding, languages=languages, warn=partial(notice, listener))
+        references = read(reference, side="target")
+        others = [read(path, side="source" if path is source else "target") for path in named]
+        for path, text in zip(named, others, strict=True):
+            require_same_count((path, reference), text.lines, references.lines)
+        if not references.lines:
+            names = " and ".join(map(str, (*named, reference)))
+            raise DataError(f"{names} are empty; expected at least one line to score")
+        skipped = references.skipped.union(*(text.skipped for text in others))
+        if len(skipped) == len(references.lines):
+            raise DataError(f"all lines of {reference} were skipped for invalid bytes; see --encoding")
+        if model is None:
+            systems = [System(str(path), text.lines) for path, text in zip(named, others, strict=True)]
+        else:
+            # The baseline comes first, like --hypothesis before --hypothesis2; it has no language model.
+            models = [*([(against, None)] if against else []), (model, fusion)]
+            texts = others[0].lines, references.lines
+            systems = [
+                _translate(each, *texts, overrides=given.overrides, fusion=fused, listener=listener)
+                for each, fused in models
+            ]
+            if out is not None:
+                with open_output(out) as file:
+                    file.writelines(f"{line}\n" for line in systems[-1].lines)
+        if lowercase is None:
+            why = next((f"{each.name} {each.why_lowercase}" for each in systems if each.why_lowercase), None)
+            if why is not None:
+                notice(listener, f"scoring lower-cased text because {why}; --cased overrides this")
+            lowercase = why is not None
+    language = target_language or systems[-1].language or _language_of(reference)
 
-@dataclass(frozen=True)
-class _Sides:
-    """How files are read: of files with both sides, the source of `source` and the target of the others."""
+    from seqloom.apps.evaluate import compare
+    from seqloom.apps.evaluate import evaluate as score
 
-    decoding: TextEncoding
-    languages: Languages
-    source: Path | None
+    def kept(lines: list[str]) -> list[str]:
+        """The lines that are scored: a line skipped in one file is left out of all."""
+        return [line for number, line in enumerate(lines, start=1) if number not in skipped] if skipped else lines
 
-    def read(self, path: Path, *, side: Literal["source", "target"], listener: Listener) -> InputText:
-        warn = partial(notice, listener)
-        return read_side(path, self.decoding, side=side, languages=self.languages, warn=warn)
-
-
-def _read_all(
-    reference: Path, others: Sequence[Path], sides: _Sides, *, listener: Listener
-) -> tuple[InputText, list[InputText]]:
-    """The reference and the other files, with equal numbers of lines; empty files cannot be scored."""
-    first = sides.read(reference, side="target", listener=listener)
-    rest = [sides.read(path, side="source" if path is sides.source else "target", listener=listener) for path in others]
-    for path, read in zip(others, rest, strict=True):
-        require_same_count((path, reference), read.lines, first.lines)
-    if not first.lines:
-        names = " and ".join(map(str, (*others, reference)))
-        raise DataError(f"{names} are empty; expected at least one line to score")
-    if len(first.skipped.union(*(read.skipped for read in rest))) == len(first.lines):
-        raise DataError(f"all lines of {reference} were skipped for invalid bytes; see --encoding")
-    return first, rest
-
-
-def _without(lines: list[str], skipped: Collection[int]) -> list[str]:
-    """The lines that are scored: a line skipped in one file is left out of all."""
-    return [line for number, line in enumerate(lines, start=1) if number not in skipped] if skipped else lines
+    wanted, found = kept(references.lines), [kept(system.lines) for system in systems]
+    scores = [score(lines, wanted, language=language, lowercase=lowercase) for lines in found]
+    test = significance or "bootstrap"
+    compared: tuple[Comparison, ...] = ()
+    if len(systems) == 2:
+        compared = compare(found[0], found[1], wanted, test=test, language=language, lowercase=lowercase)
+    if json:
+        records = [{"name": system.name, "scores": list(rows)} for system, rows in zip(systems, scores, strict=True)]
+        comparisons = [{**vars(each), "difference": each.difference} for each in compared]
+        print(json_line({"lines": len(wanted), "systems": records, "comparisons": comparisons}))
+        return
+    print(f"{len(wanted):,} lines")
+    for system, rows in zip(systems, scores, strict=True):
+        print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
+    if compared:
+        how = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
+        print(f"{systems[1].name} minus {systems[0].name} ({how}; TER: lower is better)")
+        for row in table(
+            [
+                (
+                    each.name,
+                    f"{each.difference:+.2f}",
+                    interval_text(each.interval),
+                    f"p = {each.p_value:.3f}",
+                    each.signature,
+                )
+                for each in compared
+            ]
+        ):
+            print(f"  {row}")
 
 
 def _translate(
@@ -250,52 +255,22 @@ def _translate(
     references: list[str],
     *,
     overrides: Sequence[str],
-    fusion: LanguageModelFusion | None,
+    fusion: tuple[Path, float] | None,
     listener: Listener,
 ) -> System:
     translator = open_translator(model, overrides, fusion=fusion, listener=listener)
     report_doubts(translator, sources, references, listener=listener)
-    done = 0
-
-    def tell(lines: int) -> None:
-        nonlocal done
-        done += lines
-        what = f"translating with {model}"
-        listener(Event("progress", {"what": what, "done": done, "all": len(sources)}))
-
-    best = [each[0] for each in translator.search(sources, progress=tell)]
-    name = str(model) if fusion is None else f"{model} + {fusion}"
+    progress = progress_counter(listener, f"translating with {model}", len(sources))
+    best = [each[0] for each in translator.search(sources, progress=progress)]
+    name = str(model) if fusion is None else f"{model} + {fusion[1]:g} · {fusion[0]}"
     if cut := sum(each.hit_limit for each in best):
         from seqloom.runs.translator import limit_message
 
         notice(listener, f"{name}: {limit_message(cut, len(best))}")
-    return System(name, [one_line(each.text) for each in best], translator.card.target, _why_lowercase(translator))
-
-
-def _why_lowercase(translator: "Translator") -> str | None:
+    why_lowercase = "is lowercase (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
     if translator.config.evaluation.lowercase:
-        return "has evaluation.lowercase: true"
-    return "is lowercase (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
-
-
-def _ignores_case(systems: Sequence[System], asked: bool | None, *, listener: Listener) -> bool:
-    """As requested, or as the models were trained, with a notice."""
-    if asked is not None:
-        return asked
-    for system in systems:
-        if system.why_lowercase is not None:
-            message = f"scoring lower-cased text because {system.name} {system.why_lowercase}"
-            notice(listener, f"{message}; --cased overrides this")
-            return True
-    return False
-
-
-def _keep(out: Path | None, system: System) -> None:
-    from seqloom.core.files import open_output
-
-    if out is not None:
-        with open_output(out) as file:
-            file.writelines(f"{line}\n" for line in system.lines)
+        why_lowercase = "has evaluation.lowercase: true"
+    return System(name, [one_line(each.text) for each in best], translator.card.target, why_lowercase)
 
 
 def _language_of(reference: Path) -> str | None:
@@ -311,36 +286,3 @@ def _language_of(reference: Path) -> str | None:
         return find_language(code.removeprefix(".")).code if code else None
     except SeqloomError:
         return None
-
-
-def _report(
-    systems: Sequence[System], references: list[str], *, test: "Test", flags: dict[str, Any], as_json: bool
-) -> None:
-    from seqloom.apps import evaluate as recipe
-
-    scores = [recipe.evaluate(system.lines, references, **flags) for system in systems]
-    compared: tuple[Comparison, ...] = ()
-    if len(systems) == 2:
-        compared = recipe.compare(systems[0].lines, systems[1].lines, references, test=test, **flags)
-    if as_json:
-        records = [{"name": system.name, "scores": list(rows)} for system, rows in zip(systems, scores, strict=True)]
-        comparisons = [{**vars(each), "difference": each.difference} for each in compared]
-        print(json_line({"lines": len(references), "systems": records, "comparisons": comparisons}))
-        return
-    print(f"{len(references):,} lines")
-    for system, rows in zip(systems, scores, strict=True):
-        print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
-    if compared:
-        how = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
-        print(f"{systems[1].name} minus {systems[0].name} ({how}; TER: lower is better)")
-        cells = [
-            (
-                each.name,
-                f"{each.difference:+.2f}",
-                interval_text(each.interval),
-                f"p = {each.p_value:.3f}",
-                each.signature,
-            )
-            for each in compared
-        ]
-        print("\n".join(f"  {row}" for row in table(cells)))

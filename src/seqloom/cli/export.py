@@ -1,19 +1,14 @@
 """`seqloom export`: convert a model for other programs."""
 
-import difflib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Literal
 
 import typer
 
 from seqloom.cli.arguments import JsonResult, ModelFolder
-from seqloom.cli.console import clean, examples, json_line, size
+from seqloom.cli.console import clean, examples, size
 from seqloom.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from seqloom.apps.export import Exported, ExportKind
-    from seqloom.interop.ctranslate2 import Quantization
+from seqloom.core.events import json_line
 
 EXAMPLES = examples(
     "seqloom export runs/demo --to ctranslate2",
@@ -27,7 +22,7 @@ EXAMPLES = examples(
 def export(
     model: ModelFolder,
     to: Annotated[
-        str,
+        Literal["ctranslate2", "argos", "onnx", "arpa"],
         typer.Option(
             "--to",
             metavar="KIND",
@@ -42,7 +37,7 @@ def export(
         typer.Option("--out", metavar="PATH", help="New folder or file; by default beside the model."),
     ] = None,
     quantization: Annotated[
-        str | None,
+        Literal["none", "int8", "int16", "float16", "int8_float32", "int8_float16"] | None,
         typer.Option(
             "--quantization",
             metavar="TYPE",
@@ -64,28 +59,16 @@ def export(
     Transformers can be exported to everything but arpa, recurrent translators to onnx, n-gram models to arpa. Existing
     files are not replaced.
     """
-    from seqloom.apps import export as recipe
-    from seqloom.interop import ctranslate2
-
-    kind = cast("ExportKind", _one_of("--to", to, get_args(recipe.ExportKind)))
-    if kind != "argos" and (from_code or to_code):
+    if to != "argos" and (from_code or to_code):
         raise UsageError("--from-code and --to-code require --to argos")
-    stored = None
-    if quantization is not None:
-        stored = cast("Quantization", _one_of("--quantization", quantization, get_args(ctranslate2.Quantization)))
-    written = recipe.export(model, kind, out=out, quantization=stored, from_code=from_code, to_code=to_code)
-    print(json_line(written) if json else "\n".join(_describe(written)))
 
+    from seqloom.apps import export as recipe
 
-def _one_of(flag: str, given: str, known: Sequence[Any]) -> str:
-    if given not in known:
-        near = difflib.get_close_matches(given, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"unknown value {flag} {given}; {hint}available: {', '.join(known)}")
-    return given
-
-
-def _describe(written: "Exported") -> list[str]:
+    written = recipe.export(model, to, out=out, quantization=quantization, from_code=from_code, to_code=to_code)
+    if json:
+        print(json_line(written))
+        return
     stored = "" if written.kind == "arpa" else f", quantization {written.quantization}"
-    lines = [f"Written  {written.path}  ({size(written.bytes)}{stored})"]
-    return [clean(line) for line in [*lines, *(f"Note     {note}" for note in written.notes)]]
+    print(clean(f"Written  {written.path}  ({size(written.bytes)}{stored})"))
+    for note in written.notes:
+        print(clean(f"Note     {note}"))

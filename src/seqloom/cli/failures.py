@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from seqloom.cli.console import clean, discard_rest, json_line
+from seqloom.cli.console import clean, discard_rest
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import (
     ConfigError,
@@ -29,6 +29,7 @@ from seqloom.core.errors import (
     is_of_user,
     is_out_of_memory,
 )
+from seqloom.core.events import json_line
 from seqloom.core.files import why_unwritten
 from seqloom.core.terminal import visible, visible_lines
 from seqloom.training.run_guard import stopping_signals
@@ -82,25 +83,20 @@ def report(
     for name in (part for word in words for part in (word, word.partition("=")[2]) if "\n" in part):
         message = message.replace(name, name.replace("\n", "\\n"))
     try:
-        _print(error, message, code, as_json=as_json, is_debug=is_debug)
+        if is_debug:
+            print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+        if as_json:
+            problems = [vars(problem) for problem in _problems(error, message)]
+            record = {"event": "error", "kind": _kind(error), "message": message, "exit_code": code}
+            print(visible(json_line({**record, "problems": problems})), file=sys.stderr)
+        else:
+            rank = f"rank {os.environ.get('RANK')}: " if os.environ.get("WORLD_SIZE", "1") != "1" else ""
+            label = typer.style(f"{rank}error:", fg="red", bold=True)
+            text = "\n".join(clean(line) for line in message.split("\n"))
+            typer.echo(f"{label} {text}" if code < 128 else text, err=True)
     except OSError:  # stderr is closed; the exit status remains
         discard_rest(sys.stderr)
     return code
-
-
-def _print(error: BaseException, message: str, code: int, *, as_json: bool, is_debug: bool) -> None:
-    if is_debug:
-        print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
-    if as_json:
-        problems = [vars(problem) for problem in _problems(error, message)]
-        record = {"event": "error", "kind": _kind(error), "message": message, "exit_code": code, "problems": problems}
-        print(visible(json_line(record)), file=sys.stderr)
-    else:
-        is_one_of_several = os.environ.get("WORLD_SIZE", "1") != "1"
-        rank = f"rank {os.environ.get('RANK')}: " if is_one_of_several else ""
-        label = typer.style(f"{rank}error:", fg="red", bold=True)
-        text = "\n".join(clean(line) for line in message.split("\n"))
-        typer.echo(f"{label} {text}" if code < 128 else text, err=True)
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -111,7 +107,10 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, _BAD_COMMAND_LINE):
-        return _of_command_line(error), 2
+        context = getattr(error, "ctx", None)
+        message = error.format_message().rstrip(".").replace("Value error, ", "")
+        command = context.command_path if context is not None else "seqloom"
+        return f"{message}{'' if message.endswith('?') else ';'} see: {command} --help", 2
     if isinstance(error, OSError):
         place = f"{shortened(by_origin(os.fsdecode(error.filename)))}: " if error.filename else ""
         # It is unknown on which disk standard output is.
@@ -160,13 +159,6 @@ def shortened(name: object) -> str:
     """A file name for a message: of a very long one, both ends."""
     text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
     return text if len(text) <= _MAX_NAME_CHARACTERS else f"{text[:60]}…{text[-60:]}"
-
-
-def _of_command_line(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "seqloom"
-    message = error.format_message().rstrip(".")
-    return f"{message}{'' if message.endswith('?') else ';'} see: {command} --help"
 
 
 def _is_closed_by_reader(stream: Any) -> bool:

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.arguments import parse_words, require_search_settings
-from seqloom.cli.console import clean, examples, json_line, show_events
+from seqloom.cli.console import clean, examples, show_events
 from seqloom.core.errors import UsageError
-from seqloom.core.events import notice
+from seqloom.core.events import json_line, notice
 
 EXAMPLES = examples(
     "seqloom generate run/model --prompt 'The old man'",

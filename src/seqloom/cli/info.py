@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from seqloom.cli.arguments import JsonResult, ModelFolder
-from seqloom.cli.console import clean, counted, duration, examples, interval_text, json_line, size
+from seqloom.cli.console import clean, counted, duration, examples, interval_text, size
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import UsageError
+from seqloom.core.events import json_line
 
 if TYPE_CHECKING:
     from seqloom.runs.config import RunConfig

@@ -3,17 +3,17 @@
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TextIO, cast
 
 import typer
 
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, ignore, notice
-from seqloom.core.files import LineReader, require_file
+from seqloom.core.files import LineReader, open_output, require_file
 from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
 from seqloom.text.formats.readers import PairReader, format_of, holds_both_sides, is_tsv
 from seqloom.text.formats.segments import Languages
@@ -60,6 +60,11 @@ def open_input(path: Path | None) -> Iterator[ByteStream]:
     require_file(path)
     with open_bytes(path) as stream:
         yield stream
+
+
+def open_or_stdout(out: Path | None) -> AbstractContextManager[TextIO]:
+    """Standard output for None, or a file that appears under its name when it is complete."""
+    return nullcontext(sys.stdout) if out is None else open_output(out)
 
 
 def read_blocks(
@@ -207,24 +212,13 @@ FuseWeight = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class LanguageModelFusion:
-    """The values of --fuse and --fuse-weight."""
-
-    folder: Path
-    weight: float
-
-    @staticmethod
-    def of(folder: Path | None, weight: float | None) -> "LanguageModelFusion | None":
-        """From the flags; a weight without a language model is refused."""
-        if folder is None and weight is not None:
-            raise UsageError(f"--fuse-weight {weight:g} has no effect without a language model; add --fuse LM")
-        if weight is not None and not math.isfinite(weight):
-            raise UsageError(f"--fuse-weight {weight} is not a finite number; give 0 or more, such as 0.2")
-        return None if folder is None else LanguageModelFusion(folder, FUSE_WEIGHT if weight is None else weight)
-
-    def __str__(self) -> str:
-        return f"{self.weight:g} · {self.folder}"
+def parse_fusion(folder: Path | None, weight: float | None) -> tuple[Path, float] | None:
+    """The values of --fuse and --fuse-weight; a weight without a language model is refused."""
+    if folder is None and weight is not None:
+        raise UsageError(f"--fuse-weight {weight:g} has no effect without a language model; add --fuse LM")
+    if weight is not None and not math.isfinite(weight):
+        raise UsageError(f"--fuse-weight {weight} is not a finite number; give 0 or more, such as 0.2")
+    return None if folder is None else (folder, FUSE_WEIGHT if weight is None else weight)
 
 
 def open_translator(
@@ -232,14 +226,13 @@ def open_translator(
     overrides: Sequence[str] = (),
     *,
     companions: Sequence[Path] = (),
-    fusion: LanguageModelFusion | None = None,
+    fusion: tuple[Path, float] | None = None,
     listener: Listener = ignore,
 ) -> "Translator":
     """Load a model, and others that decide with it; `overrides` are search settings and the device."""
     from seqloom.apps import translator as translate
 
-    fuse = None if fusion is None else (fusion.folder, fusion.weight)
-    translator = translate.open_translator(model, overrides, companions=companions, fuse=fuse)
+    translator = translate.open_translator(model, overrides, companions=companions, fuse=fusion)
     if translator.card.is_rounded and translator.config.search.precision == "float32":
         notice(
             listener,

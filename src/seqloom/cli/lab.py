@@ -1,23 +1,18 @@
 """`seqloom lab`: experiments that show how sequence models work."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from seqloom.cli.console import TolerantListener, clean, examples, json_line, table
+from seqloom.cli.console import TolerantListener, clean, examples, table
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, ignore
+from seqloom.core.events import Event, ignore, json_line
 from seqloom.core.files import require_folders_above
-
-if TYPE_CHECKING:
-    from seqloom.drawing.figures import Finding
-    from seqloom.lab.catalogue import Experiment
 
 EXAMPLES = examples(
     "seqloom lab",
@@ -64,31 +59,46 @@ def lab(
     """
     from seqloom.lab.catalogue import EXPERIMENTS
 
+    by_name = {experiment.name: experiment for experiment in EXPERIMENTS}
     if name is None:
-        _refuse_settings(out, seed=seed, is_quick=quick)
-        _list(EXPERIMENTS, as_json=json)
+        if out is not None or seed is not None or quick:
+            given = f"--out {out}" if out is not None else f"--seed {seed}" if seed is not None else "--quick"
+            raise UsageError(f"{given} requires an EXPERIMENT; `seqloom lab` lists them")
+        if json:
+            for each in EXPERIMENTS:
+                print(json_line({"name": each.name, "question": each.question, "minutes": each.minutes}))
+            return
+        rows = [
+            (each.name, f"{each.minutes:.0f} min" if each.minutes >= 1 else f"{60 * each.minutes:.0f} s", each.question)
+            for each in EXPERIMENTS
+        ]
+        print("\n".join(table(rows)))
+        print("\nRun one with: seqloom lab EXPERIMENT --out DIR (times are for one core; --quick takes seconds)")
         return
-    experiment = _find(name, EXPERIMENTS)
-    folder = out or Path("lab") / (f"{experiment.name}-quick" if quick else experiment.name)
+    spelt = name.lower().replace("_", "-")
+    if spelt not in by_name:
+        near = get_close_matches(spelt, by_name, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(by_name)};"
+        raise UsageError(f"{name!r} is not an experiment; {hint} `seqloom lab` lists them all")
+
+    from seqloom.drawing.figures import save_finding
+
+    folder = out or Path("lab") / (f"{spelt}-quick" if quick else spelt)
     _make_ready(folder)  # before the experiment, which may take minutes
-    tell = ignore if json else TolerantListener(_write)
-    given = 1 if seed is None else seed
-    findings = experiment.run(seed=given, quick=quick, say=lambda line: tell(Event("progress", {"line": line})))
+    listener = ignore if json else TolerantListener(_write)
+    findings = by_name[spelt].run(
+        seed=1 if seed is None else seed, quick=quick, say=lambda line: listener(Event("progress", {"line": line}))
+    )
     for finding in findings:
         marked = replace(finding, data={"quick": quick, **finding.data})
-        _report(marked, folder, as_json=json)
+        files = save_finding(marked, folder)
+        if json:
+            values = {"name": marked.name, "title": marked.title, "sentence": marked.sentence, **marked.data}
+            print(json_line({**values, "files": files}))
+        else:
+            print("\n".join([clean(marked.sentence), *(f"  {path}" for path in files)]))
     if quick and not json:
         print("These numbers are not results: --quick is too small. Leave it out to measure.")
-
-
-def _find(name: str, experiments: "Sequence[Experiment]") -> "Experiment":
-    by_name = {experiment.name: experiment for experiment in experiments}
-    spelt = name.lower().replace("_", "-")
-    if spelt in by_name:
-        return by_name[spelt]
-    near = get_close_matches(spelt, by_name, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(by_name)};"
-    raise UsageError(f"{name!r} is not an experiment; {hint} `seqloom lab` lists them all")
 
 
 def _make_ready(folder: Path) -> None:
@@ -109,39 +119,6 @@ def _make_ready(folder: Path) -> None:
         raise UsageError(
             f"{taken[0]} is a folder, but a file may have to be written there; name another folder with --out"
         )
-
-
-def _refuse_settings(out: Path | None, *, seed: int | None, is_quick: bool) -> None:
-    if out is not None or seed is not None or is_quick:
-        given = f"--out {out}" if out is not None else f"--seed {seed}" if seed is not None else "--quick"
-        raise UsageError(f"{given} requires an EXPERIMENT; `seqloom lab` lists them")
-
-
-def _list(experiments: "Sequence[Experiment]", *, as_json: bool) -> None:
-    if as_json:
-        for each in experiments:
-            print(json_line({"name": each.name, "question": each.question, "minutes": each.minutes}))
-        return
-    rows = [(each.name, _usual(each.minutes), each.question) for each in experiments]
-    print("\n".join(table(rows)))
-    print("\nRun one with: seqloom lab EXPERIMENT --out DIR (times are for one core; --quick takes seconds)")
-
-
-def _usual(minutes: float) -> str:
-    return f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
-
-
-def _report(finding: "Finding", folder: Path, *, as_json: bool) -> None:
-    from seqloom.drawing.figures import save_finding
-
-    written = save_finding(finding, folder)
-    if as_json:
-        values = {"name": finding.name, "title": finding.title, "sentence": finding.sentence, **finding.data}
-        print(json_line({**values, "files": written}))
-        return
-    print(clean(finding.sentence))
-    for path in written:
-        print(f"  {path}")
 
 
 def _write(event: Event) -> None:

@@ -1,35 +1,52 @@
 """`seqloom look`: draw what a model does."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqloom.cli.arguments import (
     JsonResult,
     ModelFolder,
+    Picture,
     parse_words,
     require_picture,
     require_search_settings,
 )
-from seqloom.cli.console import clean, examples, json_line, show_events, table
-from seqloom.cli.inputs import open_translator
+from seqloom.cli.console import clean, examples, show_events, table
+from seqloom.cli.inputs import languages_for, open_translator, read_pairs
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event
+from seqloom.core.events import json_line, progress
 from seqloom.core.files import require_folders_above
 from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from seqloom.drawing.figures import Finding
-    from seqloom.look.beam_tree import BeamTree
-    from seqloom.look.gradients import GradientPair
-    from seqloom.look.zipf import OrderStatistics, ZipfFindings
-    from seqloom.runs.loading import LoadedModel
+    from seqloom.look.zipf import OrderStatistics
 
 
-# `seqloom look beam`: the tree of a beam search.
+Sentence = Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")]
+JsonNumbers = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")]
+
+app = typer.Typer(help="Draw what a model does: attention, beam search, gradients, statistics of text.")
+
+
+@app.callback()
+def look() -> None:
+    """Draw what a model does: attention, beam search, gradients, statistics of text."""
+
+
+def _save(figure: "Figure", out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=144, metadata={"Date": None} if out.suffix == ".svg" else None)
+
+
+# --- the tree of a beam search ---------------------------------------------------------------------------------------
 
 BEAM_EXAMPLES = examples(
     "seqloom look beam runs/demo 'The old man reads a book.'",
@@ -37,9 +54,10 @@ BEAM_EXAMPLES = examples(
 )
 
 
+@app.command(epilog=BEAM_EXAMPLES)
 def beam(
     model: ModelFolder,
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
+    sentence: Sentence,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="search.beam=4", help="Search settings, path=value.")
     ] = None,
@@ -74,104 +92,40 @@ def beam(
     out.parent.mkdir(parents=True, exist_ok=True)
     tree = draw_beam_search(translator, sentence, out, pruned=pruned)
     if json:
-        print(json_line({"sentence": describe(tree), **_record(tree), "picture": out}))
+        leaves = [
+            {
+                "text": leaf.text,
+                "score": leaf.node.score,
+                "terms": leaf.node.terms,
+                "path": leaf.path,
+                "is_finished": leaf.node.fate == "finished",
+                "is_returned": leaf.is_returned,
+                "is_complete": leaf.is_complete,
+            }
+            for leaf in tree.leaves
+        ]
+        nodes = [
+            {
+                "number": place.node.number,
+                "parent": place.node.parent,
+                "step": place.node.step,
+                "symbol": place.symbol,
+                "token_log_prob": place.node.token_log_prob,
+                "fate": place.node.fate,
+                "rank": place.rank,
+                "others": place.others,
+                "terms": place.node.terms,
+            }
+            for place in tree.places
+        ]
+        record = {"sentence": describe(tree), "leaves": leaves, "fates": tree.fates, "nodes": nodes, "picture": out}
+        print(json_line(record))
         return
     rows = [(f"{place}", f"{leaf.node.score:.3f}", clean(leaf.text)) for place, leaf in enumerate(tree.leaves, start=1)]
     print("\n".join([*table(rows), describe(tree), f"drawn in {out}"]))
 
 
-def _record(tree: "BeamTree") -> dict[str, Any]:
-    leaves = [
-        {
-            "text": leaf.text,
-            "score": leaf.node.score,
-            "terms": leaf.node.terms,
-            "path": leaf.path,
-            "is_finished": leaf.node.fate == "finished",
-            "is_returned": leaf.is_returned,
-            "is_complete": leaf.is_complete,
-        }
-        for leaf in tree.leaves
-    ]
-    nodes = [
-        {
-            "number": place.node.number,
-            "parent": place.node.parent,
-            "step": place.node.step,
-            "symbol": place.symbol,
-            "token_log_prob": place.node.token_log_prob,
-            "fate": place.node.fate,
-            "rank": place.rank,
-            "others": place.others,
-            "terms": place.node.terms,
-        }
-        for place in tree.places
-    ]
-    return {"leaves": leaves, "fates": tree.fates, "nodes": nodes}
-
-
-# `seqloom look partition`: the normaliser of a language model.
-
-PARTITION_EXAMPLES = examples(
-    "seqloom look partition run/model test.txt",
-    "seqloom look partition run/model test.txt --out partition.svg tokens=4096 samples=[64,1024]",
-)
-
-
-def partition(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A recurrent language model, its run or its archive.")],
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE [path=value]", help="A text; settings: tokens=4096, samples=[64,1024], power=0.75 …"
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
-        "partition.png"
-    ),
-    json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")] = False,
-) -> None:
-    """Measure how far a language model is from normalised: log Z = log Σ exp(score) at the positions of a text.
-
-    NCE assumes log Z = 0; maximum likelihood does not constrain it. Two more pictures show what a sampled loss would
-    see: PICTURE-gradient-cosine, the cosine between its gradient and that of the full softmax by number of samples, and
-    PICTURE-importance-variance, how well importance sampling estimates Z.
-    """
-    from seqloom.core.config import resolve
-    from seqloom.look.partition import PartitionConfig, look_at_partition
-    from seqloom.runs.loading import load_any
-
-    given = parse_words(words)
-    if len(given.others) != 1:
-        raise UsageError(f"expected one text, got {len(given.others)}: seqloom look partition MODEL test.txt")
-    require_picture(out)
-    config = resolve(PartitionConfig, overrides=given.overrides)
-    loaded = load_any(model)
-    with show_events(as_json=json) as listener:
-        found = look_at_partition(
-            loaded,
-            Path(given.others[0]),
-            config,
-            progress=lambda done, parts: listener(
-                Event("progress", {"what": "measuring log Z, parts", "done": done, "all": parts})
-            ),
-        )
-    _draw(found, out, as_json=json)
-
-
-def _draw(found: "Sequence[Finding]", out: Path, *, as_json: bool) -> None:
-    """Draw each finding into a picture of its own, the first one into `out`, and print it."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    for finding in found:
-        picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
-        finding.draw().savefig(picture, dpi=144, metadata={"Date": None} if picture.suffix == ".svg" else None)
-        if as_json:
-            print(json_line({"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}))
-        else:
-            print(f"{clean(finding.sentence)}\ndrawn in {picture}")
-
-
-# `seqloom look zipf`: statistics of a text.
+# --- statistics of a text --------------------------------------------------------------------------------------------
 
 ZIPF_EXAMPLES = examples(
     "seqloom look zipf corpus.en",
@@ -183,6 +137,7 @@ MIN_RANKS = 20
 """Ranks below which an exponent is not reported: it would change with every word."""
 
 
+@app.command(epilog=ZIPF_EXAMPLES)
 def zipf(
     words: Annotated[
         list[str] | None,
@@ -218,42 +173,33 @@ def zipf(
     with show_events(as_json=json) as listener:
         found = look_at_counts([Path(name) for name in given.others], config, tokenizer=tokenizer, listener=listener)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        found.draw().savefig(out, dpi=144, metadata={"Date": None} if out.suffix == ".svg" else None)
+        _save(found.draw(), out)
     if json:
         picture = {} if out is None else {"picture": out}
         print(json_line({"unit": found.unit, "settings": config.model_dump(), "text": found.statistics, **picture}))
         return
-    print("\n".join([*_lines(found), *([] if out is None else [f"drawn in {out}"])]))
-
-
-def _lines(found: "ZipfFindings") -> list[str]:
     text, unit = found.statistics, found.unit
     lengths, growth = text.lengths, text.growth
-    rows: list[tuple[str, ...]] = [
-        ("", f"{unit}s", "different", "once", "Zipf α", "Mandelbrot α, b", "line α", "fitted ranks")
-    ]
-    rows += [_row(order) for order in text.orders]
-    lines = [
+    print(
         f"{lengths.lines:,} lines of {lengths.shortest:,} to {lengths.longest:,} {unit}s: mean {lengths.mean:.1f}, "
-        f"median {lengths.median:g}, 95% have at most {lengths.ninety_fifth:.0f}; {lengths.blank:,} blank",
-        "",
-        *table(rows),
-        "",
-        f"Vocabulary: grows like {growth.scale:.3g} · tokens^{growth.exponent:.3f} (Heaps)",
-    ]
+        f"median {lengths.median:g}, 95% have at most {lengths.ninety_fifth:.0f}; {lengths.blank:,} blank\n"
+    )
+    head = ("", f"{unit}s", "different", "once", "Zipf α", "Mandelbrot α, b", "line α", "fitted ranks")
+    print("\n".join(table([head, *map(_order_row, text.orders)])))
+    print(f"\nVocabulary: grows like {growth.scale:.3g} · tokens^{growth.exponent:.3f} (Heaps)")
     shares = [
-        f"the first {k:,} are {share:.1%}" if k > 1 else f"the first is {share:.1%}" for k, share in _cover(found)
+        f"the first {k:,} are {share:.1%}" if k > 1 else f"the first is {share:.1%}"
+        for k, share in text.orders[0].coverage
     ]
-    lines += [f"Coverage: {', '.join(shares)} of all {unit}s", ""]
+    print(f"Coverage: {', '.join(shares)} of all {unit}s\n")
     for order in text.orders:
         if order.top:
-            shown = ", ".join(f"{clean(ngram.text)} {ngram.count:,}" for ngram in order.top)
-            lines.append(f"{order.order}-grams: {shown}")
-    return lines
+            print(f"{order.order}-grams: {', '.join(f'{clean(ngram.text)} {ngram.count:,}' for ngram in order.top)}")
+    if out is not None:
+        print(f"drawn in {out}")
 
 
-def _row(order: "OrderStatistics") -> tuple[str, ...]:
+def _order_row(order: "OrderStatistics") -> tuple[str, ...]:
     head = (f"{order.order}-grams", f"{order.tokens:,}", f"{order.types:,}", f"{order.singletons:,}")
     if order.fits is None or order.fits.zipf.ranks < MIN_RANKS:
         ranks = 0 if order.fits is None else order.fits.zipf.ranks
@@ -263,11 +209,63 @@ def _row(order: "OrderStatistics") -> tuple[str, ...]:
     return (*head, f"{zipf.exponent:.3f}", shifted, f"{line.exponent:.3f}", f"{zipf.ranks:,}")
 
 
-def _cover(found: "ZipfFindings") -> tuple[tuple[int, float], ...]:
-    return found.statistics.orders[0].coverage
+# --- the normaliser of a language model ------------------------------------------------------------------------------
+
+PARTITION_EXAMPLES = examples(
+    "seqloom look partition run/model test.txt",
+    "seqloom look partition run/model test.txt --out partition.svg tokens=4096 samples=[64,1024]",
+)
 
 
-EXAMPLES = examples("seqloom look attention runs/demo 'The old man reads a book.' --out attention.png")
+@app.command(epilog=PARTITION_EXAMPLES)
+def partition(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A recurrent language model, its run or its archive.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE [path=value]", help="A text; settings: tokens=4096, samples=[64,1024], power=0.75 …"
+        ),
+    ],
+    out: Picture = Path("partition.png"),
+    json: JsonNumbers = False,
+) -> None:
+    """Measure how far a language model is from normalised: log Z = log Σ exp(score) at the positions of a text.
+
+    NCE assumes log Z = 0; maximum likelihood does not constrain it. Two more pictures show what a sampled loss would
+    see: PICTURE-gradient-cosine, the cosine between its gradient and that of the full softmax by number of samples, and
+    PICTURE-importance-variance, how well importance sampling estimates Z.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.look.partition import PartitionConfig, look_at_partition
+    from seqloom.runs.loading import load_any
+
+    given = parse_words(words)
+    if len(given.others) != 1:
+        raise UsageError(f"expected one text, got {len(given.others)}: seqloom look partition MODEL test.txt")
+    require_picture(out)
+    config = resolve(PartitionConfig, overrides=given.overrides)
+    loaded = load_any(model)
+    with show_events(as_json=json) as listener:
+        found = look_at_partition(
+            loaded, Path(given.others[0]), config, progress=partial(progress, listener, "measuring log Z, parts")
+        )
+    _draw(found, out, as_json=json)
+
+
+def _draw(found: "Sequence[Finding]", out: Path, *, as_json: bool) -> None:
+    """Draw each finding into a picture of its own, the first one into `out`, and print it."""
+    for finding in found:
+        picture = out if finding is found[0] else out.with_stem(f"{out.stem}-{finding.name}")
+        _save(finding.draw(), picture)
+        if as_json:
+            print(json_line({"name": finding.name, "sentence": finding.sentence, **finding.data, "picture": picture}))
+        else:
+            print(f"{clean(finding.sentence)}\ndrawn in {picture}")
+
+
+# --- attention and gradients -----------------------------------------------------------------------------------------
+
+ATTENTION_EXAMPLES = examples("seqloom look attention runs/demo 'The old man reads a book.' --out attention.png")
 GRADIENT_EXAMPLES = examples(
     "seqloom look gradients runs/demo --out gradients.png",
     "seqloom look gradients run/model --source test.de --reference test.en --lines 50",
@@ -280,24 +278,12 @@ HEADS_EXAMPLES = examples(
     "seqloom look heads run/model test.de test.en --links test.align",
 )
 
-app = typer.Typer(help="Draw what a model does: attention, beam search, gradients, statistics of text.")
-app.command(epilog=BEAM_EXAMPLES)(beam)
-app.command(epilog=ZIPF_EXAMPLES)(zipf)
-app.command(epilog=PARTITION_EXAMPLES)(partition)
 
-
-@app.callback()
-def look() -> None:
-    """Draw what a model does: attention, beam search, gradients, statistics of text."""
-
-
-@app.command(epilog=EXAMPLES)
+@app.command(epilog=ATTENTION_EXAMPLES)
 def attention(
     model: ModelFolder,
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")],
-    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
-        "attention.png"
-    ),
+    sentence: Sentence,
+    out: Picture = Path("attention.png"),
     json: Annotated[bool, typer.Option("--json", help="Also print pieces and weights as JSON.")] = False,
 ) -> None:
     """Translate a sentence and draw the attention: a row per target piece, a column per source piece.
@@ -314,8 +300,7 @@ def attention(
         values = {"text": found.text, "source": found.source, "target": found.target}
         print(json_line({**values, "weights": found.weights.tolist(), "picture": out}))
     else:
-        print(clean(found.text))
-        print(f"drawn in {out}")
+        print(f"{clean(found.text)}\ndrawn in {out}")
 
 
 @app.command(epilog=GRADIENT_EXAMPLES)
@@ -339,10 +324,8 @@ def gradients(
     lines: Annotated[
         int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
     ] = 20,
-    out: Annotated[Path, typer.Option("--out", metavar="PICTURE", help="Output file, .png or .svg.")] = Path(
-        "gradients.png"
-    ),
-    json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")] = False,
+    out: Picture = Path("gradients.png"),
+    json: JsonNumbers = False,
 ) -> None:
     """Draw how far back a model learns: the gradient of each loss with respect to each earlier input.
 
@@ -355,7 +338,8 @@ def gradients(
 
     Without sentences, pairs of the run's dev set are used.
     """
-    from seqloom.look.gradients import look_at_gradients
+    from seqloom.data.plain_text import read_one_language
+    from seqloom.look.gradients import dev_pairs, look_at_gradients, text_lines, text_pairs
     from seqloom.runs.loading import find_model, load, require_trained
     from seqloom.runs.model_dir import read_settings
 
@@ -363,18 +347,37 @@ def gradients(
     folder = find_model(model)
     config = read_settings(folder)
     require_trained(folder, config, what="it has no gradients")
-    _check_sentences(pair or [], source=source, reference=reference, has_pairs=config.purpose == "translator")
-    loaded = load(model)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    pairs = _pairs(model, loaded, given=pair or [], files=(source, reference), lines=lines)
-    with show_events(as_json=json) as listener:
-        found = look_at_gradients(
-            loaded,
-            pairs,
-            progress=lambda done: listener(
-                Event("progress", {"what": "measuring pairs", "done": done, "all": len(pairs)})
-            ),
+    given, is_translator = pair or [], config.purpose == "translator"
+    if not is_translator:
+        if reference is not None or len(given) > 1:
+            raise UsageError(
+                f"a language model takes no {'--reference' if reference else 'translation'}; "
+                "give one quoted sentence, or --source FILE"
+            )
+    elif len(given) not in (0, 2):
+        raise UsageError(
+            f"expected a sentence and its translation, got {len(given)} arguments; quote each: "
+            "'Guten Morgen.' 'Good morning.'"
         )
+    elif (source is None) != (reference is None) and not (source is not None and holds_both_sides(source)):
+        named, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
+        raise UsageError(f"{named} {source or reference} requires {missing} FILE")
+    if given and source is not None:
+        raise UsageError(f"--source {source} cannot be combined with sentences on the command line")
+    loaded, languages = load(model), (config.data.source, config.data.target)
+    if not given and source is None:
+        pairs = dev_pairs(model, loaded, count=lines)
+    elif not is_translator:
+        texts = given if source is None else islice(read_one_language(source, language=languages[1]), lines)
+        pairs = text_lines(loaded, list(texts))
+    elif source is None:
+        pairs = text_pairs(loaded, [(given[0], given[1])])
+    else:
+        files = [source] if reference is None else [source, reference]
+        pairs = text_pairs(loaded, read_pairs(files, languages=languages)[:lines])
+    with show_events(as_json=json) as listener:
+        report = partial(progress, listener, "measuring pairs", total=len(pairs))
+        found = look_at_gradients(loaded, pairs, progress=report)
     _draw(found, out, as_json=json)
 
 
@@ -401,7 +404,6 @@ def heads(
     measures the agreement with the links of IBM model 1 or of --links.
     """
     from seqloom.apps.alignments import best_head
-    from seqloom.cli.inputs import languages_for, read_pairs
     from seqloom.runs.loading import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold
     from seqloom.text.normalise import is_blank
@@ -416,9 +418,7 @@ def heads(
             loaded,
             [pairs[at] for at in kept],
             None if gold is None else [gold[at] for at in kept],
-            progress=lambda done: listener(
-                Event("progress", {"what": "measuring pairs", "done": done, "all": len(kept)})
-            ),
+            progress=partial(progress, listener, "measuring pairs", total=len(kept)),
         )
     if json:
         print(json_line({"heads": found.heads, "pairs": len(kept), "agreements": found.agreements.tolist()}))
@@ -428,44 +428,3 @@ def heads(
     rows = [(f"layer {number}", *(f"{value:.3f}" for value in row)) for number, row in enumerate(found.agreements)]
     print("\n".join(f"  {row}" for row in table([("", *columns), *rows])))
     print(f"Best  search.heads={found.heads}")
-
-
-def _check_sentences(pair: list[str], *, source: Path | None, reference: Path | None, has_pairs: bool) -> None:
-    if not has_pairs:
-        if reference is not None or len(pair) > 1:
-            raise UsageError(
-                f"a language model takes no {'--reference' if reference else 'translation'}; "
-                "give one quoted sentence, or --source FILE"
-            )
-    elif len(pair) not in (0, 2):
-        raise UsageError(
-            f"expected a sentence and its translation, got {len(pair)} arguments; quote each: "
-            "'Guten Morgen.' 'Good morning.'"
-        )
-    elif (source is None) != (reference is None) and not (source is not None and holds_both_sides(source)):
-        given, missing = ("--source", "--reference") if reference is None else ("--reference", "--source")
-        raise UsageError(f"{given} {source or reference} requires {missing} FILE")
-    if pair and source is not None:
-        raise UsageError(f"--source {source} cannot be combined with sentences on the command line")
-
-
-def _pairs(
-    model: Path, loaded: "LoadedModel", *, given: list[str], files: tuple[Path | None, Path | None], lines: int
-) -> "list[GradientPair]":
-    from seqloom.cli.inputs import read_pairs
-    from seqloom.data.plain_text import read_one_language
-    from seqloom.look.gradients import dev_pairs, text_lines, text_pairs
-
-    source, reference = files
-    if loaded.config.purpose != "translator" and (given or source is not None):
-        if source is None:
-            return text_lines(loaded, given)
-        texts = read_one_language(source, language=loaded.config.data.target)
-        return text_lines(loaded, list(islice(texts, lines)))
-    if given:
-        return text_pairs(loaded, [(given[0], given[1])])
-    if source is not None:
-        paths = [source] if reference is None else [source, reference]
-        languages = loaded.config.data.source, loaded.config.data.target
-        return text_pairs(loaded, read_pairs(paths, languages=languages)[:lines])
-    return dev_pairs(model, loaded, count=lines)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.arguments import JsonResult, ModelFolder
-from seqloom.cli.console import clean, counted, examples, json_line, size
+from seqloom.cli.console import clean, counted, examples, size
+from seqloom.core.events import json_line
 
 if TYPE_CHECKING:
     from seqloom.apps.export import Packed

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.arguments import Encoding, JsonResult, OnBadUtf8
-from seqloom.cli.console import clean, examples, json_line, show_events, table
+from seqloom.cli.console import clean, examples, show_events, table
 from seqloom.cli.inputs import TextEncoding, open_input, read_blocks, read_text
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.events import Event, Listener, notice
+from seqloom.core.events import Event, Listener, json_line, notice
 
 if TYPE_CHECKING:
     from seqloom.apps.language_model import LanguageModel, PerplexityReport, TokenProgress

@@ -1,20 +1,15 @@
 """`seqloom selfcheck`: verify Seqloom's guarantees on a model of your own."""
 
-import builtins
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seqloom.cli.arguments import ModelFolder, require_new_file, require_utf8_names
-from seqloom.cli.console import clean, duration, examples, json_line, show_events
+from seqloom.cli.console import clean, duration, examples, show_events
 from seqloom.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from seqloom.selfcheck.promises import Checked
-    from seqloom.selfcheck.run import CheckReport
+from seqloom.core.events import json_line
 
 EXAMPLES = examples(
     "seqloom selfcheck run/model",
@@ -62,92 +57,46 @@ def selfcheck(
         require_new_file(out, inputs=[] if lines is None else [lines])
 
     from seqloom.core.files import write_atomically
+    from seqloom.selfcheck.run import MARKS, CheckReport, selfcheck_page
     from seqloom.selfcheck.run import selfcheck as check
-    from seqloom.selfcheck.run import selfcheck_page
 
-    printer = _Printer(_record if json else _promise, has_head=not json)
+    so_far: CheckReport | None = None
+    stdout = sys.stdout
+
+    def show(*lines: str) -> None:
+        # While there is a bar, sys.stdout prints above it, which is right for a terminal only.
+        print(*lines, sep="\n", file=sys.stdout if stdout.isatty() else stdout, flush=True)
+
+    def show_last(report: CheckReport) -> None:
+        """Print a promise as soon as its result is known."""
+        nonlocal so_far
+        is_first, so_far = so_far is None, report
+        checked, finding = report.checked[-1], report.checked[-1].finding
+        if json:
+            record = {"record": "promise", "name": checked.name, "promise": checked.promise, **vars(finding)}
+            show(json_line({**record, "seconds": round(checked.seconds, 3)}))
+            return
+        if is_first:
+            show(clean(f"{report.folder}: {report.model}"), clean(f"checked with {report.lines}"), "")
+        show(clean(f"{MARKS[finding.outcome]} {checked.name:{NAME_WIDTH}}{checked.promise}"))
+        show(clean(f"  {'':{NAME_WIDTH}}{finding.sentence}"))
+        if finding.outcome == "broken" and finding.worst:
+            show(clean(f"  {'':{NAME_WIDTH}}worst: {finding.worst}"))
+
+    def verdict(report: CheckReport) -> str:
+        return clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
+
     try:
         with show_events(as_json=json) as listener:
-            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=printer)
+            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=show_last)
     except KeyboardInterrupt:
-        if printer.report is not None and not json:
-            printer.print("")
-            printer.print(_verdict(printer.report))
+        if so_far is not None and not json:
+            show("", verdict(so_far))
         raise
     if out is not None:
         write_atomically(out, selfcheck_page(report))
-    for line in [_verdict_record(report, out, count=count, seed=seed)] if json else _end(report, out):
-        print(line)
-    if not report.is_kept:
-        raise typer.Exit(1)
-
-
-class _Printer:
-    """Prints each promise when its result is known."""
-
-    def __init__(self, format: "Callable[[Checked], Iterator[str]]", *, has_head: bool) -> None:
-        self.report: CheckReport | None = None
-        """The results so far."""
-        self._format, self._has_head = format, has_head
-        self._stdout = sys.stdout
-
-    def __call__(self, report: "CheckReport") -> None:
-        if self.report is None and self._has_head:
-            self.print(clean(f"{report.folder}: {report.model}"))
-            self.print(clean(f"checked with {report.lines}"))
-            self.print("")
-        self.report = report
-        for line in self._format(report.checked[-1]):
-            self.print(line)
-
-    def print(self, line: str) -> None:
-        """A line on stdout, at once."""
-        # While there is a bar, sys.stdout prints above it, which is right for a terminal only.
-        builtins.print(line, file=sys.stdout if self._stdout.isatty() else self._stdout, flush=True)
-
-
-def _promise(checked: "Checked") -> Iterator[str]:
-    from seqloom.selfcheck.run import MARKS
-
-    finding = checked.finding
-    yield clean(f"{MARKS[finding.outcome]} {checked.name:{NAME_WIDTH}}{checked.promise}")
-    yield clean(f"  {'':{NAME_WIDTH}}{finding.sentence}")
-    if finding.outcome == "broken" and finding.worst:
-        yield clean(f"  {'':{NAME_WIDTH}}worst: {finding.worst}")
-
-
-def _verdict(report: "CheckReport") -> str:
-    return clean(f"{report.verdict[:-1]}; it took {duration(sum(each.seconds for each in report.checked))}.")
-
-
-def _end(report: "CheckReport", out: Path | None) -> Iterator[str]:
-    yield ""
-    yield _verdict(report)
-    if report.advice:
-        yield clean(report.advice)
-    if out is not None:
-        yield clean(f"report: {out}")
-
-
-def _record(checked: "Checked") -> Iterator[str]:
-    finding = checked.finding
-    yield json_line(
-        {
-            "record": "promise",
-            "name": checked.name,
-            "promise": checked.promise,
-            "outcome": finding.outcome,
-            "sentence": finding.sentence,
-            "figures": finding.figures,
-            "worst": finding.worst,
-            "seconds": round(checked.seconds, 3),
-        }
-    )
-
-
-def _verdict_record(report: "CheckReport", out: Path | None, *, count: int, seed: int) -> str:
-    return json_line(
-        {
+    if json:
+        record = {
             "record": "verdict",
             "is_kept": report.is_kept,
             "sentence": report.verdict,
@@ -161,4 +110,10 @@ def _verdict_record(report: "CheckReport", out: Path | None, *, count: int, seed
             "versions": report.versions,
             "report": out,
         }
-    )
+        print(json_line(record))
+    else:
+        ending = [report.advice] if report.advice else []
+        ending += [f"report: {out}"] if out is not None else []
+        print("\n".join(["", verdict(report), *map(clean, ending)]))
+    if not report.is_kept:
+        raise typer.Exit(1)

@@ -1,17 +1,14 @@
 """`seqloom shortlist`: a lexicon with which a model translates faster."""
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seqloom.cli.arguments import Encoding, JsonResult, ModelFolder, OnBadUtf8, Threads, file_names
-from seqloom.cli.console import clean, examples, json_line, show_events
+from seqloom.cli.console import clean, examples, show_events
 from seqloom.cli.inputs import TextEncoding
-
-if TYPE_CHECKING:
-    from seqloom.apps.lexicon import FittedLexicon
+from seqloom.core.events import json_line
 
 EXAMPLES = examples(
     "seqloom shortlist run",
@@ -42,21 +39,21 @@ def shortlist(
     symbol and the most frequent symbols.
     """
     from seqloom.apps.lexicon import fit_lexicon
+    from seqloom.data.workers import processors
 
     paths, decoding = [Path(name) for name in file_names(train)], TextEncoding.of(encoding, on_bad_utf8)
-    with show_events(as_json=json, has_progress=True) as listener:
+    with show_events(as_json=json) as listener:
         fitted = fit_lexicon(
             model,
             paths,
             encoding=decoding.encoding,
             on_bad=decoding.on_bad,
-            threads=threads or os.cpu_count() or 1,
+            threads=threads or processors(),
             listener=listener,
         )
-    print(json_line(fitted) if json else "\n".join(_describe(fitted, model)))
-
-
-def _describe(fitted: "FittedLexicon", model: Path) -> list[str]:
+    if json:
+        print(json_line(fitted))
+        return
     sizes = f"{fitted.words:,} source symbols, {fitted.entries:,} translations, from {fitted.pairs:,} sentence pairs"
-    lines = [f"Written  {fitted.path}  ({sizes})", f"Use it   seqloom translate {model} search.shortlist=50"]
-    return [clean(line) for line in lines]
+    print(clean(f"Written  {fitted.path}  ({sizes})"))
+    print(clean(f"Use it   seqloom translate {model} search.shortlist=50"))

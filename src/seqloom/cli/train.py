@@ -16,8 +16,9 @@ from seqloom.cli.arguments import (
     refuse_expanded,
     require_utf8_names,
 )
-from seqloom.cli.console import duration, examples, json_line, score_rows, show_events
+from seqloom.cli.console import duration, examples, score_rows, show_events
 from seqloom.core.errors import UsageError
+from seqloom.core.events import json_line
 from seqloom.core.files import matching_files, require_file, require_folders_above, require_run
 
 if TYPE_CHECKING:

@@ -1,10 +1,8 @@
 """`seqloom translate`: its options, which of them exclude each other, and where input and output are."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,21 +19,8 @@ from seqloom.cli.arguments import (
     require_search_settings,
 )
 from seqloom.cli.console import examples, show_events
-from seqloom.cli.inputs import Fuse, FuseWeight, LanguageModelFusion, TextEncoding
-from seqloom.cli.translate_jobs import (
-    CatalogueJob,
-    TextJob,
-    as_json,
-    as_nbest,
-    as_scored,
-    as_text,
-    count_lines,
-    open_engine,
-    opened,
-    read_constraints,
-    translate_catalogue,
-    translate_text,
-)
+from seqloom.cli.inputs import Fuse, FuseWeight, TextEncoding, parse_fusion
+from seqloom.cli.translate_jobs import count_lines, open_engine, read_constraints, translate_catalogue, translate_text
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_file, require_writable
 from seqloom.core.text_files import is_compressed
@@ -43,6 +28,9 @@ from seqloom.text.formats.jsonl import JSONL
 from seqloom.text.formats.po import PO
 from seqloom.text.formats.readers import format_of
 from seqloom.text.languages import is_language_code
+
+if TYPE_CHECKING:
+    from seqloom.search.settings import SearchConfig
 
 EXAMPLES = examples(
     "echo 'Guten Morgen.' | seqloom translate run/model",
@@ -188,7 +176,7 @@ Tags = Annotated[
     ),
 ]
 Engine = Annotated[
-    str,
+    Literal["seqloom", "ctranslate2"],
     typer.Option(
         "--engine",
         metavar="NAME",
@@ -257,8 +245,6 @@ def translate(
     text_encoding = TextEncoding.of(encoding, on_bad_utf8)
     if format_of(model) is not None and model.is_file():
         raise UsageError(f"{model} is a catalogue; name the model before it: seqloom translate MODEL {model}")
-    if engine not in ("seqloom", "ctranslate2"):
-        raise UsageError(f"unknown engine {engine!r}; available: seqloom, ctranslate2")
     is_catalogue = path is not None and format_of(path) is not None
     options = {
         "--out": out,
@@ -285,7 +271,7 @@ def translate(
     modes = [CATALOGUE if is_catalogue else PLAIN_TEXT, f"--engine {engine}"]
     refuse_conflicts(options, CONFLICTS, modes=modes)
     require_search_settings(given.overrides)
-    fusion = LanguageModelFusion.of(fuse, fuse_weight)
+    fusion = parse_fusion(fuse, fuse_weight)
 
     out = None if out == STANDARD_OUTPUT else out
     if align == STANDARD_OUTPUT and out is None:
@@ -306,14 +292,18 @@ def translate(
     # Input that is typed or piped in has no known end, and a bar would mix with results on a terminal.
     has_progress = path is not None and not (sys.stdout.isatty() and (out is None or align == STANDARD_OUTPUT))
     with show_events(as_json=json, has_progress=has_progress) as listener:
-        write = as_json if json else as_nbest if nbest is not None else as_scored if scores else as_text
         total = None if is_catalogue else count_lines(path, text_encoding)
         constraints = read_constraints(
             glossary=glossary, prefix=prefix, forbid=forbid, stop=stop, dictionary=dictionary
         )
         constraints.require_lines(total)
-        if nbest is not None and engine == "seqloom":
-            _check_nbest(nbest, model, given.overrides)
+        settings = None
+        if engine == "seqloom" and (is_catalogue or nbest is not None):
+            from seqloom.apps.search_settings import resolved
+
+            settings = resolved(model, given.overrides)
+            if nbest is not None:
+                _check_nbest(nbest, settings.search)
         opening = open_engine(
             model,
             overrides,
@@ -324,14 +314,31 @@ def translate(
             listener=listener,
         )
         if path is not None and is_catalogue:
-            place = path if in_place else out
-            catalogue = CatalogueJob(path, place, target, fuzzy, review, json, constraints)
-            translate_catalogue(catalogue, model, given.overrides, engine=engine, opening=opening, listener=listener)
+            translate_catalogue(
+                path,
+                opening,
+                settings=settings,
+                out=path if in_place else out,
+                target=target,
+                with_fuzzy=fuzzy,
+                for_review=review,
+                constraints=constraints,
+                as_json=json,
+                listener=listener,
+            )
             return
-        links_to = nullcontext() if align is None else opened(None if align == STANDARD_OUTPUT else align)
-        job = TextJob(path, text_encoding, write, constraints, tags)
-        with opening as translator, opened(out) as stream, links_to as links:
-            translate_text(job, translator, stream=stream, links=links, total=total, listener=listener)
+        translate_text(
+            path,
+            opening,
+            encoding=text_encoding,
+            style="json" if json else "nbest" if nbest is not None else "scores" if scores else "text",
+            constraints=constraints,
+            tags=tags,
+            out=out,
+            align=align,
+            total=total,
+            listener=listener,
+        )
 
 
 def _check_catalogue(path: Path, out: Path | None, *, in_place: bool, target: str | None, json: bool) -> None:
@@ -350,11 +357,8 @@ def _check_catalogue(path: Path, out: Path | None, *, in_place: bool, target: st
         raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
 
 
-def _check_nbest(nbest: int, model: Path, overrides: Sequence[str]) -> None:
+def _check_nbest(nbest: int, search: "SearchConfig") -> None:
     """Refuse a list that is longer than the beam, before the model is loaded."""
-    from seqloom.apps.search_settings import resolved
-
-    search = resolved(model, overrides).search
     if search.method == "beam" and nbest > search.beam:
         raise UsageError(
             f"--nbest {nbest} is larger than search.beam={search.beam}; "

@@ -4,15 +4,18 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from seqloom.cli.console import clean, json_line, one_line
-from seqloom.cli.inputs import LanguageModelFusion, TextEncoding, open_input, open_translator, read_blocks
+from seqloom.cli.arguments import STANDARD_OUTPUT
+from seqloom.cli.console import clean, one_line
+from seqloom.cli.inputs import TextEncoding, open_input, open_or_stdout, open_translator, read_blocks
 from seqloom.core.errors import DataError, Problem, Problems, UsageError
-from seqloom.core.events import Event, Listener, notice
-from seqloom.core.files import open_output, write_atomically
+from seqloom.core.events import Listener, json_line, notice
+from seqloom.core.events import progress as report_progress
+from seqloom.core.files import write_atomically
 from seqloom.text.formats.pharaoh import format_links
 from seqloom.text.formats.readers import is_tsv
 from seqloom.text.formats.tsv import column_problem
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
     from seqloom.apps.engine import Translates
     from seqloom.apps.request import Request
     from seqloom.apps.translator import Translation
+    from seqloom.runs.config import RunConfig
     from seqloom.text.glossary import Glossary
-    from seqloom.text.scripts import Sample
-    from seqloom.text.tokenizer import Tokenizer, Tokenizers
+    from seqloom.text.tokenizer import Tokenizer
 
 MAX_LISTED = 10
 """Line numbers listed in a message; more are counted."""
@@ -101,7 +104,7 @@ def open_engine(
     overrides: Sequence[str],
     *,
     companions: Sequence[Path],
-    fusion: LanguageModelFusion | None,
+    fusion: tuple[Path, float] | None,
     engine: str,
     jobs: int,
     listener: Listener,
@@ -142,15 +145,12 @@ class TranslationProgress:
 
     def parts_done(self, done: int, everything: int) -> None:
         if self.has_parts:
-            self._report("translating parts of lines", done, everything)
+            report_progress(self.listener, "translating parts of lines", done, everything)
 
     def lines_done(self, lines: int) -> None:
         self.done += lines
         if not self.has_parts:
-            self._report("translating", self.done, self.total)
-
-    def _report(self, what: str, done: int, everything: int | None) -> None:
-        self.listener(Event("progress", {"what": what, "done": done, "all": everything}))
+            report_progress(self.listener, "translating", self.done, self.total)
 
 
 @dataclass
@@ -209,91 +209,49 @@ class Anomalies:
 
 # --- plain text ------------------------------------------------------------------------------------------------------
 
-LineFormat = Callable[["Tokenizers", int, str, Sequence["Translation"]], list[str]]
-"""The output lines for the translations of a line, given the line and its number, counted from 1."""
+LineStyle = Literal["text", "scores", "nbest", "json"]
+"""What is printed for a line: the best translation, its score before it, all translations, or a record."""
 
 
-def as_text(_tokenizers: "Tokenizers", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    """The best translation."""
-    return [one_line(found[0].text)]
+def output_lines(
+    style: LineStyle, number: int, line: str, found: "Sequence[Translation]", piece: Callable[[int], str]
+) -> list[str]:
+    """What is printed for the translations of a line; `number` is counted from 1, `piece` writes a target symbol."""
+    if style == "json":
+        return [json_line({"line": number, "source": line, "translations": [_record(each, piece) for each in found]})]
+    rows = [(one_line(each.text), "null" if each.score is None else f"{each.score:.6f}") for each in found]
+    if style == "nbest":
+        return [f"{number} ||| {text} ||| {score}" for text, score in rows]
+    text, score = rows[0]
+    return [f"{score}\t{text}" if style == "scores" else text]
 
 
-def as_scored(_tokenizers: "Tokenizers", _number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    """Its score, a tab, the best translation."""
-    return [f"{_score(found[0])}\t{one_line(found[0].text)}"]
-
-
-def as_nbest(_tokenizers: "Tokenizers", number: int, _line: str, found: "Sequence[Translation]") -> list[str]:
-    """A line for each translation: number, text, score."""
-    return [f"{number} ||| {one_line(each.text)} ||| {_score(each)}" for each in found]
-
-
-def _score(translation: "Translation") -> str:
-    return "null" if translation.score is None else f"{translation.score:.6f}"
-
-
-def as_json(tokenizers: "Tokenizers", number: int, line: str, found: "Sequence[Translation]") -> list[str]:
-    """One record with all translations and their score terms; the parts of a long line are added up."""
+def _record(translation: "Translation", piece: Callable[[int], str]) -> dict[str, Any]:
+    """A translation with its score terms; the parts of a long line are added up."""
     from seqloom.core.symbols import END
 
-    piece = tokenizers.target.piece
-    records = []
-    for translation in found:
-        terms: dict[str, float] = {}
-        tokens: list[str] = []
-        log_probs: list[float] = []
-        for hypothesis in translation.hypotheses:
-            ids = [*hypothesis.symbols, *([END] if hypothesis.is_finished else [])]
-            tokens += [piece(id) for id in ids]
-            log_probs += hypothesis.token_log_probs
-            for name, value in hypothesis.terms.items():
-                terms[name] = terms.get(name, 0.0) + value
-        record: dict[str, Any] = {
-            "text": translation.text,
-            "score": translation.score,
-            "terms": terms,
-            "tokens": tokens,
-            "token_log_probs": log_probs,
-            "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
-            "is_complete": all(hypothesis.is_complete for hypothesis in translation.hypotheses),
-            "hit_limit": translation.hit_limit,
-        }
-        if (alignment := translation.alignment) is not None:
-            record |= {"source_words": alignment.source_words, "target_words": alignment.target_words}
-            record["alignment"] = alignment.links
-        records.append(record)
-    return [json_line({"line": number, "source": line, "translations": records})]
-
-
-class TextOutput(Protocol):
-    """Where translations go: standard output, or a file."""
-
-    def write(self, text: str, /) -> int: ...
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool: ...
-
-
-def opened(out: Path | None) -> AbstractContextManager[TextOutput]:
-    """Standard output for None, or a file that appears under its name when it is complete."""
-    return nullcontext(sys.stdout) if out is None else open_output(out)
-
-
-@dataclass(frozen=True)
-class TextJob:
-    """Text to be translated line by line."""
-
-    path: Path | None
-    """None is standard input."""
-    encoding: TextEncoding
-    write: LineFormat
-    constraints: Constraints
-    tags: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.path) if self.path else "standard input"
+    terms: dict[str, float] = {}
+    tokens: list[str] = []
+    log_probs: list[float] = []
+    for hypothesis in translation.hypotheses:
+        tokens += [piece(id) for id in (*hypothesis.symbols, *([END] if hypothesis.is_finished else []))]
+        log_probs += hypothesis.token_log_probs
+        for name, value in hypothesis.terms.items():
+            terms[name] = terms.get(name, 0.0) + value
+    record: dict[str, Any] = {
+        "text": translation.text,
+        "score": translation.score,
+        "terms": terms,
+        "tokens": tokens,
+        "token_log_probs": log_probs,
+        "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
+        "is_complete": all(hypothesis.is_complete for hypothesis in translation.hypotheses),
+        "hit_limit": translation.hit_limit,
+    }
+    if (alignment := translation.alignment) is not None:
+        record |= {"source_words": alignment.source_words, "target_words": alignment.target_words}
+        record["alignment"] = alignment.links
+    return record
 
 
 def count_lines(path: Path | None, encoding: TextEncoding) -> int | None:
@@ -305,51 +263,69 @@ def count_lines(path: Path | None, encoding: TextEncoding) -> int | None:
 
 
 def translate_text(
-    job: TextJob,
-    translator: "Translates",
+    path: Path | None,
+    opening: "AbstractContextManager[Translates]",
     *,
-    stream: TextOutput,
-    links: TextOutput | None,
+    encoding: TextEncoding,
+    style: LineStyle,
+    constraints: Constraints,
+    tags: bool,
+    out: Path | None,
+    align: Path | None,
     total: int | None,
     listener: Listener,
 ) -> None:
-    """Translate block by block, so that a line that is piped in is answered before the next one arrives."""
-    if job.path is None and sys.stdin.isatty():
-        print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-    done, has_warned, anomalies, language = 0, False, Anomalies(), LanguageCheck(translator.source_language)
-    with open_input(job.path) as source:
-        blocks = read_blocks(source, job.name, encoding=job.encoding, warn=lambda message: notice(listener, message))
-        for block in _first_columns(blocks, job.path, listener=listener):
+    """Translate block by block, so that a line that is piped in is answered before the next one arrives.
+
+    `path` and `out` are None for standard input and output; `align` is None if no links are wanted.
+    """
+    from seqloom.text.scripts import Sample, doubt_in_words
+
+    name, warn = str(path or "standard input"), partial(notice, listener)
+    done, has_warned, anomalies = 0, False, Anomalies()
+    links_to = nullcontext() if align is None else open_or_stdout(None if align == STANDARD_OUTPUT else align)
+    with opening as translator, open_or_stdout(out) as stream, links_to as links, open_input(path) as source:
+        if path is None and sys.stdin.isatty():
+            print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+        # The first lines show whether the source is in the language of the model.
+        language, sample = translator.source_language, Sample()
+        for block in _first_columns(read_blocks(source, name, encoding=encoding, warn=warn), path, warn=warn):
             numbers = range(done + 1, done + 1 + len(block))
             numbered = list(zip(numbers, block, strict=True))
             if anomalies.check_source(numbered, translator.tokenizers.source) and not has_warned:
-                notice(listener, ALL_UNKNOWN)
+                warn(ALL_UNKNOWN)
                 has_warned = True
-            if doubt := language.doubt(block):
-                notice(listener, doubt)
-            progress = TranslationProgress(listener, job.name, numbers, total, translator.longest, done=done)
+            if language is not None:
+                sample.add(block)
+                if (doubt := sample.doubt(language)) is not None:
+                    warn(doubt_in_words("source", language, doubt))
+                if doubt is not None or sample.is_full:
+                    language = None
+            progress = TranslationProgress(listener, name, numbers, total, translator.longest, done=done)
             results = translator.run(
                 block,
-                job.constraints.request(done, len(block), align=links is not None, tags=job.tags),
+                constraints.request(done, len(block), align=links is not None, tags=tags),
                 first=done,
                 progress=progress.lines_done,
                 watch=progress,
             )
             for (number, line), found in zip(numbered, results, strict=True):
                 anomalies.check_output(number, found)
-                for text in job.write(translator.tokenizers, number, line, found):
+                for text in output_lines(style, number, line, found, translator.tokenizers.target.piece):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
                 if links is not None and (alignment := found[0].alignment) is not None:
                     links.write(format_links(alignment.links) + "\n")
             stream.flush()
             done += len(block)
-    if total:
-        listener(Event("progress", {"what": "translating", "done": done, "all": total}))
-    for message in anomalies.messages(job.name):
-        notice(listener, message)
+        if total:
+            report_progress(listener, "translating", done, total)
+        for message in anomalies.messages(name):
+            warn(message)
 
 
-def _first_columns(blocks: Iterator[list[str]], path: Path | None, *, listener: Listener) -> Iterator[list[str]]:
+def _first_columns(
+    blocks: Iterator[list[str]], path: Path | None, *, warn: Callable[[str], None]
+) -> Iterator[list[str]]:
     """Of a table, the first column, which holds the sources; of other text, the lines."""
     if path is None or not is_tsv(path):
         yield from blocks
@@ -363,114 +339,80 @@ def _first_columns(blocks: Iterator[list[str]], path: Path | None, *, listener: 
         problems.require_none()
         before += len(block)
         if not has_notified and "\t" in block[0]:
-            notice(listener, f"{path}: the first of 2 columns is translated; the second is ignored")
+            warn(f"{path}: the first of 2 columns is translated; the second is ignored")
             has_notified = True
         yield [line.partition("\t")[0] for line in block]
-
-
-@dataclass
-class LanguageCheck:
-    """Whether the source is in the language of the model, judged by its first lines."""
-
-    language: str | None
-    sample: "Sample | None" = None
-    is_over: bool = False
-
-    def doubt(self, lines: Sequence[str]) -> str | None:
-        """Add lines of the source; a message, once, if they look like another language."""
-        if self.language is None or self.is_over:
-            return None
-        from seqloom.text.scripts import Sample, doubt_in_words
-
-        self.sample = self.sample or Sample()
-        self.sample.add(lines)
-        found = self.sample.doubt(self.language)
-        self.is_over = found is not None or self.sample.is_full
-        return None if found is None else doubt_in_words("source", self.language, found)
 
 
 # --- catalogues ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CatalogueJob:
-    """A catalogue to be filled, and where it goes."""
-
-    path: Path
-    out: Path | None
-    """The file to write; None for standard output."""
-    target: str | None
-    with_fuzzy: bool
-    for_review: bool
-    as_json: bool
-    constraints: Constraints
-
-
 def translate_catalogue(
-    job: CatalogueJob,
-    model: Path,
-    overrides: Sequence[str],
-    *,
-    engine: str,
+    path: Path,
     opening: "AbstractContextManager[Translates]",
+    *,
+    settings: "RunConfig | None",
+    out: Path | None,
+    target: str | None,
+    with_fuzzy: bool,
+    for_review: bool,
+    constraints: Constraints,
+    as_json: bool,
     listener: Listener,
 ) -> None:
-    """Read, translate, write. Errors in the file are reported before the model is loaded."""
+    """Fill a catalogue. Errors in the file are reported before the model is loaded.
+
+    `settings` are those of the model, None for another engine; `out` is None for standard output.
+    """
     from seqloom.apps.catalogues import fill_catalogue, plan_work, require_languages
-    from seqloom.apps.search_settings import resolved
     from seqloom.text.formats.readers import open_catalogue
 
-    config = resolved(model, overrides) if engine == "seqloom" else None
-    known = (config.data.source, config.data.target) if config else (None, None)
-    require_languages("the catalogue", (None, job.target), known, remedy="leave out --target")
-    wanted = known[0], job.target or known[1]
-    catalogue = open_catalogue(job.path, languages=wanted)
-    require_languages(str(job.path), catalogue.languages, wanted)
-    work = plan_work(catalogue, with_fuzzy=job.with_fuzzy)
+    known = (settings.data.source, settings.data.target) if settings else (None, None)
+    require_languages("the catalogue", (None, target), known, remedy="leave out --target")
+    wanted = known[0], target or known[1]
+    catalogue = open_catalogue(path, languages=wanted)
+    require_languages(str(path), catalogue.languages, wanted)
+    work = plan_work(catalogue, with_fuzzy=with_fuzzy)
     anomalies = Anomalies()
     with opening as translator:
         if anomalies.check_source(zip(work.places, work.lines, strict=True), translator.tokenizers.source):
             notice(listener, ALL_UNKNOWN)
-        progress = TranslationProgress(listener, str(job.path), work.places, len(work.places), translator.longest)
-        align = config is not None and getattr(config.model, "attention", None) != "none"
+        progress = TranslationProgress(listener, str(path), work.places, len(work.places), translator.longest)
+        align = settings is not None and settings.model.has_attention is not False
         filled = fill_catalogue(
             work,
             translator,
-            job.constraints.request(0, len(work.lines), align=align),
+            constraints.request(0, len(work.lines), align=align),
             target=wanted[1],
-            review=job.for_review,
+            review=for_review,
             progress=progress.lines_done,
             watch=progress,
         )
-    _write(filled.data, job.out)
-    for line in filled.lines:
-        anomalies.check_output(line.place, [line.translation])
-    for message in [*_summary(job, filled), *anomalies.messages(str(job.path))]:
-        notice(listener, message)
-    if job.as_json:
-        counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
-        marked = len(filled.fillings) if job.for_review else filled.fuzzy
-        marks = {"fuzzy": filled.fuzzy, "review": job.for_review, "marked": marked, "left": filled.left}
-        print(json_line({"catalogue": job.out, **counts, **marks, "alone": asdict(filled.rest)}))
-
-
-def _write(data: bytes, out: Path | None) -> None:
     if out is None:
         sys.stdout.flush()
         if sys.stdout.isatty():  # through the stream that escapes control characters
-            sys.stdout.write(data.decode("utf-8", errors="replace"))
+            sys.stdout.write(filled.data.decode("utf-8", errors="replace"))
         else:
-            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.write(filled.data)
         sys.stdout.flush()
     elif out.exists() and not out.is_file():
-        out.write_bytes(data)  # a pipe or a device is not replaced
+        out.write_bytes(filled.data)  # a pipe or a device is not replaced
     else:
-        write_atomically(Path(os.path.realpath(out)), data)
+        write_atomically(Path(os.path.realpath(out)), filled.data)
+    for line in filled.lines:
+        anomalies.check_output(line.place, [line.translation])
+    for message in [*_summary(path, filled, for_review=for_review), *anomalies.messages(str(path))]:
+        notice(listener, message)
+    if as_json:
+        counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
+        marked = len(filled.fillings) if for_review else filled.fuzzy
+        marks = {"fuzzy": filled.fuzzy, "review": for_review, "marked": marked, "left": filled.left}
+        print(json_line({"catalogue": out, **counts, **marks, "alone": filled.rest}))
 
 
-def _summary(job: CatalogueJob, filled: "FilledCatalogue") -> list[str]:
+def _summary(path: Path, filled: "FilledCatalogue", *, for_review: bool) -> list[str]:
     """How many segments were translated, which need review, and why the others were left."""
-    rest, marked = filled.rest, " and marked for review" if job.for_review and filled.fillings else ""
+    rest, marked = filled.rest, " and marked for review" if for_review and filled.fillings else ""
     reasons = {
         "already translated": rest.translated,
         f"fuzzy (--fuzzy translates {'it' if rest.fuzzy == 1 else 'them'} again)": rest.fuzzy,
@@ -479,13 +421,10 @@ def _summary(job: CatalogueJob, filled: "FilledCatalogue") -> list[str]:
         "without the source language": rest.foreign,
     }
     others = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
-    summary = f"{job.path}: {len(filled.fillings):,} of {filled.segments:,} segments translated{marked}"
+    summary = f"{path}: {len(filled.fillings):,} of {filled.segments:,} segments translated{marked}"
     messages = [f"{summary}; not translated: {others}" if others else summary]
     if filled.fuzzy:
-        if job.for_review:  # all are marked, so the mark does not identify these
-            kept = "need review most"
-        else:
-            kept = "marked fuzzy"
+        kept = "need review most" if for_review else "marked fuzzy"  # for review, all are marked
         messages.append(f"{filled.fuzzy:,} of them {kept}: placeholders were placed by guess, or the output was cut")
     why = "the model produced no text, or placeholders could not be separated from words"
     left = {**filled.passed_over, why: filled.left - sum(filled.passed_over.values())}

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.console import clean, examples, json_line, show_events, table
+from seqloom.cli.console import clean, examples, show_events, table
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, notice
+from seqloom.core.events import Event, json_line, notice
 
 if TYPE_CHECKING:
     from seqloom.classical.vectors import Neighbour, WordVectors

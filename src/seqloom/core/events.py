@@ -1,8 +1,9 @@
 """Events: what a run reports. The library emits them, the caller decides where they go."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,31 @@ def notice(listener: Listener, message: str, **values: Value) -> None:
     listener(Event("notice", {"message": message, **values}))
 
 
+def progress(listener: Listener, what: str, done: int, total: int | None) -> None:
+    """Emit how much of an activity is done; `total` is None if its end is not known."""
+    listener(Event("progress", {"what": what, "done": done, "all": total}))
+
+
+def progress_counter(listener: Listener, what: str, total: int | None) -> Callable[[int], None]:
+    """A function that takes how much more was done, and emits how much that is in all."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(listener, what, done, total)
+
+    return count
+
+
 def to_json(event: Event) -> str:
-    """One line of `events.jsonl`. Numbers that JSON cannot write (NaN, infinity) become null."""
-    return json.dumps({"event": event.kind, **_plain(event.values)}, ensure_ascii=False)
+    """One line of `events.jsonl`."""
+    return json_line({"event": event.kind, **event.values})
+
+
+def json_line(value: Any) -> str:
+    """A record as one line of JSON. Numbers that JSON cannot represent (NaN, infinity) become null."""
+    return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def read_events(path: Path) -> list[Event]:
@@ -61,10 +84,12 @@ def read_events(path: Path) -> list[Event]:
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return str(value) if isinstance(value, Path) else value
