@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ from seqloom.training.progress import Progress
 from seqloom.training.run_guard import holder_of
 from seqloom.training.weights import load_weights
 
+CPU = torch.device("cpu")
+
 MAX_NUMBERS = 4, 1 << 24
 """Numbers that building a model may allocate: so many times those of its weights, and so many more for tables."""
 
@@ -57,59 +59,47 @@ _MAX_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class Loaded:
     """A model ready for use."""
 
     folder: Path
     config: RunConfig
     tokenizers: Tokenizers
-    model: nn.Module
+    model: Any
     card: Card
-    device: torch.device
+    device: torch.device = CPU
 
     def __repr__(self) -> str:
-        return f"LoadedModel({self.summary()})"
+        return f"{type(self).__name__}({self.summary()})"
 
     def summary(self) -> str:
         """What it is and where it comes from, on one line."""
-        return _summary(self)
+        card = self.card
+        kind = "model from outside" if card.trained_on.get("outside_model") else self.config.model.kind
+        languages = f" {card.source or '?'} → {card.target or '?'}" if self.config.purpose == "translator" else ""
+        # A temporary folder is named by the archive, or by the run and step, that it was made of.
+        place, unfinished = by_origin(str(self.folder)), card.trained_on.get("unfinished")
+        if unfinished and place != str(self.folder):
+            place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
+        return f"{kind}{languages}, {card.parameters:,} parameters, {place}"
+
+
+@dataclass(frozen=True, repr=False)
+class LoadedModel(Loaded):
+    """A model that was trained in steps."""
+
+    model: nn.Module
 
     def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
         """These settings, or its own, with a maximum output length that fits its training data where none was set."""
         return (given or self.config.search).with_output_limit(self.card.output_limit)
 
 
-@dataclass(frozen=True)
-class LoadedFitted:
-    """A fitted model ready for use."""
+@dataclass(frozen=True, repr=False)
+class LoadedFitted(Loaded):
+    """A model that was fitted to a text as a whole."""
 
-    folder: Path
-    config: RunConfig
-    tokenizers: Tokenizers
     model: FittedModel
-    card: Card
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-    def __repr__(self) -> str:
-        return f"LoadedFitted({self.summary()})"
-
-    def summary(self) -> str:
-        """What it is and where it comes from, on one line."""
-        return _summary(self)
-
-
-Loaded = LoadedModel | LoadedFitted
-
-
-def _summary(loaded: Loaded) -> str:
-    card = loaded.card
-    kind = "model from outside" if card.trained_on.get("outside_model") else loaded.config.model.kind
-    languages = f" {card.source or '?'} → {card.target or '?'}" if loaded.config.purpose == "translator" else ""
-    # A temporary folder is named by the archive, or by the run and step, that it was made of.
-    place, unfinished = by_origin(str(loaded.folder)), card.trained_on.get("unfinished")
-    if unfinished and place != str(loaded.folder):
-        place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
-    return f"{kind}{languages}, {card.parameters:,} parameters, {place}"
 
 
 def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
@@ -223,21 +213,27 @@ def _from_checkpoint(run: Path) -> Path:
             except ModelError as error:
                 damages.append(str(error))
                 continue
-            _warn_of_unfinished(run, folder, is_best=step == best, damages=damages)
+            trained_on, model = read_part(folder / "model.json")["trained_on"], read_settings(folder).model
+            where = f"step {trained_on['steps']:,} of {trained_on['unfinished']['steps']:,}"
+            loss = f" (dev loss {trained_on['dev_loss']:.4f})" if trained_on.get("dev_loss") else ""
+            used = f"using its {'best' if step == best else 'newest'} checkpoint, {where}{loss}."
+            skipped = f" Not used: {'; '.join(damages)}." if damages else ""
+            how = f"seqloom train --resume {run}"
+            if isinstance(model, OutsideConfig):
+                how = f"seqloom.resume({str(run)!r}, model={model.in_words()})"
+            if (holder := holder_of(run)) is None:
+                warn(f"{run} has not finished: {used}{skipped} Finish it with: {how}")
+            else:
+                warn(f"{run} is still training ({holder}): {used}{skipped} Its model will be in {run / 'model'}")
             return folder
         if checkpoint_steps(run) == steps:
             break
     if damages:
         raise ModelError(f"no checkpoint of {run} can be read: {'; '.join(damages)}; restore one from a copy")
-    holder = holder_of(run)
-    if holder is not None:
-        raise ModelError(
-            f"{run} is in use by {holder} and has no checkpoint yet, so it has no model; wait for the first"
-        )
-    raise ModelError(
-        f"{run} has not finished and has no checkpoint yet, so it has no model; resume it with: "
-        f"seqloom train --resume {run}"
-    )
+    state, remedy = "has not finished", f"resume it with: seqloom train --resume {run}"
+    if (holder := holder_of(run)) is not None:
+        state, remedy = f"is in use by {holder}", "wait for the first"
+    raise ModelError(f"{run} {state} and has no checkpoint yet, so it has no model; {remedy}")
 
 
 def _model_at(run: Path, step: int) -> Path:
@@ -275,32 +271,9 @@ def _model_at(run: Path, step: int) -> Path:
             "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
         }
         card = replace(recorded, trained_on={**recorded.trained_on, **reached})
-
-        def write(path: Path) -> None:
-            weights.replace(path)
-
-        write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+        write_model(folder, config, tokenizers=tokenizers, card=card, write=weights.replace)
 
     return temporary_folder(run, version=version, make=make)
-
-
-def _warn_of_unfinished(run: Path, folder: Path, *, is_best: bool, damages: Sequence[str]) -> None:
-    trained_on = read_part(folder / "model.json")["trained_on"]
-    loss = trained_on.get("dev_loss")
-    where = f"step {trained_on['steps']:,} of {trained_on['unfinished']['steps']:,}"
-    which = f"{'best' if is_best else 'newest'} checkpoint, {where}{f' (dev loss {loss:.4f})' if loss else ''}"
-    holder, model = holder_of(run), read_settings(folder).model
-    how = f"seqloom train --resume {run}"
-    if isinstance(model, OutsideConfig):
-        how = f"seqloom.resume({str(run)!r}, model={model.in_words()})"
-    skipped = f" Not used: {'; '.join(damages)}." if damages else ""
-    if holder is None:
-        message = f"{run} has not finished: using its {which}.{skipped} Finish it with: {how}"
-    else:
-        message = (
-            f"{run} is still training ({holder}): using its {which}.{skipped} Its model will be in {run / 'model'}"
-        )
-    warn(message)
 
 
 def _is_run(folder: Path) -> bool:
@@ -343,9 +316,10 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
         f"{weights.parent} is inconsistent: its settings describe a model far larger than the {numbers:,} numbers "
         f"in {weights.name}; {AGAIN}"
     )
-    allowed = MAX_NUMBERS[0] * numbers + MAX_NUMBERS[1], MAX_TENSORS[0] * tensors + MAX_TENSORS[1]
+    factor, constant = MAX_NUMBERS
+    per_tensor, more_tensors = MAX_TENSORS
     try:
-        with _Allowance(numbers=allowed[0], tensors=allowed[1], message=message):
+        with _Allowance(factor * numbers + constant, per_tensor * tensors + more_tensors, message=message):
             return build()
     except (OverflowError, TypeError, RuntimeError) as error:
         if "overflow" in str(error).lower():  # torch's word for a number that no tensor can have for a size
@@ -356,7 +330,7 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
 class _Allowance(TorchDispatchMode):
     """Counts tensors before they are allocated, and stops building a model that needs too many."""
 
-    def __init__(self, *, numbers: int, tensors: int, message: str) -> None:
+    def __init__(self, numbers: int, tensors: int, *, message: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._numbers, self._tensors, self._message = numbers, tensors, message
 
@@ -395,11 +369,11 @@ def symbols_of(tokenizers: Tokenizers) -> Symbols:
 
 def require_loaded(first: Any, others: Any, *, caller: str) -> list[Any]:
     """The models that are used together with the first; anything but loaded models is refused."""
-    if isinstance(others, LoadedModel | LoadedFitted | str | bytes) or not isinstance(others, Iterable):
+    if isinstance(others, Loaded | str | bytes) or not isinstance(others, Iterable):
         raise UsageError(f"{caller} takes further models as a list, such as [seqloom.load(…)]; got {shown(others)}")
     further = list(others)
     for each in (first, *further):
-        if not isinstance(each, LoadedModel | LoadedFitted):
+        if not isinstance(each, Loaded):
             raise UsageError(
                 f"{caller}(…) takes models that are loaded, as {caller}(seqloom.load(folder)); got {shown(each)}. "
                 f"{caller}.load(folder) does both"

@@ -205,7 +205,7 @@ def save_fitted(
 
 
 def write_model(
-    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, card: Card, write: Callable[[Path], None]
+    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, card: Card, write: Callable[[Path], object]
 ) -> None:
     partial = partial_name(folder, is_hidden=False)
     partial.mkdir(parents=True)
