@@ -99,7 +99,6 @@ def choose_config(
         defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
     first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
-    require_no_shortlist(first)
     if first.training.start_from is not None:
         start = read_settings(find_model(Path(first.training.start_from)))
         defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
@@ -155,7 +154,7 @@ def choose_config(
                 f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
                 "text as a whole, not in steps, and is controlled by model.* only",
             )
-    require_heads(config)
+    require_scorable(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
@@ -227,8 +226,20 @@ def given_tokenizers(config: RunConfig) -> Tokenizers | None:
             f"training.start_from={config.training.start_from} uses the tokenisers of that model; leave out "
             f"data.tokenizers_from={name}"
         )
-    if _is_vocabulary(Path(name)):
-        tokenizer = _tokenizer_of(Path(name), config)
+    if _is_vocabulary(Path(name)):  # which may come from another program
+        text = config.text
+        if text.kind != "word" or text.segmentation != "spaces":
+            raise UsageError(
+                f"data.tokenizers_from={name} is a list of words, for text.kind=word and text.segmentation=spaces, but "
+                f"they are {text.kind} and {text.segmentation}; leave both out, or name a model"
+            )
+        vocabulary = read_foreign_vocabulary(Path(name), encoding=config.data.encoding)
+        if vocabulary.size > text.size:
+            raise UsageError(
+                f"{name} has {vocabulary.size:,} words, reserved symbols included, more than text.size={text.size}; "
+                "leave out text.size"
+            )
+        tokenizer = Tokenizer(text, WordPieces(vocabulary, segmentation="spaces"))
         return Tokenizers(tokenizer, tokenizer)
     found = Tokenizers.load(find_model(Path(name)) / "text")
     for field, value in found.target.config.model_dump(mode="json").items():
@@ -242,22 +253,6 @@ def given_tokenizers(config: RunConfig) -> Tokenizers | None:
 
 def _is_vocabulary(path: Path) -> bool:
     return path.is_file() and not is_archive(path)
-
-
-def _tokenizer_of(path: Path, config: RunConfig) -> Tokenizer:
-    """The words of a vocabulary file, which may come from another program."""
-    if config.text.kind != "word" or config.text.segmentation != "spaces":
-        raise UsageError(
-            f"data.tokenizers_from={path} is a list of words, for text.kind=word and text.segmentation=spaces, but "
-            f"they are {config.text.kind} and {config.text.segmentation}; leave both out, or name a model"
-        )
-    vocabulary = read_foreign_vocabulary(path, encoding=config.data.encoding)
-    if vocabulary.size > config.text.size:
-        raise UsageError(
-            f"{path} has {vocabulary.size:,} words, reserved symbols included, more than text.size={config.text.size}; "
-            "leave out text.size"
-        )
-    return Tokenizer(config.text, WordPieces(vocabulary, segmentation="spaces"))
 
 
 def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
@@ -283,14 +278,13 @@ def _without_patience(first: RunConfig, defaults: dict[str, Any]) -> dict[str, A
     return {**defaults, "training": {**defaults["training"], "patience": 0}}
 
 
-def require_heads(config: RunConfig) -> None:
-    """Refuse a head that the model will not have: the model is scored with it after the last step."""
+def require_scorable(config: RunConfig) -> None:
+    """Refuse search settings with which the model cannot be scored after the last step.
+
+    These are a head that it does not have, and a shortlist, which needs a lexicon of the finished model.
+    """
     if (attention := config.model.attention_heads) is not None:
         HeadPolicy.of(config.search.heads, layers=attention[0], heads=attention[1])
-
-
-def require_no_shortlist(config: RunConfig) -> None:
-    """Refuse to train with a shortlist: the scores after the last step would need a lexicon of the finished model."""
     if config.search.shortlist:
         raise UsageError(
             f"search.shortlist={config.search.shortlist} needs a lexicon, which `seqloom shortlist` adds to a finished "
@@ -413,20 +407,15 @@ def open_run(run: Path) -> tuple[RunConfig, dict[str, Any]]:
     if not (run / "config.yaml").exists():
         raise UsageError(f"{run / 'config.yaml'} is missing; {_how_to_restore(run, 'config.yaml')}")
     config = resolve(RunConfig, file=run / "config.yaml")
-    record = _read_record(run / "run.json")
+    try:
+        record = read_json(run / "run.json")
+    except (OSError, ValueError) as error:
+        raise _damaged_record(run / "run.json", str(error)) from error
+    if not isinstance(record, dict) or not isinstance(record.get("data"), dict):
+        raise _damaged_record(run / "run.json", '"data", the fingerprints of the text, is missing')
     if not config.data.train:
         raise _damaged_record(run / "config.yaml", "data.train is empty")
     return config, record
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = read_json(path)
-    except (OSError, ValueError) as error:
-        raise _damaged_record(path, str(error)) from error
-    if not isinstance(record, dict) or not isinstance(record.get("data"), dict):
-        raise _damaged_record(path, '"data", the fingerprints of the text, is missing')
-    return record
 
 
 def _how_to_restore(run: Path, name: str) -> str:
@@ -476,14 +465,25 @@ def flat_settings(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def prepare_resume(
     run: Path,
     config: RunConfig,
-    *,
     record: dict[str, Any],
+    *,
     allow_data_change: bool,
     formats: Sequence[Format] = FORMATS,
     listener: Listener,
 ) -> None:
     """Make sure that a run can be resumed: encode its text again if the ids are damaged or the text has changed."""
-    _require_same_tokenizers(run, record)
+    try:
+        tokenizers = Tokenizers.load(run / "text")
+    except ModelError as error:
+        raise ModelError(f"{run / 'text'} is damaged ({error}); {_how_to_restore(run, 'text')}") from error
+    found = _fingerprints(tokenizers)
+    if (begun := record.get("tokenizers", found)) != found:
+        # Their pieces have other ids than those that the model has learned.
+        first = ", ".join(str(each)[:12] for each in begun) if isinstance(begun, list) else begun
+        raise ModelError(
+            f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
+            f"with ({first}); restore those from a copy, or start a new run in another folder"
+        )
     damage = None
     try:
         load_data(run, config)
@@ -520,7 +520,7 @@ def prepare_resume(
     else:
         return
     shutil.rmtree(run / "data", ignore_errors=True)
-    text.encode(run, config, tokenizers=Tokenizers.load(run / "text"), listener=listener)
+    text.encode(run, config, tokenizers=tokenizers, listener=listener)
     if has_changed:
         record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
@@ -540,21 +540,6 @@ def _files(names: Sequence[str]) -> list[Path]:
 def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
     """Sizes and times of files, by which a resume sees that they need not be read again."""
     return {name: list(stamp) for name, stamp in file_stamps(files).items()}
-
-
-def _require_same_tokenizers(run: Path, record: dict[str, Any]) -> None:
-    """Refuse tokenisers of another run: their pieces have other ids than those that the model has learned."""
-    try:
-        found = _fingerprints(Tokenizers.load(run / "text"))
-    except ModelError as error:
-        raise ModelError(f"{run / 'text'} is damaged ({error}); {_how_to_restore(run, 'text')}") from error
-    begun = record.get("tokenizers", found)
-    if begun != found:
-        first = ", ".join(str(each)[:12] for each in begun) if isinstance(begun, list) else begun
-        raise ModelError(
-            f"{run / 'text'} holds other tokenisers ({', '.join(each[:12] for each in found)}) than this run began "
-            f"with ({first}); restore those from a copy, or start a new run in another folder"
-        )
 
 
 def _fingerprints(tokenizers: Tokenizers) -> list[str]:

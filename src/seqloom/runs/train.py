@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -24,9 +25,17 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
-from seqloom.runs.fitting import fit
-from seqloom.runs.loading import LoadedModel, build_model, find_model, require_builder, require_device
-from seqloom.runs.model_dir import CARD, Card, read_card, read_settings, require_exact_weights, save_model, write_card
+from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
+from seqloom.runs.model_dir import (
+    CARD,
+    Card,
+    read_card,
+    read_settings,
+    require_exact_weights,
+    save_fitted,
+    save_model,
+    write_card,
+)
 from seqloom.runs.plain_text import TextData
 from seqloom.runs.prepare import (
     choose_config,
@@ -36,14 +45,13 @@ from seqloom.runs.prepare import (
     prepare_resume,
     prepare_run,
     report_warmup,
-    require_heads,
     require_new,
-    require_no_shortlist,
     require_same_meaning,
+    require_scorable,
     thread_settings,
     with_model,
 )
-from seqloom.runs.sizing import passes_text
+from seqloom.runs.sizing import passes_text, too_small
 from seqloom.runs.translation import PairData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
@@ -51,11 +59,11 @@ from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
-from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.tokenizer import EncodedText, Tokenizers
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.progress import Outcome
-from seqloom.training.run_guard import locked
+from seqloom.training.run_guard import locked, remove_leftovers
 from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import average_weights, load_weights
@@ -82,24 +90,18 @@ class Journal:
         if event.kind in TRANSIENT_KINDS or self.is_broken:
             return
         try:
-            with self.path.open("ab") as file:
-                # A process that was killed may have left half a line, which must not swallow the next one.
-                begins = b"" if self._has_begun or not _is_cut(self.path) else b"\n"
-                file.write(begins + to_json(event).encode() + b"\n")
+            with self.path.open("ab+") as file:
+                if not self._has_begun and file.seek(0, SEEK_END):
+                    # A process that was killed may have left half a line, which must not swallow the next one.
+                    file.seek(-1, SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")
+                file.write(to_json(event).encode() + b"\n")
             self._has_begun = True
         except OSError as error:
             self.is_broken = True
             reason = error.strerror or str(error)
             notice(self._warn, f"the journal {self.path} cannot be written ({reason}); the run continues without it")
-
-
-def _is_cut(path: Path) -> bool:
-    """Whether the last line of a file has no end."""
-    with path.open("rb") as file:
-        if file.seek(0, SEEK_END) == 0:
-            return False
-        file.seek(-1, SEEK_END)
-        return file.read(1) != b"\n"
 
 
 EARLY_STEPS, EARLY_RISE = 100, 0.5
@@ -108,7 +110,7 @@ EARLY_STEPS, EARLY_RISE = 100, 0.5
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run gives."""
+    """The result of a run."""
 
     run: Path
     model: Path
@@ -145,15 +147,15 @@ def train(
     dev = as_names(dev if dev is not None else (), "dev", example='["dev.de", "dev.en"]')
     require_callable(listener, "listener")
     require_builder(model)
-    if _is_restarted() and (run / "run.json").is_file():
+    is_restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")  # after a rank has failed
+    if is_restarted and (run / "run.json").is_file():
         return resume(run, strict_save=strict_save, model=model, formats=formats, listener=listener)
-    if _is_first():
+    if os.environ.get("RANK", "0") == "0":
         require_new(run)
     readable = (*FORMATS, *formats)
     chosen = choose_config(file, overrides, train=train, dev=dev, model=model, formats=readable, listener=listener)
     with join(require_device(chosen.device)) as world:
-        _require_shares(chosen, world)
-        _report_threads(chosen, listener=listener)
+        _require_shares(chosen, world, listener=listener)
         world.first_does(lambda: prepare_run(run, chosen, formats=readable, listener=listener), what="prepare the run")
         try:
             if isinstance(chosen.model, FitsText):
@@ -206,26 +208,25 @@ def resume(
                 f"{run} trains a model of kind {before.model.kind}, not one from outside; leave out model="
             )
         config = with_model(config, model)
-    require_no_shortlist(config)
-    require_heads(config)
+    require_scorable(config)
     require_same_meaning(record, before, config, run=run)
-    _require_steps(run, config)
+    reached, steps = pointed_step(run, "latest"), config.training.steps
+    if reached is not None and steps < reached:
+        raise ConfigError(
+            f"training.steps={steps} is less than the {reached} steps that {run} has made; give at least "
+            f"{reached}, or start a new run in another folder"
+        )
     report_warmup(config, listener=listener)
     _report_steps(before, config, listener=listener)
     with join(require_device(config.device)) as world:
-        _require_shares(config, world)
-        _report_threads(config, listener=listener)
+        _require_shares(config, world, listener=listener)
 
         def prepare() -> None:
+            readable = (*FORMATS, *formats)
             # The trainer takes the lock itself; here it protects a run that another process is training.
             with locked(run):
                 prepare_resume(
-                    run,
-                    config,
-                    record=record,
-                    allow_data_change=allow_data_change,
-                    formats=(*FORMATS, *formats),
-                    listener=listener,
+                    run, config, record, allow_data_change=allow_data_change, formats=readable, listener=listener
                 )
 
         world.first_does(prepare, what="open the run")
@@ -237,16 +238,6 @@ def resume(
             return fitted
         session = _open(run, config, builder=model, world=world, listener=listener, resumed_from=before)
         return _train(session, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save)
-
-
-def _require_steps(run: Path, config: RunConfig) -> None:
-    """Refuse to end a run before the step that it has reached."""
-    reached, steps = pointed_step(run, "latest"), config.training.steps
-    if reached is not None and steps < reached:
-        raise ConfigError(
-            f"training.steps={steps} is less than the {reached} steps that {run} has made; give at least "
-            f"{reached}, or start a new run in another folder"
-        )
 
 
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
@@ -278,8 +269,8 @@ def _report_stored(run: Path, before: RunConfig, now: RunConfig, *, listener: Li
     notice(listener, f"no steps left to train; stored in {run} and its model: {changes}")
 
 
-def _require_shares(config: RunConfig, world: World) -> None:
-    """Refuse settings that several ranks cannot share, before anything is prepared."""
+def _require_shares(config: RunConfig, world: World, *, listener: Listener) -> None:
+    """Refuse settings that several ranks cannot share, before anything is prepared, and report the threads of each."""
     batches = config.training.batches_per_step
     if batches < world.size:
         raise ConfigError(
@@ -291,9 +282,6 @@ def _require_shares(config: RunConfig, world: World) -> None:
             f"task.windows=sequential carries a state from batch to batch, which cannot be shared by {world.size} "
             "ranks; set task.windows=random, or start one rank"
         )
-
-
-def _report_threads(config: RunConfig, *, listener: Listener) -> None:
     if not isinstance(config.model, FitsText):  # those have loops of their own, without torch
         listener(Event("threads", thread_settings(config)))
 
@@ -316,15 +304,11 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
             home = find_model(places[0].parent.parent)
     if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FitsText):
         raise UsageError(f"{home} was fitted to its text as a whole; such models cannot be averaged")
-    of_home, config = read_card(home), read_settings(home)
-    card = Card(
-        source=of_home.source,
-        target=of_home.target,
-        parameters=of_home.parameters,
-        trained_on={**of_home.trained_on, "averaged": [str(folder) for folder in folders]},
-    )
-    weights = average_weights(places)
-    save_model(out, config, tokenizers=Tokenizers.load(home / "text"), weights=weights, card=card)
+    of_home = read_card(home)
+    trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
+    card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
+    tokenizers, weights = Tokenizers.load(home / "text"), average_weights(places)
+    save_model(out, read_settings(home), tokenizers=tokenizers, weights=weights, card=card)
     return out
 
 
@@ -336,16 +320,6 @@ def _weights_folder(folder: Path) -> Path:
     found = find_model(folder)
     require_exact_weights(found, read_card(found))
     return found
-
-
-def _is_first() -> bool:
-    """Whether this process is the first of torchrun's, or alone."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _is_restarted() -> bool:
-    """Whether torchrun restarts this process, with the same arguments, after one of the ranks has failed."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
 
 # From here on a new run and a resumed one are the same: the text is prepared.
@@ -489,7 +463,7 @@ def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | No
 
 
 def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | None:
-    """What to report of a run that ended worse than a uniform guess; None where training worked.
+    """The message on a run that ended worse than a uniform guess; None where training worked.
 
     A uniform guess among n symbols costs log n nats per token. Fresh weights cost a little more, so a run of few steps
     may end above it too: that is a failure only if it ended clearly above where it began. `loss` is the dev loss of the
@@ -529,12 +503,39 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
 
 
 def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> Trained | None:
-    """Fit a model that has a loop of its own, in one process."""
+    """Fit a model with a loop of its own, in one process; measure its perplexity if it has one; write its directory."""
     if not world.is_first:
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
-    outcome, scores = fit(run, config, TextData.load(run, config), listener=listener)
-    return Trained(run, run / "model", outcome, scores, config.purpose)
+    data = TextData.load(run, config)
+    settings, tokens = config.model, data.train.tokens
+    assert isinstance(settings, FitsText)
+    has_perplexity = config.purpose != "word vectors"
+    if not has_perplexity and (warning := too_small(tokens)):
+        notice(listener, warning)
+    listener(Event("phase", {"what": f"fitting {config.model.kind} to {tokens:,} tokens"}))
+    began = monotonic()
+    with locked(run):
+        remove_leftovers(run, listener=listener)
+        text = EncodedText(data.train.ids, data.tokenizers.target.vocabulary)
+        model = settings.fit(text, seed=seed_for(config.seed, "weights"), listener=listener)
+        seconds = monotonic() - began
+        arrays = model.arrays()
+        trained_on = {**data.card_values(config), "seconds": round(seconds, 1)}
+        card = Card(None, config.data.target, sum(array.size for array in arrays.values()), trained_on)
+        folder, scores = run / "model", tuple[CorpusScore, ...]()
+        if has_perplexity and data.dev_lines:
+            loaded = LoadedFitted(folder, config, data.tokenizers, model, card)
+            scores, lines = data.measure(loaded, listener=listener)
+            card = card.with_scores(scores, lines=lines)
+        save_fitted(folder, config, tokenizers=data.tokenizers, arrays=arrays, card=card)
+    message = f"fitted to {tokens:,} tokens"
+    outcome = Outcome(
+        "fitted", message, step=0, best_loss=None, best_step=None, tokens=tokens, seconds=seconds, skipped=0
+    )
+    listener(Event("finished", vars(outcome)))
+    listener(Event("model_saved", {"path": str(folder)}))
+    return Trained(run, folder, outcome, scores, config.purpose)
 
 
 def _start_from(model: nn.Module, folder: Path) -> None:
