@@ -10,6 +10,7 @@ from seqloom.cli.arguments import (
     STANDARD_OUTPUT,
     Encoding,
     OnBadUtf8,
+    OutputFile,
     ParallelFiles,
     Threads,
     file_names,
@@ -42,7 +43,6 @@ TextFiles = Annotated[
         help="Text to align instead of the training text, in the same form; it is also used for training.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Output file; standard output by default.")]
 Iterations = Annotated[
     int | None, typer.Option("--iterations", metavar="N", help="EM iterations for each direction; 5 by default.")
 ]
@@ -67,7 +67,7 @@ def align(
     words: Words = None,
     train: ParallelFiles = None,
     text: TextFiles = None,
-    out: Out = None,
+    out: OutputFile = None,
     iterations: Iterations = None,
     symmetrise: Symmetrise = None,
     reference: Reference = None,

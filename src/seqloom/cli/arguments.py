@@ -16,7 +16,14 @@ from seqloom.core.text_files import OnBad
 from seqloom.text.formats.readers import format_of
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run or an archive.")]
+TextModel = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")]
 JsonResult = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JsonEvents = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on stdout and events as JSON on stderr.")
+]
+OutputFile = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Output file; standard output by default.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(

@@ -230,7 +230,15 @@ class Bars:
             case "phase":
                 self._show(event["what"], description=event["what"], total=None, completed=0, note="")
             case "progress":
-                self._show_progress(event)
+                what, done, everything = event["what"], event["done"], event["all"]
+                if self._what != what:
+                    self._since, self._before = self._clock(), done
+                left = time_left(event)
+                if everything and not left and done > self._before:
+                    seconds = (self._clock() - self._since) / (done - self._before) * (everything - done)
+                    left = f", {duration(seconds)} left"
+                note = f"{done:,} of {everything:,}{left}" if everything else f"{done:,} lines"
+                self._show(what, description=what, total=everything, completed=done, note=note)
             case "step":
                 title, note = step_title(event, self._steps), step_note(event)
                 self._show("steps", description=title, total=self._steps, completed=event["step"], note=note)
@@ -245,16 +253,6 @@ class Bars:
         """Remove the bar."""
         self._progress.stop()
 
-    def _show_progress(self, event: Event) -> None:
-        done, everything = event["done"], event["all"]
-        if self._what != event["what"]:
-            self._since, self._before = self._clock(), done
-        left = time_left(event)
-        if everything and not left and done > self._before:
-            left = f", {duration((self._clock() - self._since) / (done - self._before) * (everything - done))} left"
-        note = f"{done:,} of {everything:,}{left}" if everything else f"{done:,} lines"
-        self._show(event["what"], description=event["what"], total=everything, completed=done, note=note)
-
     def _show(self, what: str, *, description: str, total: int | None, completed: int, note: str) -> None:
         if what != self._what:
             for task in self._progress.task_ids:
@@ -267,6 +265,16 @@ class Bars:
 
 
 # --- events as text --------------------------------------------------------------------------------------------------
+
+
+SCORES = {
+    "loss": "dev loss",
+    "perplexity": "perplexity",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact_match": "exact match",
+}
+"""How the values of a validation are written."""
 
 
 def sentences(event: Event) -> list[str]:
@@ -284,11 +292,24 @@ def sentences(event: Event) -> list[str]:
             settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
             return [f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count]
         case "encoded":
-            return [_encoded(event)]
+            if "lines" in event.values:  # text of one language
+                rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
+                size_of = f"{counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}"
+                return [f"{event['name']}: {size_of}{rest}"]
+            unknown = max(event["source_unknown"], event["target_unknown"])
+            rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
+            tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"
+            return [f"{event['name']}: {event['kept']:,} of {event['read']:,} pairs, {tokens}{rest}"]
         case "model":
             return [f"{event['kind']} with {event['parameters']:,} parameters; run folder {event['run']}"]
         case "validation":
-            return [_validation(event)]
+            shown = [
+                f"{label} {_number(event[name])}"
+                for name, label in SCORES.items()
+                if event.values.get(name) is not None
+            ]
+            best = " (best so far)" if event["is_best"] else ""
+            return [f"step {event['step']:,}: {', '.join(shown)}{best}"]
         case "resumed":
             changed = [f"{name} from {then} to {now}" for name, (then, now) in event["changed_settings"].items()]
             title = step_title(event, event.values.get("steps"))  # type: ignore[arg-type]
@@ -321,30 +342,6 @@ def time_left(event: Event) -> str:
     """The remaining time, where the event has an estimate."""
     seconds = event.values.get("left")
     return f", about {duration(seconds)} left" if isinstance(seconds, int | float) else ""
-
-
-def _encoded(event: Event) -> str:
-    if "lines" in event.values:  # text of one language
-        rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
-        return f"{event['name']}: {counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}{rest}"
-    unknown = max(event["source_unknown"], event["target_unknown"])
-    rest = f"; up to {unknown:.2%} of a side unknown" if unknown > 0 else ""
-    tokens = f"{event['source_tokens']:,} source and {event['target_tokens']:,} target tokens"
-    return f"{event['name']}: {event['kept']:,} of {event['read']:,} pairs, {tokens}{rest}"
-
-
-def _validation(event: Event) -> str:
-    names = {
-        "loss": "dev loss",
-        "perplexity": "perplexity",
-        "bleu": "BLEU",
-        "chrf": "chrF",
-        "exact_match": "exact match",
-    }
-    values = event.values
-    shown = [f"{label} {_number(values[name])}" for name, label in names.items() if values.get(name) is not None]
-    best = " (best so far)" if event["is_best"] else ""
-    return f"step {event['step']:,}: {', '.join(shown)}{best}"
 
 
 def _number(value: Any) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.arguments import JsonEvents
 from seqloom.cli.console import clean, duration, examples, score_rows, show_events
 from seqloom.core.events import json_line
 
@@ -17,9 +18,7 @@ def demo(
         bool, typer.Option("--force", help="Delete an earlier demo in that folder and start over.")
     ] = False,
     steps: Annotated[int | None, typer.Option("--steps", min=1, metavar="N", help="Number of training steps.")] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on stdout and events as JSON on stderr.")
-    ] = False,
+    json: JsonEvents = False,
 ) -> None:
     """Train a small English-German translator on the corpus that comes with Seqloom, and evaluate it.
 

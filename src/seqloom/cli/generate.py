@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.arguments import parse_words, require_search_settings
+from seqloom.cli.arguments import TextModel, parse_words, require_search_settings
 from seqloom.cli.console import clean, examples, show_events
 from seqloom.core.errors import UsageError
 from seqloom.core.events import json_line, notice
@@ -19,7 +19,7 @@ EXAMPLES = examples(
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")],
+    model: TextModel,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="path=value", help="Search settings, such as search.temperature=0.7."),
@@ -55,10 +55,8 @@ def generate(
     unknown_tokens, tokens = opened.unknown_in(prompt)
     if unknown_tokens:
         with show_events(as_json=json) as listener:
-            notice(
-                listener,
-                f"{unknown_tokens} of {tokens} tokens of the prompt are unknown to the model and are read as ⁇",
-            )
+            known = f"{unknown_tokens} of {tokens} tokens of the prompt are unknown to the model and are read as ⁇"
+            notice(listener, known)
     found = opened.generate(prompt, count=count, past_line_ends=past_line_ends, has_unknown=unknown)
     for number, written in enumerate(found, start=1):
         if json:

@@ -15,7 +15,6 @@ from seqloom.core.events import json_line
 if TYPE_CHECKING:
     from seqloom.runs.config import RunConfig
     from seqloom.runs.model_dir import Card
-    from seqloom.search.settings import OutputLimit
     from seqloom.text.tokenizer import RoundTrip
 
 EXAMPLES = examples("seqloom info runs/demo", "seqloom info run/model --json", "seqloom info run/model --text test.de")
@@ -97,27 +96,44 @@ def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
-    from seqloom.runs.config import OutsideConfig
+    from seqloom.core.arrays import map_safetensors
+    from seqloom.runs.config import FitsText, OutsideConfig
+    from seqloom.text.tokenizer import Tokenizers
 
-    use = config.purpose
+    use, search = config.purpose, {}
     if use == "translator":
         languages = f"{card.source or '?'} → {card.target or '?'}"
+        search = config.search.with_output_limit(card.output_limit).model_dump(mode="json")
     else:
         languages = f"{use} of {card.target}" if card.target else use
+        if use == "language model":  # the method, and what is not a default
+            values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
+            search = {name: each for name, each in values.items() if name == "method" or each != fields[name].default}
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
     if isinstance(config.model, OutsideConfig):
         kind, sizes = f"from outside, {config.model.builder}", config.model.settings
+    if "smoothing" in sizes:  # leave out what the smoothing ignores
+        idle = {"laplace": ("prune", "discount_fallback"), "mle": ("alpha", "prune", "discount_fallback")}
+        unused = idle.get(sizes["smoothing"], ("alpha",))
+        sizes = {name: value for name, value in sizes.items() if name not in unused}
+    arrays: list[tuple[str, str]] = []
+    if isinstance(config.model, FitsText):
+        arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
+    tokenizers = Tokenizers.load(folder / "text")
+    pieces = f"{tokenizers.target.size:,} pieces"
+    if not tokenizers.is_shared:
+        pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
     rounding = ", large matrices rounded to eight bits" if card.is_rounded else ""
     rows = [
         ("Model", by_origin(str(folder))),
         ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
-        *(("Sizes", row) for row in _settings(_effective(sizes))),
-        *_contents(folder, config),
-        ("Text", _pieces(folder)),
+        *(("Sizes", row) for row in _settings(sizes)),
+        *arrays,
+        ("Text", pieces),
         *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
-        *(("Search", row) for row in _settings(_search_settings(config, card.output_limit))),
+        *(("Search", row) for row in _settings(search)),
         ("Written", f"by Seqloom {card.version}, format {card.format}{rounding}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
     ]
@@ -126,43 +142,6 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         lines.append(f"{label if label != last else '':8} {clean(text)}".rstrip())
         last = label
     return lines
-
-
-def _effective(model: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a model without those that its smoothing ignores."""
-    idle = {"laplace": ("prune", "discount_fallback"), "mle": ("alpha", "prune", "discount_fallback")}
-    unused = idle.get(model.get("smoothing", ""), ("alpha",)) if "smoothing" in model else ()
-    return {name: value for name, value in model.items() if name not in unused}
-
-
-def _search_settings(config: "RunConfig", limit: "OutputLimit") -> dict[str, Any]:
-    """All search settings of a translator; of a language model, the method and those that are not defaults."""
-    if config.purpose == "word vectors":
-        return {}
-    if config.purpose == "translator":
-        return config.search.with_output_limit(limit).model_dump(mode="json")
-    values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
-    return {name: value for name, value in values.items() if name == "method" or value != fields[name].default}
-
-
-def _pieces(folder: Path) -> str:
-    """The actual sizes of the vocabularies."""
-    from seqloom.text.tokenizer import Tokenizers
-
-    found = Tokenizers.load(folder / "text")
-    if found.is_shared:
-        return f"{found.target.size:,} pieces"
-    return f"{found.source.size:,} source and {found.target.size:,} target pieces"
-
-
-def _contents(folder: Path, config: "RunConfig") -> list[tuple[str, str]]:
-    """What a fitted model says of its arrays."""
-    from seqloom.core.arrays import map_safetensors
-    from seqloom.runs.config import FitsText
-
-    if not isinstance(config.model, FitsText):
-        return []
-    return list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
 
 
 def _settings(values: dict[str, Any]) -> list[str]:

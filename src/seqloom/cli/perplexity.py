@@ -1,20 +1,20 @@
 """`seqloom perplexity`: how well a language model predicts a text."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.arguments import Encoding, JsonResult, OnBadUtf8
+from seqloom.cli.arguments import Encoding, JsonResult, OnBadUtf8, TextModel
 from seqloom.cli.console import clean, examples, show_events, table
 from seqloom.cli.inputs import TextEncoding, open_input, read_blocks, read_text
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.events import Event, Listener, json_line, notice
+from seqloom.core.events import Listener, json_line, notice, progress
 
 if TYPE_CHECKING:
-    from seqloom.apps.language_model import LanguageModel, PerplexityReport, TokenProgress
-    from seqloom.metrics.perplexity import Perplexities
+    from seqloom.apps.language_model import LanguageModel, PerplexityReport
 
 EXAMPLES = examples(
     "seqloom perplexity run/model test.txt",
@@ -31,7 +31,6 @@ MAX_COMPARABLE_UNKNOWN = 0.01
 """Share of unknown tokens above which perplexities of different vocabularies are not comparable."""
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or an ARPA file.")]
 Files = Annotated[
     list[Path],
     typer.Argument(
@@ -67,7 +66,7 @@ PerLine = Annotated[
 
 
 def perplexity(
-    model: Model,
+    model: TextModel,
     files: Files,
     others: With = None,
     weights: Weights = None,
@@ -92,7 +91,19 @@ def perplexity(
                 f"{file} is a model, expected a text; to interpolate it with {model}, use --with {file}",
                 file=file,
             )
-    shares = _shares(weights or [], len(companions), is_tuned=tune is not None)
+    shares = None
+    if tune is not None and (weights or not companions):
+        raise UsageError("--tune cannot be combined with --weight" if weights else "--tune requires --with MODEL")
+    if weights:
+        if len(weights) != len(companions):
+            raise UsageError(f"got {len(weights)} --weight for {len(companions)} --with; give one weight per model")
+        rest = 1 - sum(weights)
+        if not all(weight > 0 for weight in weights) or not rest > 0:
+            given = ", ".join(f"{weight:g}" for weight in weights)
+            raise UsageError(
+                f"--weight {given} leaves {rest:g} for the first model; weights must be positive and sum to less than 1"
+            )
+        shares = [rest, *weights]
 
     from seqloom.apps.language_model import open_language_model
 
@@ -105,15 +116,17 @@ def perplexity(
                 notice(
                     listener, f"the weights are tuned on {tune}, which is also measured: the result is too optimistic"
                 )
-            report = _progress(listener, f"tuning weights on {tune}")
-            opened = opened.tuned(_read(tune, opened, decoding, listener=listener), context=context, progress=report)
+            dev = _read(tune, opened, decoding, listener=listener)
+            opened = opened.tuned(
+                dev, context=context, progress=partial(progress, listener, f"tuning weights on {tune}")
+            )
         if per_line:
             for number, score in enumerate(opened.score(lines, context=context), start=1):
                 record = {"line": number, "log_prob": score.log_prob, "tokens": score.tokens}
                 print(json_line(record) if json else f"{score.log_prob:.6f}")
             return
         name = ", ".join(map(str, files))
-        found = opened.measure(lines, context=context, progress=_progress(listener, f"reading {name}"))
+        found = opened.measure(lines, context=context, progress=partial(progress, listener, f"reading {name}"))
     names = [str(model), *map(str, companions)]
     if json:
         print(json_line(_record(found, file=name, lines=len(lines), names=names, weights=opened.weights)))
@@ -121,32 +134,11 @@ def perplexity(
         print("\n".join(_describe(found, names=names, weights=opened.weights)))
 
 
-def _shares(weights: Sequence[float], others: int, *, is_tuned: bool) -> list[float] | None:
-    """The weight of every model; the first one has the remainder."""
-    if is_tuned and (weights or not others):
-        raise UsageError("--tune cannot be combined with --weight" if weights else "--tune requires --with MODEL")
-    if not weights:
-        return None
-    if len(weights) != others:
-        raise UsageError(f"got {len(weights)} --weight for {others} --with; give one weight per model")
-    rest = 1 - sum(weights)
-    if not all(weight > 0 for weight in weights) or not rest > 0:
-        given = ", ".join(f"{weight:g}" for weight in weights)
-        raise UsageError(
-            f"--weight {given} leaves {rest:g} for the first model; weights must be positive and sum to less than 1"
-        )
-    return [rest, *weights]
-
-
 def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listener: Listener) -> list[str]:
     from seqloom.data.plain_text import TextCorpus, split_pieces
     from seqloom.text.formats.readers import holds_both_sides
 
-    data = model.config.data
-
-    def warn(message: str) -> None:
-        notice(listener, message)
-
+    data, warn = model.config.data, partial(notice, listener)
     if file == STDIN:
         with open_input(None) as stream:
             blocks = read_blocks(stream, "standard input", encoding=decoding, warn=warn)
@@ -165,13 +157,6 @@ def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listene
         name = "standard input" if file == STDIN else str(file)
         raise DataError(f"{name} is {'empty' if not lines else 'blank'}; expected at least one line of text")
     return pieces
-
-
-def _progress(listener: Listener, what: str) -> "TokenProgress":
-    def report(done: int, everything: int) -> None:
-        listener(Event("progress", {"what": what, "done": done, "all": everything}))
-
-    return report
 
 
 def _record(
@@ -204,7 +189,13 @@ def _describe(measured: "PerplexityReport", *, names: Sequence[str], weights: Se
         [(f"perplexity/{name}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for name, each in shown]
     )
     if found.unknown:
-        lines.append(_unknown_note(found))
+        share = found.unknown / found.token.count
+        beside = f", the others {found.known.bits:.2f}" if found.known is not None else ""
+        compare = "; compare only with models that have about as many unknown tokens"
+        lines.append(
+            f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol and costs "
+            f"{found.unknown_bits:.2f} bits on average{beside}{compare if share > MAX_COMPARABLE_UNKNOWN else ''}"
+        )
     if measured.first_impossible is not None:
         first = measured.first_impossible
         lines.append(
@@ -217,16 +208,3 @@ def _describe(measured: "PerplexityReport", *, names: Sequence[str], weights: Se
         shares = (f"{weight:.4f} {name} (alone {alone:.2f})" for weight, name, alone in parts)
         lines.append(f"mixed: {' + '.join(shares)}")
     return lines
-
-
-def _unknown_note(found: "Perplexities") -> str:
-    """The cost of unknown tokens, and what it means for comparisons."""
-    share = found.unknown / found.token.count
-    beside = f", the others {found.known.bits:.2f}" if found.known is not None else ""
-    sentence = (
-        f"{found.unknown:,} tokens ({share:.2%}) are unknown: each counts as one symbol and costs "
-        f"{found.unknown_bits:.2f} bits on average{beside}"
-    )
-    if share > MAX_COMPARABLE_UNKNOWN:
-        sentence += "; compare only with models that have about as many unknown tokens"
-    return sentence

@@ -1,6 +1,5 @@
 """`seqloom train`: from text files to a model."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from seqloom.cli.arguments import (
     Encoding,
+    JsonEvents,
     OnBadUtf8,
     config_and_overrides,
     encoding_settings,
@@ -97,7 +97,6 @@ StrictSave = Annotated[
         "--strict-save", help="Stop the run if a checkpoint cannot be written; by default, training continues."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout and events as JSON on stderr.")]
 
 
 def train(
@@ -112,7 +111,7 @@ def train(
     strict_save: StrictSave = False,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
-    json: Json = False,
+    json: JsonEvents = False,
 ) -> None:
     """Train a model on your own text: a translator, a language model or word vectors.
 
@@ -132,10 +131,24 @@ def train(
     if resume is not None:
         if exact and allow_data_change:
             raise UsageError("--exact cannot be combined with --allow-data-change: other data give other results")
-        _check_resume(resume, config=config, has_files=bool(names or dev_names), out=out)
+        if out is not None:
+            raise UsageError(f"--resume {resume} continues in that folder; leave out --out {out}")
+        if config is not None or names or dev_names:
+            what = str(config) if config is not None else "--train and --dev"
+            raise UsageError(
+                f"--resume {resume} takes its files and settings from the run; leave out {what}. "
+                "Single settings may change: training.steps=20000"
+            )
+        require_run(resume)
     else:
-        flags = {"--exact": exact, "--allow-data-change": allow_data_change, "--strict": strict}
-        _check_new(out, config=config, names=[*names, *dev_names], flags=flags)
+        for flag, is_given in (("--exact", exact), ("--allow-data-change", allow_data_change), ("--strict", strict)):
+            if is_given:
+                raise UsageError(f"{flag} requires --resume RUN")
+        if out is None:
+            raise UsageError("name a folder for the run with --out, such as --out runs/first")
+        require_folders_above(out)
+        if not is_file(out / "run.json"):  # a run restarted by torchrun no longer needs its text
+            _require_files(config, [*names, *dev_names])
 
     from seqloom.runs import train as recipe
 
@@ -159,31 +172,6 @@ def train(
         print(json_line(trained) if json else "\n".join(_describe(trained)))
 
 
-def _check_resume(run: Path, *, config: Path | None, has_files: bool, out: Path | None) -> None:
-    if out is not None:
-        raise UsageError(f"--resume {run} continues in that folder; leave out --out {out}")
-    if config is not None or has_files:
-        what = str(config) if config is not None else "--train and --dev"
-        raise UsageError(
-            f"--resume {run} takes its files and settings from the run; leave out {what}. "
-            "Single settings may change: training.steps=20000"
-        )
-    require_run(run)
-
-
-def _check_new(out: Path | None, *, config: Path | None, names: list[str], flags: Mapping[str, bool]) -> None:
-    """Refuse a new run that cannot start; `flags` are those for resuming."""
-    for flag, is_given in flags.items():
-        if is_given:
-            raise UsageError(f"{flag} requires --resume RUN")
-    if out is None:
-        raise UsageError("name a folder for the run with --out, such as --out runs/first")
-    require_folders_above(out)
-    # A run restarted by torchrun no longer needs its text.
-    if not is_file(out / "run.json"):
-        _require_files(config, names)
-
-
 def _require_files(config: Path | None, names: list[str]) -> None:
     """Refuse missing files, before the seconds that importing the training code takes."""
     files = [file for name in names for file in matching_files(Path(name))]
@@ -192,41 +180,27 @@ def _require_files(config: Path | None, names: list[str]) -> None:
             require_file(file)
 
 
-def still_falling(trained: "Trained") -> list[str]:
-    """How to continue a run whose dev loss was still falling at its last step."""
-    outcome = trained.outcome
-    if outcome.reason not in ("steps", "nothing to do") or outcome.best_step != outcome.step:
-        return []
-    return [f"       seqloom train --resume {trained.run} training.steps={2 * outcome.step}  (dev loss still falling)"]
-
-
 def _describe(trained: "Trained") -> list[str]:
     """The result of a run, and commands to run next."""
-    return [
-        f"Model  {trained.model}",
-        _effort(trained),
-        *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
-        *(f"{'Next' if at == 0 else '':5}  {line}" for at, line in enumerate(_next(trained))),
-        *still_falling(trained),
-        f"       seqloom info {trained.run}",
-    ]
-
-
-def _effort(trained: "Trained") -> str:
-    outcome = trained.outcome
+    outcome, model = trained.outcome, trained.model
     if outcome.reason == "fitted":
-        return f"Fitted to {outcome.tokens:,} tokens in {duration(outcome.seconds)}"
-    best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
-    skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
-    return f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}"
-
-
-def _next(trained: "Trained") -> list[str]:
-    """Commands that use the model."""
-    match trained.use:
-        case "translator":
-            return [f"seqloom translate {trained.model} FILE"]
-        case "language model":
-            return [f"seqloom perplexity {trained.model} FILE", f"seqloom generate {trained.model} --prompt 'The'"]
-        case "word vectors":
-            return [f"seqloom vectors nearest {trained.model} WORD"]
+        effort = f"Fitted to {outcome.tokens:,} tokens in {duration(outcome.seconds)}"
+    else:
+        best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
+        skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
+        effort = f"Steps  {outcome.step:,} in {duration(outcome.seconds)}{best}{skipped}"
+    commands = {
+        "translator": [f"seqloom translate {model} FILE"],
+        "language model": [f"seqloom perplexity {model} FILE", f"seqloom generate {model} --prompt 'The'"],
+        "word vectors": [f"seqloom vectors nearest {model} WORD"],
+    }[trained.use]
+    if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:
+        longer = f"seqloom train --resume {trained.run} training.steps={2 * outcome.step}"
+        commands.append(f"{longer}  (dev loss still falling)")
+    commands.append(f"seqloom info {trained.run}")
+    return [
+        f"Model  {model}",
+        effort,
+        *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
+        *(f"{'Next' if at == 0 else '':5}  {line}" for at, line in enumerate(commands)),
+    ]

@@ -12,6 +12,7 @@ from seqloom.cli.arguments import (
     Encoding,
     ModelFolder,
     OnBadUtf8,
+    OutputFile,
     parse_words,
     refuse_conflicts,
     require_content,
@@ -85,7 +86,6 @@ Words = Annotated[
         "compressed (.gz, .xz, .zst). Also search settings.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Output file; standard output by default.")]
 Nbest = Annotated[
     int | None,
     typer.Option(
@@ -210,7 +210,7 @@ Jobs = Annotated[
 def translate(
     model: ModelFolder,
     words: Words = None,
-    out: Out = None,
+    out: OutputFile = None,
     nbest: Nbest = None,
     scores: Scores = False,
     json: Json = False,

@@ -1,13 +1,14 @@
 """`seqloom vectors`: query, evaluate, draw and export word vectors."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from seqloom.cli.console import clean, examples, show_events, table
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, json_line, notice
+from seqloom.core.events import json_line, notice, progress
 
 if TYPE_CHECKING:
     from seqloom.classical.vectors import Neighbour, WordVectors
@@ -44,7 +45,8 @@ Model = Annotated[
 Count = Annotated[int, typer.Option("--count", min=1, metavar="N", help="Number of words to print.")]
 Json = Annotated[bool, typer.Option("--json", help="Print records as JSON.")]
 How = Annotated[
-    str, typer.Option("--method", metavar="add|mul", help="How cosines are combined: 3CosAdd (add) or 3CosMul (mul).")
+    Literal["add", "mul"],
+    typer.Option("--method", metavar="add|mul", help="How cosines are combined: 3CosAdd (add) or 3CosMul (mul)."),
 ]
 
 
@@ -85,9 +87,7 @@ def analogy(
 ) -> None:
     """Solve an analogy: A is to B as C is to what? For [bold]man king woman[/bold], queen. A, B and C are excluded."""
 
-    if method not in ("add", "mul"):
-        raise UsageError(f"--method {method} is neither add nor mul")
-    found = _open(model, as_json=json).analogy(a, b, c, count=count, method="mul" if method == "mul" else "add")
+    found = _open(model, as_json=json).analogy(a, b, c, count=count, method=method)
     if json:
         print(json_line({"question": [a, b, c], "method": method, "answers": found}))
     else:
@@ -121,22 +121,19 @@ def evaluate(
 
     if similarity is None and analogies is None:
         raise UsageError("nothing to evaluate: give --similarity wordsim353.tsv or --analogies questions-words.txt")
-    if method not in ("add", "mul"):
-        raise UsageError(f"--method {method} is neither add nor mul")
     found = evaluate_vectors(
         _open(model, as_json=json),
         similarity=similarity,
         analogies=analogies,
-        method="mul" if method == "mul" else "add",
+        method=method,
         vocabulary=vocabulary,
     )
     if json:
         print(json_line(as_record(found)))
         return
     if found.similarity is not None:
-        few = (
-            f"; {found.similarity.pairs} pairs are too few to be reliable" if found.similarity.pairs < MIN_PAIRS else ""
-        )
+        pairs = found.similarity.pairs
+        few = f"; {pairs} pairs are too few to be reliable" if pairs < MIN_PAIRS else ""
         print(f"similarity: {found.similarity}{few}")
     if found.analogies is not None:
         rows = [
@@ -160,7 +157,7 @@ def draw_map(
         int, typer.Option("--count", min=3, metavar="N", help="Number of most frequent words to draw.")
     ] = 500,
     method: Annotated[
-        str,
+        Literal["pca", "tsne"],
         typer.Option("--method", metavar="pca|tsne", help="pca, or tsne for up to 2,000 words, which is slower."),
     ] = "pca",
     json: Json = False,
@@ -168,18 +165,14 @@ def draw_map(
     """Draw words in the plane so that similar vectors are close together."""
     from seqloom.look.embedding_map import ITERATIONS, draw_words
 
-    if method not in ("pca", "tsne"):
-        raise UsageError(f"--method {method} is neither pca nor tsne")
     with show_events(as_json=json) as listener:
         found = draw_words(
             _open(model, as_json=json),
             out,
             words=words or (),
             count=count,
-            method="tsne" if method == "tsne" else "pca",
-            progress=lambda done: listener(
-                Event("progress", {"what": "laying out words", "done": done, "all": ITERATIONS})
-            ),
+            method=method,
+            progress=partial(progress, listener, "laying out words", total=ITERATIONS),
         )
     record = {"words": len(found.words), "method": method, "file": out, "described": found.describe()}
     print(json_line(record) if json else f"{found.describe()}\ndrawn in {out}")
