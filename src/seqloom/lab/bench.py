@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import tidy
 from seqloom.nn.cells.cell import Cell, CellState
-from seqloom.nn.init import seeded
+from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.jacobians import directions, gradient_by_lag, states_along
 
 Say = Callable[[str], None]
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def silent(_line: str) -> None:
-    """Says nothing."""
+    """Reports nothing."""
 
 
 class Countdown:
@@ -82,16 +82,27 @@ def plot_medians(
     axes.plot(at, [median(row) for row in rows], color=colour, marker=mark, ms=5, linewidth=1.6, label=label)
 
 
-def name_lags(axes: Axes, *, has_norms: bool = True) -> None:
+def name_lags(axes: Axes, ylabel: str | None = "gradient norm (1 at lag 0)") -> None:
     """A logarithmic scale and the names of both axes."""
-    axes.set_yscale("log")
-    axes.set_xlabel("lag ℓ (steps back)")
-    if has_norms:
-        axes.set_ylabel("gradient norm (1 at lag 0)")
+    axes.set(yscale="log", xlabel="lag ℓ (steps back)")
+    if ylabel is not None:
+        axes.set_ylabel(ylabel)
+
+
+def powers_of_two(axes: Axes, ticks: Sequence[int]) -> None:
+    """A logarithmic scale along x with these numbers on it."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+
+
+def legend_above(figure: Figure, columns: int) -> None:
+    """One legend for all frames of a figure."""
+    figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=columns)
 
 
 def note_left(axes: Axes, text: str, place: tuple[float, float], *, colour: str) -> None:
-    """Small words to the left of a point and a little above it."""
+    """Small text to the left of a point and a little above it."""
     axes.annotate(text, place, xytext=(-6, 3), textcoords="offset points", ha="right", fontsize=8, color=colour)
 
 
@@ -140,24 +151,25 @@ class Bench:
 
     def inputs(self, seed: int, *, steps: int | None = None) -> Float[Tensor, "sequences steps inputs"]:
         """Random inputs, the same for every cell."""
-        shape = (self.sequences, self.steps if steps is None else steps, self.input_width)
-        return self.loudness * torch.randn(shape, dtype=torch.float64, generator=_generator(seed, "inputs"))
+        return self._drawn(self.steps if steps is None else steps, seed, "inputs")
 
     def settled(self, cell: Cell, *, seed: int) -> CellState:
         """The states of a cell, one row per sequence, after the burn-in."""
-        shape = (self.sequences, self.burn_in, self.input_width)
-        before = self.loudness * torch.randn(shape, dtype=torch.float64, generator=_generator(seed, "burn-in"))
         empty = cell.begin(torch.zeros(self.sequences, self.width, dtype=torch.float64))
-        return tuple(part[-1] for part in states_along(cell, before, empty))
+        return tuple(part[-1] for part in states_along(cell, self._drawn(self.burn_in, seed, "burn-in"), empty))
+
+    def _drawn(self, steps: int, seed: int, use: str) -> Float[Tensor, "sequences steps inputs"]:
+        shape = (self.sequences, steps, self.input_width)
+        return self.loudness * torch.randn(shape, dtype=torch.float64, generator=generator_for(seed, use))
 
     def gradient_by_lag(self, cell: Cell, *, seed: int) -> list[float]:
         """The norm of the gradient that comes through 0 … `steps` steps, from 1 on."""
-        gradient = directions(self.sequences, self.width, generator=_generator(seed, "directions"))
+        gradient = directions(self.sequences, self.width, generator=generator_for(seed, "directions"))
         return gradient_by_lag(cell, self.inputs(seed), self.settled(cell, seed=seed), gradient=gradient)
 
-    def as_data(self) -> dict[str, Any]:
-        """The sizes as JSON can hold them."""
-        return asdict(self)
+    def as_data(self, seed: int) -> dict[str, Any]:
+        """The seed and the sizes as JSON can hold them."""
+        return {"seed": seed, "bench": asdict(self)}
 
 
 def rounded(values: Iterable[float]) -> list[float]:
@@ -165,5 +177,14 @@ def rounded(values: Iterable[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _generator(seed: int, use: str) -> torch.Generator:
+def generator_for(seed: int, use: str) -> torch.Generator:
+    """A generator for one use."""
     return torch.Generator().manual_seed(seed_for(seed, use))
+
+
+def output_layer(width: int, symbols: int) -> nn.Linear:
+    """A linear layer that predicts symbols, with Glorot's start."""
+    layer = nn.Linear(width, symbols)
+    xavier_uniform(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -5,8 +5,9 @@ has its BLEU with an interval that holds 95% of bootstrap resamples of that bin'
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from seqloom.core.symbols import END, RESERVED
 from seqloom.data.batches import PairBatch
 from seqloom.data.phrasebook import PhrasePair, sample_pairs
 from seqloom.drawing.figures import SERIES, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, silent, take_step
+from seqloom.lab.bench import Countdown, Say, generator_for, legend_above, silent, take_step
 from seqloom.metrics.scoring import Bootstrap, CorpusScore, check_counts, score
 from seqloom.metrics.translation import Bleu, tokenize_for
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -82,7 +83,7 @@ def join_phrases(
 ) -> JoinedPhrases:
     """So many sentences and test pairs; of these, as many have one sentence as have two … `longest`."""
     known = sample_pairs(source, target, count=sentences, seed=seed)
-    generator = torch.Generator().manual_seed(seed_for(seed, "joined test"))
+    generator = generator_for(seed, "joined test")
     pairs = [
         _join([known[at] for at in torch.randint(sentences, (1 + number % longest,), generator=generator).tolist()])
         for number in range(test)
@@ -103,7 +104,14 @@ def train_translator(
     model = config.build(phrases.symbols, seed=seed_for(seed, "translator"))
     optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.1, total_iters=training.updates)
-    for batch in _batches(phrases, training, seed=seed_for(seed, "joined batches")):
+    generator = generator_for(seed, "joined batches")
+    for _ in range(training.updates):
+        count = int(torch.randint(1, phrases.longest + 1, (), generator=generator))
+        drawn = torch.randint(len(phrases.sentences), (training.pairs, count), generator=generator).tolist()
+        joined = [_join([phrases.sentences[at] for at in row]) for row in drawn]
+        source = _padded([pair.source for pair in joined], phrases.source_words)
+        target = _padded([pair.target for pair in joined], phrases.target_words)
+        batch = PairBatch(source, target.ids, target.lengths, lines=np.array([row[0] for row in drawn]))
         loss = pair_loss(model, batch, smoothing=0.0)
         take_step(optimiser, loss.total / loss.count, clip_norm=training.clip_norm)
         schedule.step()
@@ -113,11 +121,10 @@ def train_translator(
 def translate_test(model: Seq2Seq, phrases: JoinedPhrases, *, at_once: int = 64) -> list[str]:
     """Greedy translations of the test pairs' sources, as text."""
     order = sorted(range(len(phrases.test)), key=lambda line: len(phrases.test[line].source))
-    number = _numbers(phrases.source_words)
     lines = [""] * len(order)
     for begin in range(0, len(order), at_once):
         chosen = order[begin : begin + at_once]
-        source = _padded([_ids(phrases.test[line].source, number) for line in chosen])
+        source = _padded([phrases.test[line].source for line in chosen], phrases.source_words)
         for line, found in zip(chosen, greedy_search(model.stepper(), source, SearchConfig(beam=1)), strict=True):
             lines[line] = as_text(
                 [phrases.target_words[symbol - len(RESERVED)] for symbol in found.symbols if symbol >= len(RESERVED)]
@@ -130,22 +137,6 @@ def as_text(words: Sequence[str]) -> str:
     return MARK.sub(r"\1", " ".join(words))
 
 
-def _batches(phrases: JoinedPhrases, training: TranslatorTraining, *, seed: int) -> Iterator[PairBatch]:
-    generator = torch.Generator().manual_seed(seed)
-    sources, targets = _numbers(phrases.source_words), _numbers(phrases.target_words)
-    for _ in range(training.updates):
-        count = int(torch.randint(1, phrases.longest + 1, (), generator=generator))
-        drawn = torch.randint(len(phrases.sentences), (training.pairs, count), generator=generator).tolist()
-        joined = [_join([phrases.sentences[at] for at in row]) for row in drawn]
-        target = _padded([_ids(pair.target, targets) for pair in joined])
-        yield PairBatch(
-            source=_padded([_ids(pair.source, sources) for pair in joined]),
-            target=target.ids,
-            target_lengths=target.lengths,
-            lines=np.array([row[0] for row in drawn]),
-        )
-
-
 def _join(pairs: Sequence[PhrasePair]) -> JoinedPair:
     return JoinedPair(
         tuple(word for pair in pairs for word in pair.source_tokens),
@@ -153,17 +144,11 @@ def _join(pairs: Sequence[PhrasePair]) -> JoinedPair:
     )
 
 
-def _numbers(words: Sequence[str]) -> dict[str, int]:
-    return {word: number for number, word in enumerate(words, start=len(RESERVED))}
-
-
-def _ids(words: Sequence[str], numbers: dict[str, int]) -> list[int]:
-    return [*(numbers[word] for word in words), END]
-
-
-def _padded(rows: Sequence[list[int]]) -> Source:
-    """Rows of ids, padded at the end, with their lengths."""
-    return Source(pad_sequence([torch.tensor(row) for row in rows], batch_first=True), torch.tensor([*map(len, rows)]))
+def _padded(lines: Sequence[Sequence[str]], words: Sequence[str]) -> Source:
+    """Lines as ids with END, padded at the end, and their lengths."""
+    numbers = {word: number for number, word in enumerate(words, start=len(RESERVED))}
+    rows = [torch.tensor([*(numbers[word] for word in line), END]) for line in lines]
+    return Source(pad_sequence(rows, batch_first=True), torch.tensor([*map(len, rows)]))
 
 
 @dataclass(frozen=True)
@@ -217,7 +202,18 @@ def bottleneck_from(
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
     """BLEU by source length of the translations of some systems, by name. `settings` are kept with the numbers."""
-    _check(hypotheses, references, sources)
+    if not hypotheses:
+        raise UsageError("no system given; pass the translations of one or more systems by name")
+    for name, lines in hypotheses.items():
+        try:
+            check_counts(lines, references)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from error
+    if len(sources) != len(references):
+        raise DataError(
+            f"{len(sources)} source lines, but {len(references)} references; give the source file "
+            "that was translated, line by line"
+        )
     bootstrap = Bootstrap(seed=1) if bootstrap is None else bootstrap
     metric = Bleu(tokenize=tokenize_for(target_language), lowercase=lowercase)
     sorted_in = bins_of(source_lengths(sources, language=source_language), bins=bins)
@@ -242,28 +238,8 @@ def bottleneck_from(
         ],
     }
     sentence = _sentence(sorted_in, by_bin, unit=unit)
-    return Finding(
-        "bottleneck",
-        "BLEU by the length of the source",
-        sentence,
-        data,
-        lambda: _draw(sorted_in, by_bin, whole=whole, unit=unit),
-    )
-
-
-def _check(hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], sources: Sequence[str]) -> None:
-    if not hypotheses:
-        raise UsageError("no system given; pass the translations of one or more systems by name")
-    for name, lines in hypotheses.items():
-        try:
-            check_counts(lines, references)
-        except DataError as error:
-            raise DataError(f"{name}: {error}") from error
-    if len(sources) != len(references):
-        raise DataError(
-            f"{len(sources)} source lines, but {len(references)} references; give the source file "
-            "that was translated, line by line"
-        )
+    draw = partial(_draw, sorted_in, by_bin, whole=whole, unit=unit)
+    return Finding("bottleneck", "BLEU by the length of the source", sentence, data, draw)
 
 
 def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[CorpusScore]], *, unit: str) -> str:
@@ -281,21 +257,16 @@ def _sentence(bins: Sequence[Bin], by_bin: Mapping[str, Sequence[CorpusScore]], 
         return sentence
     (first, ones), (second, others) = by_bin.items()
     gaps = [one.value - other.value for one, other in zip(ones, others, strict=True)]
-    more = [place for place, gap in enumerate(gaps) if gap > 0]
+    shortest, longest = (f"{gap:.1f}".replace("-", "−") for gap in (gaps[0], gaps[-1]))
     return (
-        f"{sentence} The difference, {first} minus {second}, is {_signed(gaps[0])} in the shortest bin and "
-        f"{_signed(gaps[-1])} in the longest, and above 0 in {len(more)} of {len(bins)}."
+        f"{sentence} The difference, {first} minus {second}, is {shortest} in the shortest bin and {longest} in the "
+        f"longest, and above 0 in {sum(gap > 0 for gap in gaps)} of {len(bins)}."
     )
 
 
 def _with_interval(found: CorpusScore) -> str:
     low, high = found.interval or (found.value, found.value)
     return f"{found.value:.1f} [{low:.1f}, {high:.1f}]"
-
-
-def _signed(value: float) -> str:
-    """With a minus sign that is as long as a plus."""
-    return f"{value:.1f}".replace("-", "−")
 
 
 def _draw(
@@ -313,10 +284,8 @@ def _draw(
             places, [found.value for found in scores], color=colour, marker=mark, ms=5, linewidth=1.6, label=label
         )
     axes.set_xticks(range(len(bins)), [f"{each.name}\n{len(each.lines)}" for each in bins])
-    axes.set_xlabel(f"{unit} of the source; below: number of sentences")
-    axes.set_ylabel("BLEU")
-    axes.set_ylim(bottom=0)
-    figure.legend(frameon=False, loc="outside upper center", ncols=min(3, len(by_bin)), fontsize=9)
+    axes.set(ylim=(0, None), xlabel=f"{unit} of the source; below: number of sentences", ylabel="BLEU")
+    legend_above(figure, min(3, len(by_bin)))
     return figure
 
 

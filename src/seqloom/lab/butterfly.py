@@ -1,7 +1,7 @@
 """The butterfly effect: how far two nearly equal states diverge.
 
-What grows here is a difference of states. The states themselves stay bounded in a
-tanh network, whatever its matrix: a state that explodes and a gradient that explodes are two things.
+What grows here is a difference of states. The states themselves stay bounded in a tanh network, whatever its matrix: a
+state that explodes and a gradient that explodes are two things.
 """
 
 import math
@@ -14,9 +14,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, INK, QUIET, SECOND, Finding
-from seqloom.lab.bench import Bench, Countdown, Say, frames, note_left, rounded, shades, silent
+from seqloom.lab.bench import Bench, Countdown, Say, frames, generator_for, note_left, rounded, shades, silent
 from seqloom.nn.cells.cell import Cell, CellState
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import LSTMCell
@@ -82,11 +81,8 @@ CELLS: dict[str, tuple[MakeCell, str]] = {
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """Distances by step for tanh networks of several radii, and for gated cells."""
-    bench = (
-        Bench(width=32, sequences=8, burn_in=40, steps=80, loudness=0.3)
-        if quick
-        else Bench(width=128, sequences=16, burn_in=200, steps=150, loudness=0.3)
-    )
+    width, sequences, burn_in, steps = (32, 8, 40, 80) if quick else (128, 16, 200, 150)
+    bench = Bench(width=width, sequences=sequences, burn_in=burn_in, steps=steps, loudness=0.3)
     makes: dict[str, MakeCell] = {
         f"tanh RNN, ρ = {radius:g}": partial(ElmanCell, start="spectral", spectral_radius=radius) for radius in RADII
     }
@@ -96,14 +92,10 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     for name, make in makes.items():
         cell = bench.cell(make, seed=seed)
         state, inputs = bench.settled(cell, seed=seed), bench.inputs(seed)
-        generator = torch.Generator().manual_seed(seed_for(seed, "perturbation"))
+        generator = generator_for(seed, "perturbation")
         distances[name] = typical(divergence(cell, inputs, state, size=SIZE, generator=generator))
         sizes[name] = float(states_along(cell, inputs, state)[0][-1].norm(dim=1).mean())
         countdown.done(name)
-    return [_finding(bench, seed, distances, sizes)]
-
-
-def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: dict[str, float]) -> Finding:
     rates = {name: growth_rate(each) for name, each in distances.items()}
     factors = {name: math.exp(rate) for name, rate in rates.items()}
     wild, calm = f"tanh RNN, ρ = {RADII[-1]:g}", f"tanh RNN, ρ = {RADII[0]:g}"
@@ -117,8 +109,7 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
         "bias 4."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "size": SIZE,
         "cells": [
             {"name": name, "distances": rounded(each), "rate": rates[name], "factor": factors[name],
@@ -129,19 +120,16 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
 
     def draw() -> Figure:
         figure, (left, right) = frames(2, shares_y=True)
-        for radius, colour in zip(RADII, shades(len(RADII)), strict=True):
-            left.plot(
-                _above_noise(distances[f"tanh RNN, ρ = {radius:g}"]),
-                color=colour,
-                linewidth=1.8,
-                label=f"ρ(U) = {radius:g}",
-            )
-        for name, (_, colour) in CELLS.items():
-            right.plot(_above_noise(distances[name]), color=colour, linewidth=1.8, label=name)
+        colours = zip(RADII, shades(len(RADII)), strict=True)
+        lines = [(left, f"tanh RNN, ρ = {radius:g}", f"ρ(U) = {radius:g}", colour) for radius, colour in colours]
+        lines += [(right, name, name, colour) for name, (_, colour) in CELLS.items()]
+        for axes, name, label, colour in lines:
+            each = distances[name]  # drawn down to where rounding takes over
+            end = next((step for step, distance in enumerate(each) if distance <= 1.01 * NOISE), len(each))
+            axes.plot(each[: end + 1], color=colour, linewidth=1.8, label=label)
         for axes, title in ((left, "tanh RNN"), (right, "gated cells")):
             axes.axhline(SIZE, color=QUIET, linewidth=0.8)
-            axes.set_yscale("log")
-            axes.set_xlabel("steps after the perturbation")
+            axes.set(yscale="log", xlabel="steps after the perturbation")
             axes.set_title(title, fontsize=11, color=INK)
             axes.axhline(NOISE, color=QUIET, linewidth=0.8, linestyle=":")
         left.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -150,9 +138,4 @@ def _finding(bench: Bench, seed: int, distances: dict[str, list[float]], sizes: 
         left.set_ylabel("distance of the two states")
         return figure
 
-    return Finding("butterfly", "How far two nearly equal states diverge", sentence, data, draw)
-
-
-def _above_noise(distances: list[float]) -> list[float]:
-    end = next((step for step, each in enumerate(distances) if each <= 1.01 * NOISE), len(distances))
-    return distances[: end + 1]
+    return [Finding("butterfly", "How far two nearly equal states diverge", sentence, data, draw)]

@@ -6,14 +6,14 @@ Each step moves x and y towards each other, so all vectors turn into one directi
 the mean cosine of two words rises to 1. There is no optimum, since larger vectors always lower the loss.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from seqloom.classical.vectors import WordVectors
-from seqloom.classical.word2vec import Word2VecConfig
+from seqloom.classical.word2vec import Learner, Word2VecConfig
 from seqloom.core.symbols import END, RESERVED
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.drawing.figures import FIRST, SECOND, Finding
@@ -36,19 +36,9 @@ class Course:
 
 def follow(text: EncodedText, *, negatives: int, epochs: int, width: int = 32, rate: float = 0.05, seed: int) -> Course:
     """Train skip-gram vectors at a constant rate, and measure them after each epoch."""
-    from seqloom.classical.word2vec import Learner
-
-    config = Word2VecConfig(
-        width=width,
-        negatives=negatives,
-        epochs=epochs,
-        learning_rate=rate,
-        final_rate=rate,
-        minimum_count=1,
-        subsampling=0.0,
-        threads=1,
-    )
-    learner = Learner.begin(text, config, seed=seed)
+    config = Word2VecConfig(width=width, negatives=negatives, epochs=epochs, learning_rate=rate, final_rate=rate)
+    plain = config.model_copy(update={"minimum_count": 1, "subsampling": 0.0, "threads": 1})
+    learner = Learner(text, plain, seed=seed)
     seen, losses = [learner.vectors()], []
     for epoch in range(epochs):
         losses.append(learner.learn(epoch))
@@ -63,8 +53,6 @@ def mean_cosine(vectors: WordVectors) -> float:
     return float((total @ total - count) / (count * (count - 1)))
 
 
-# Why word2vec needs negatives: with the seen pairs alone, every vector turns into the same direction.
-
 NEGATIVES = (0, 5)
 
 
@@ -77,19 +65,6 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     for negatives in NEGATIVES:
         courses.append(follow(text, negatives=negatives, epochs=epochs, width=width, rate=rate, seed=seed))
         countdown.done(f"{negatives} negatives")
-    return [_finding(text, courses, seed=seed, sentences=sentences)]
-
-
-def english(sentences: int, *, seed: int) -> EncodedText:
-    """Sentences of the phrasebook as words."""
-    lines = [pair.target_tokens for pair in sample_pairs("de", "en", count=sentences, seed=seed)]
-    words = sorted({word for line in lines for word in line})
-    ids = {word: number for number, word in enumerate(words, start=len(RESERVED))}
-    flat = [number for line in lines for number in (*(ids[word] for word in line), END)]
-    return EncodedText(np.array(flat, np.int32), (*RESERVED, *words))
-
-
-def _finding(text: EncodedText, courses: list[Course], *, seed: int, sentences: int) -> Finding:
     without, with_them = courses
     epochs = len(without.losses)
     sentence = (
@@ -103,12 +78,7 @@ def _finding(text: EncodedText, courses: list[Course], *, seed: int, sentences: 
         "sentences": sentences,
         "words": text.symbols - len(RESERVED),
         "courses": [
-            {
-                "negatives": course.negatives,
-                "losses": rounded(course.losses),
-                "cosines": rounded(course.cosines),
-                "norms": rounded(course.norms),
-            }
+            {name: value if name == "negatives" else rounded(value) for name, value in asdict(course).items()}
             for course in courses
         ],
     }
@@ -119,14 +89,21 @@ def _finding(text: EncodedText, courses: list[Course], *, seed: int, sentences: 
             label = f"{course.negatives} negatives" if course.negatives else "no negatives"
             left.plot(range(epochs + 1), course.cosines, "o-", ms=3, color=colour, label=label)
             right.plot(range(1, epochs + 1), course.losses, "o-", ms=3, color=colour, label=label)
-        left.set_ylim(-0.05, 1.05)
-        left.set_ylabel("mean cosine of two words")
-        right.set_ylim(bottom=0)
-        right.set_ylabel("loss per term (nats)")
+        left.set(ylim=(-0.05, 1.05), ylabel="mean cosine of two words")
+        right.set(ylim=(0, None), ylabel="loss per term (nats)")
         right.legend(frameon=False, fontsize=9)
         for axes in (left, right):
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return figure
 
-    return Finding("collapse", "Word vectors without negatives", sentence, data, draw)
+    return [Finding("collapse", "Word vectors without negatives", sentence, data, draw)]
+
+
+def english(sentences: int, *, seed: int) -> EncodedText:
+    """Sentences of the phrasebook as words."""
+    lines = [pair.target_tokens for pair in sample_pairs("de", "en", count=sentences, seed=seed)]
+    words = sorted({word for line in lines for word in line})
+    ids = {word: number for number, word in enumerate(words, start=len(RESERVED))}
+    flat = [number for line in lines for number in (*(ids[word] for word in line), END)]
+    return EncodedText(np.array(flat, np.int32), (*RESERVED, *words))

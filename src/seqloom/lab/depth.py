@@ -17,7 +17,20 @@ from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.data.phrasebook import sample_sentences
 from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, signed, silent, take_step
+from seqloom.lab.bench import (
+    Countdown,
+    Say,
+    frames,
+    generator_for,
+    legend_above,
+    output_layer,
+    plot_medians,
+    powers_of_two,
+    rounded,
+    signed,
+    silent,
+    take_step,
+)
 from seqloom.nn.cells.lstm import LSTMCell
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, Skip, Stack, cells_of
@@ -76,7 +89,10 @@ class DeepNetwork(nn.Module):
         widths = [sizes.width + (layer * added if is_dense else 0) for layer in range(depth + 1)]
         self.enter = nn.Linear(2, sizes.width)
         self.layers = cast("Sequence[nn.Linear]", nn.ModuleList(nn.Linear(width, added) for width in widths[:-1]))
-        self.bypasses = cast("Sequence[Bypass]", nn.ModuleList(_bypass(form.skip, sizes.width) for _ in range(depth)))
+        bypasses: list[nn.Module] = [Addition() if form.skip == "residual" else NoBypass() for _ in range(depth)]
+        if form.skip == "highway":
+            bypasses = [Highway(sizes.width, bias=CARRY) for _ in range(depth)]
+        self.bypasses = cast("Sequence[Bypass]", nn.ModuleList(bypasses))
         self.output = nn.Linear(widths[-1], sizes.classes)
         if form.start == "glorot":
             for layer in self.layers:
@@ -131,14 +147,7 @@ def _begin(form: DeepForm, depth: int, *, sizes: DeepSizes, seed: int) -> tuple[
     """A fresh network, and points that are the same for all forms and depths of a seed."""
     with seeded(seed_for(seed, "deep network")):
         network = DeepNetwork(form, depth, sizes=sizes)
-    generator = torch.Generator().manual_seed(seed_for(seed, "spirals"))
-    return network, *draw_spirals(sizes.points, sizes.classes, generator=generator)
-
-
-def _bypass(skip: Skip, width: int) -> Bypass:
-    if skip == "highway":
-        return Highway(width, bias=CARRY)
-    return Addition() if skip == "residual" else NoBypass()
+    return network, *draw_spirals(sizes.points, sizes.classes, generator=generator_for(seed, "spirals"))
 
 
 # A small task for stacks of recurrent layers: the next character of the phrasebook's sentences.
@@ -187,9 +196,7 @@ class CharacterNetwork(nn.Module):
         self.embedding = nn.Embedding(characters, width)
         cells = cells_of(make, width, width=width, layers=layers, skip=skip)
         self.stack = Stack(cells, dropout_rate=0.0, skip=skip)
-        self.output = nn.Linear(width, characters)
-        xavier_uniform(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = output_layer(width, characters)
 
     def forward(self, windows: Int[Tensor, "windows steps"]) -> Float[Tensor, ""]:
         """Nats per character after the first of each window."""
@@ -203,13 +210,9 @@ def phrasebook_text(language: str = "de", *, sentences: int = 2000, windows: int
     test = "\n".join(sample_sentences(language, count=windows, seed=seed, split="test"))
     characters = "".join(sorted({*train, *test}))
     number = {character: index for index, character in enumerate(characters)}
-    ids = torch.tensor([number[character] for character in test])
-    steps = len(ids) // windows
-    return CharacterText(
-        characters,
-        torch.tensor([number[character] for character in train]),
-        ids[: windows * steps].view(windows, steps),
-    )
+    train_ids, test_ids = (torch.tensor([number[character] for character in text]) for text in (train, test))
+    steps = len(test_ids) // windows
+    return CharacterText(characters, train_ids, test_ids[: windows * steps].view(windows, steps))
 
 
 def train_characters(
@@ -225,7 +228,7 @@ def train_characters(
     """Test loss by updates made: after the last one, and after `every` so many. Equal seeds see equal windows."""
     with seeded(seed_for(seed, "character model")):
         model = CharacterNetwork(make, characters=len(text.characters), width=training.width, layers=layers, skip=skip)
-    generator = torch.Generator().manual_seed(seed_for(seed, "character windows"))
+    generator = generator_for(seed, "character windows")
     optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     offsets = torch.arange(training.steps + 1)
     losses = {}
@@ -263,34 +266,22 @@ By = Mapping[str, Mapping[int, Sequence[float]]]
 class DepthPlan:
     """How much is measured."""
 
-    depths: tuple[int, ...]
+    depths: tuple[int, ...] = (2, 4, 8, 16, 32)
     """Of feed-forward networks."""
-    gradient_seeds: int
-    training_seeds: int
-    sizes: DeepSizes
-    layers: tuple[int, ...]
+    gradient_seeds: int = 20
+    training_seeds: int = 3
+    sizes: DeepSizes = DeepSizes()
+    layers: tuple[int, ...] = (1, 2, 4, 8)
     """Of stacks."""
-    stack_seeds: int
-    stacks: CharacterTraining
-    pair_seeds: int
+    stack_seeds: int = 3
+    stacks: CharacterTraining = CharacterTraining()
+    pair_seeds: int = 5
     """For two layers against one."""
-    pairs: CharacterTraining
-    every: int
+    pairs: CharacterTraining = CharacterTraining(updates=1000)
+    every: int = 100
     """Updates between two measurements of the test loss."""
 
 
-FULL = DepthPlan(
-    depths=(2, 4, 8, 16, 32),
-    gradient_seeds=20,
-    training_seeds=3,
-    sizes=DeepSizes(),
-    layers=(1, 2, 4, 8),
-    stack_seeds=3,
-    stacks=CharacterTraining(),
-    pair_seeds=5,
-    pairs=CharacterTraining(updates=1000),
-    every=100,
-)
 QUICK = DepthPlan(
     depths=(2, 32),
     gradient_seeds=3,
@@ -307,7 +298,7 @@ QUICK = DepthPlan(
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """Deep feed-forward networks at the start and after training, deep stacks, and two layers against one."""
-    plan = QUICK if quick else FULL
+    plan = QUICK if quick else DepthPlan()
     text = phrasebook_text(sentences=200 if quick else 2000, seed=seed)
     return [
         _feed_forward(plan, seed=seed, say=say),
@@ -362,38 +353,30 @@ def feed_forward_finding(ratios: By, losses: By, *, sizes: DeepSizes, seed: int)
         figure, (left, right) = frames(2)
         _plot(left, ratios)
         left.axhline(1, color=QUIET, linewidth=0.8)
-        left.set_yscale("log")
-        left.set_ylabel("gradient at the first layer / at the last")
+        left.set(yscale="log", ylabel="gradient at the first layer / at the last")
         left.set_title("before training", fontsize=10, color=INK)
         _plot(right, losses, has_labels=False)
-        right.set_ylabel("loss (nats per point)")
-        right.set_ylim(bottom=0)
+        right.set(ylim=(0, None), ylabel="loss (nats per point)")
         right.set_title(f"after {sizes.updates} updates", fontsize=10, color=INK)
         for axes in (left, right):
             axes.set_xlabel("layers")
-        figure.legend(frameon=False, loc="outside upper center", ncols=len(ratios), fontsize=9)
+        legend_above(figure, len(ratios))
         return figure
 
-    return Finding(
-        "depth-gradients", "Deep feed-forward networks, with and without skip connections", sentence, data, draw
-    )
+    title = "Deep feed-forward networks, with and without skip connections"
+    return Finding("depth-gradients", title, sentence, data, draw)
 
 
 def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:
     losses: dict[str, dict[int, list[float]]] = {name: {layers: [] for layers in plan.layers} for name in SKIPS}
+    make, training = LSTMCell, plan.stacks
     countdown = Countdown(say, len(SKIPS) * plan.stack_seeds)
     for number in range(plan.stack_seeds):
+        drawn = seed_for(seed, "stacks", number)
         for name, skip in SKIPS.items():
             for layers in plan.layers:
-                found = train_characters(
-                    LSTMCell,
-                    text,
-                    layers=layers,
-                    skip=skip,
-                    training=plan.stacks,
-                    seed=seed_for(seed, "stacks", number),
-                )
-                losses[name][layers].append(found[plan.stacks.updates])
+                found = train_characters(make, text, layers=layers, skip=skip, training=training, seed=drawn)
+                losses[name][layers].append(found[training.updates])
             countdown.done(f"stacks of LSTM layers, {name}")
     return stack_finding(losses, frequency=text.frequency_loss(), training=plan.stacks, seed=seed)
 
@@ -424,31 +407,23 @@ def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, 
         axes.annotate("frequencies of the characters alone", (0, frequency), (6, 3), xycoords=("axes fraction", "data"),
                       textcoords="offset points", fontsize=9, color=INK)  # fmt: skip
         _plot(axes, losses)
-        axes.set_xlabel("LSTM layers")
-        axes.set_ylabel(f"test loss after {training.updates} updates (nats per character)")
-        figure.legend(frameon=False, loc="outside upper center", ncols=len(losses), fontsize=9)
+        axes.set(xlabel="LSTM layers", ylabel=f"test loss after {training.updates} updates (nats per character)")
+        legend_above(figure, len(losses))
         return figure
 
-    return Finding(
-        "depth-stacks", "Deep stacks of LSTM layers, with and without skip connections", sentence, data, draw
-    )
+    title = "Deep stacks of LSTM layers, with and without skip connections"
+    return Finding("depth-stacks", title, sentence, data, draw)
 
 
 def _two_layers(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Finding:
     curves: dict[int, list[dict[int, float]]] = {1: [], 2: []}
+    make, training, every = LSTMCell, plan.pairs, plan.every
     countdown = Countdown(say, plan.pair_seeds)
     for number in range(plan.pair_seeds):
+        drawn = seed_for(seed, "two layers", number)
         for layers, found in curves.items():
             found.append(
-                train_characters(
-                    LSTMCell,
-                    text,
-                    layers=layers,
-                    skip="none",
-                    training=plan.pairs,
-                    seed=seed_for(seed, "two layers", number),
-                    every=plan.every,
-                )
+                train_characters(make, text, layers=layers, skip="none", training=training, seed=drawn, every=every)
             )
         countdown.done("two layers and one")
     return two_layers_finding(curves, training=plan.pairs, seed=seed)
@@ -485,8 +460,7 @@ def two_layers_finding(
             means = [fmean(curve[at] for curve in found) for at in updates]
             label = f"{layers} layer{'s' if layers > 1 else ''}, mean of {len(found)} seeds"
             axes.plot(updates, means, color=colour, marker="o", ms=3, linewidth=2, label=label)
-        axes.set_xlabel("updates")
-        axes.set_ylabel("test loss (nats per character)")
+        axes.set(xlabel="updates", ylabel="test loss (nats per character)")
         axes.legend(frameon=False, fontsize=9)
         return figure
 
@@ -504,7 +478,4 @@ def _plot(axes: Axes, values: By, *, has_labels: bool = True) -> None:
         colour, mark = LOOKS[name]
         at = [depth * 1.02 ** (shift - (len(values) - 1) / 2) for depth in found]  # side by side, so that bars are seen
         plot_medians(axes, at, found.values(), colour=colour, mark=mark, label=name if has_labels else None)
-    axes.set_xscale("log", base=2)
-    ticks = list(next(iter(values.values())))
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.minorticks_off()
+    powers_of_two(axes, list(next(iter(values.values()))))

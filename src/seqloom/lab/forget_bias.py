@@ -27,10 +27,6 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         cell = bench.cell(partial(LSTMCell, forget_bias=bias), seed=seed)
         curves[bias] = bench.gradient_by_lag(cell, seed=seed)
         countdown.done(f"forget bias {signed(bias)}")
-    return [_finding(bench, seed, curves)]
-
-
-def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Finding:
     first, last = min(10, bench.steps // 2), bench.steps
     slopes = {bias: fit_slope(norms, first=first) for bias, norms in curves.items()}
     predicted = {bias: -math.log1p(math.exp(-bias)) for bias in curves}
@@ -40,13 +36,15 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
         ", ".join(f"{math.exp(values[bias]):.2f} at {signed(bias)}" for bias in listed)
         for values in (slopes, predicted)
     )
+    warning = f"even at {signed(highest)} the gradient fades, to half in {-math.log(2) / slopes[highest]:.0f} steps."
+    if slopes[highest] > 0:
+        warning = f"at {signed(highest)} the gradient even grows, by {math.expm1(slopes[highest]):.1%} per step."
     sentence = (
         f"The factor by which the gradient of an LSTM changes per step, by forget bias: {measured}. A gate of σ(bias) "
-        f"alone would give {alone}. An open gate is not a guarantee: {_warning(slopes, highest)}"
+        f"alone would give {alone}. An open gate is not a guarantee: {warning}"
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "fitted_lags": [first, last],
         "biases": [
             {"bias": bias, "norms": rounded(norms), "slope": slopes[bias], "log_gate": predicted[bias]}
@@ -65,15 +63,8 @@ def _finding(bench: Bench, seed: int, curves: dict[float, list[float]]) -> Findi
         right.plot(list(slopes), list(slopes.values()), "o-", color=FIRST, ms=5, label="measured")
         right.plot(list(predicted), list(predicted.values()), color=INK, linestyle=(0, (4, 3)), linewidth=1,
                    label="log σ(bias): the gate by itself")  # fmt: skip
-        right.set_xlabel("forget bias")
-        right.set_ylabel("slope of the log gradient (nats per step)")
+        right.set(xlabel="forget bias", ylabel="slope of the log gradient (nats per step)")
         right.legend(frameon=False, fontsize=9, loc="lower right")
         return figure
 
-    return Finding("forget-bias", "The gradient of an LSTM by its forget bias", sentence, data, draw)
-
-
-def _warning(slopes: dict[float, float], highest: float) -> str:
-    if slopes[highest] > 0:
-        return f"at {signed(highest)} the gradient even grows, by {math.expm1(slopes[highest]):.1%} per step."
-    return f"even at {signed(highest)} the gradient fades, to half in {-math.log(2) / slopes[highest]:.0f} steps."
+    return [Finding("forget-bias", "The gradient of an LSTM by its forget bias", sentence, data, draw)]

@@ -51,17 +51,6 @@ class GateTerms:
         return self.forget + self.kept + self.input + self.candidate
 
 
-@dataclass(frozen=True)
-class _Gates:
-    """What each step of one sequence computed, and the states between the steps."""
-
-    i: Float[Tensor, "time width"]
-    f: Float[Tensor, "time width"]
-    g: Float[Tensor, "time width"]
-    o: Float[Tensor, "time width"]
-    memory: Float[Tensor, "states width"]
-
-
 def gate_terms(
     cell: LSTMCell, inputs: Float[Tensor, "time inputs"], state: CellState, *, is_as_printed: bool = False
 ) -> GateTerms:
@@ -69,12 +58,12 @@ def gate_terms(
 
     `is_as_printed` takes tanh(c) for tanh'(c) in S, a slip that some lecture notes have.
     """
-    gates = _gates_along(cell, inputs, state)
+    i, f, g, o, memory = _gates_along(cell, inputs, state)
     weight_i, weight_f, weight_g, _ = cell.from_state.weight.detach().chunk(4)
-    before = gates.memory[1:-1]  # c_1 … c_{T−1}
+    before = memory[1:-1]  # c_1 … c_{T−1}
     shown = before.tanh() if is_as_printed else 1 - before.tanh() ** 2
-    moves = (gates.o[:-1] * shown)[:, None, :]
-    i, f, g = gates.i[1:], gates.f[1:], gates.g[1:]
+    moves = (o[:-1] * shown)[:, None, :]
+    i, f, g = i[1:], f[1:], g[1:]
     return GateTerms(
         forget=(before * f * (1 - f))[:, :, None] * weight_f * moves,
         kept=torch.diag_embed(f),
@@ -92,25 +81,22 @@ def memory_jacobians(
     ∂c_T/∂c_{T−ℓ} = (P_ℓ)_ch · S + (P_ℓ)_cc
     """
     width = cell.width
-    gates = _gates_along(cell, inputs, state)
+    *_, o, memory = _gates_along(cell, inputs, state)
     products = ordered_products(jacobians_along(cell, inputs, state)[1:])
     from_hidden, from_memory = products[:, width:, :width], products[:, width:, width:]
-    moves = gates.o * (1 - gates.memory[1:].tanh() ** 2)  # of the steps 1 … T
+    moves = o * (1 - memory[1:].tanh() ** 2)  # of the steps 1 … T
     return from_hidden * moves.flip(0)[:, None, :] + from_memory
 
 
-def _gates_along(cell: LSTMCell, inputs: Float[Tensor, "time inputs"], state: CellState) -> _Gates:
+def _gates_along(cell: LSTMCell, inputs: Float[Tensor, "time inputs"], state: CellState) -> tuple[Tensor, ...]:
+    """i, f, g and o of each step [time, width], and the memory around them [time + 1, width]."""
     if cell.norm:
         raise UsageError("the four gate terms are those of an LSTM without layer norm; make the cell with norm=False")
     hidden, memory = (part[:, 0] for part in states_along(cell, inputs[None], state))
     with torch.no_grad():
         i, f, g, o = (cell.project(inputs) + cell.from_state(hidden[:-1])).chunk(4, dim=1)
-    return _Gates(i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid(), memory)
+    return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid(), memory
 
-
-# What each gate of an LSTM does to the gradient of its memory, and what the four terms leave out.
-#
-# The terms: A (through the forget gate), B (kept), C (through the input gate) and D (through the candidate).
 
 BIASES = (-2.0, 1.0, 4.0)
 COLOURS = (FIRST, SECOND, THIRD)
@@ -129,11 +115,8 @@ class _Measured:
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """The sizes of the four terms, and how far their products are from the whole gradient."""
-    bench = (
-        Bench(width=12, sequences=3, steps=10, burn_in=20)
-        if quick
-        else Bench(width=32, sequences=8, steps=20, burn_in=100)
-    )
+    width, sequences, steps, burn_in = (12, 3, 10, 20) if quick else (32, 8, 20, 100)
+    bench = Bench(width=width, sequences=sequences, steps=steps, burn_in=burn_in)
     countdown = Countdown(say, len(BIASES) * bench.sequences)
     measured = {bias: _measure(bench, bias, seed=seed, countdown=countdown) for bias in BIASES}
     return [_sizes(bench, seed, measured), _residual(bench, seed, measured)]
@@ -163,8 +146,7 @@ def _sizes(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding
         f"tanh for tanh' in the terms, a known slip, makes a step wrong by {plain.printed_error:.0%}."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "biases": [
             {"bias": bias, "norms": each.norms, "printed_error": each.printed_error} for bias, each in measured.items()
         ],
@@ -179,8 +161,7 @@ def _sizes(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Finding
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.set_xticks(range(len(TERMS)), list(TERMS.values()))
         axes.tick_params(axis="x", length=0)
-        axes.set_xlabel("term: path of the memory into the next step")
-        axes.set_ylabel("largest singular value, mean over steps")
+        axes.set(xlabel="term: path of the memory into the next step", ylabel="largest singular value, mean over steps")
         axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9, bbox_to_anchor=(1, 0.95))
         return figure
 
@@ -197,8 +178,7 @@ def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Find
         f"{plain[3]:.1%} after three and {plain[far]:.1%} after {far}. The joint Jacobian of h and c is exact."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "biases": [
             {"bias": bias, "mean": rounded(each.errors.mean(0).tolist()),
              "lowest": rounded(each.errors.amin(0).tolist()), "highest": rounded(each.errors.amax(0).tolist())}
@@ -212,10 +192,8 @@ def _residual(bench: Bench, seed: int, measured: dict[float, _Measured]) -> Find
             lags, shares = range(1, each.errors.shape[1]), 100 * each.errors[:, 1:]
             axes.fill_between(lags, shares.amin(0), shares.amax(0), color=colour, alpha=0.15, linewidth=0)
             axes.plot(lags, shares.mean(0), "o-", color=colour, ms=3.5, label=signed(bias))
-        axes.set_ylim(bottom=0)
+        axes.set(ylim=(0, None), xlabel="lag ℓ (steps back)", ylabel="error of the product (% of the exact norm)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("lag ℓ (steps back)")
-        axes.set_ylabel("error of the product (% of the exact norm)")
         axes.legend(title="forget bias", title_fontsize=9, frameon=False, fontsize=9)
         return figure
 

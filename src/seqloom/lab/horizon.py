@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Literal
 
 import torch
@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, new_axes
-from seqloom.lab.bench import Countdown, Say, silent, take_step
+from seqloom.lab.bench import Countdown, Say, generator_for, legend_above, output_layer, silent, take_step
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import CoupledCell, LSTMCell, PeepholeCell
 from seqloom.nn.cells.rnn import ElmanCell
-from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.init import seeded
 from seqloom.nn.recurrent import MakeCell
 
 # Delayed recall: how many steps after a symbol was shown can a cell still learn to recall it?
@@ -90,9 +90,7 @@ class RecallNetwork(nn.Module):
     def __init__(self, make: MakeCell, *, symbols: int, width: int) -> None:
         super().__init__()
         self.cell = make(symbols + 2, width)
-        self.output = nn.Linear(width, symbols)
-        xavier_uniform(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = output_layer(width, symbols)
 
     def forward(self, inputs: Float[Tensor, "batch time inputs"]) -> Float[Tensor, "batch symbols"]:
         """Scores of the answer, after the last step."""
@@ -179,36 +177,28 @@ class _Trainer:
         self.budget = budget
         with seeded(seed_for(seed, "recall network")):
             self.network = RecallNetwork(make, symbols=budget.symbols, width=budget.width)
-        self.generator = torch.Generator().manual_seed(seed_for(seed, "recall sequences"))
+        self.generator = generator_for(seed, "recall sequences")
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=budget.learning_rate)
 
     def attempt(self, lag: int, updates: int) -> Attempt:
         """Train at one lag until it is solved or so many updates are made."""
-        right: list[float] = []
+        budget, right = self.budget, []
         for update in range(1, updates + 1):
-            right.append(self._update(lag))
-            recent = right[-RECENT:]
-            if len(recent) == RECENT and sum(recent) / len(recent) >= self.budget.threshold:
-                accuracy = self._test(lag)
-                if accuracy >= self.budget.threshold:
+            scores, answers = self._answer(lag, budget.sequences)
+            take_step(self.optimiser, F.cross_entropy(scores, answers), clip_norm=budget.clip_norm)
+            right.append(_accuracy(scores, answers))  # before the update, on a batch that was never seen
+            if len(right) >= RECENT and fmean(right[-RECENT:]) >= budget.threshold:
+                with torch.no_grad():
+                    accuracy = _accuracy(*self._answer(lag, budget.tested))
+                if accuracy >= budget.threshold:
                     return Attempt(lag, is_solved=True, updates=update, accuracy=accuracy)
-        recent = right[-RECENT:]
-        return Attempt(lag, is_solved=False, updates=updates, accuracy=sum(recent) / len(recent))
+        return Attempt(lag, is_solved=False, updates=updates, accuracy=fmean(right[-RECENT:]))
 
-    def _update(self, lag: int) -> float:
-        """The share of right answers before the update, on a batch that was never seen."""
-        inputs, answers = self._draw(lag, self.budget.sequences)
-        scores = self.network(inputs)
-        take_step(self.optimiser, F.cross_entropy(scores, answers), clip_norm=self.budget.clip_norm)
-        return _accuracy(scores, answers)
-
-    @torch.no_grad()
-    def _test(self, lag: int) -> float:
-        inputs, answers = self._draw(lag, self.budget.tested)
-        return _accuracy(self.network(inputs), answers)
-
-    def _draw(self, lag: int, sequences: int) -> tuple[Tensor, Tensor]:
-        return draw_recall(lag, sequences=sequences, symbols=self.budget.symbols, generator=self.generator)
+    def _answer(self, lag: int, sequences: int) -> tuple[Tensor, Tensor]:
+        """The scores and the answers of new sequences."""
+        symbols = self.budget.symbols
+        inputs, answers = draw_recall(lag, sequences=sequences, symbols=symbols, generator=self.generator)
+        return self.network(inputs), answers
 
 
 def _accuracy(scores: Tensor, answers: Tensor) -> float:
@@ -304,18 +294,7 @@ def horizon_finding(measured: Sequence[MeasuredHorizon], budget: RecallBudget, *
             for one in measured
         ],
     }
-    return Finding(
-        "memory-horizon",
-        "The longest lag of delayed recall that a cell learns",
-        _sentence(measured, budget),
-        data,
-        lambda: _draw(measured, budget),
-    )
-
-
-def _sentence(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> str:
-    counts = {len(one.horizons) for one in measured}
-    form = ", as the median over seeds [lowest to highest]" if counts != {1} else ""
+    form = ", as the median over seeds [lowest to highest]" if {len(one.horizons) for one in measured} != {1} else ""
     listed = [
         f"Given are the longest lags recalled with {budget.threshold:.0%} right within {budget.updates} updates{form}."
     ]
@@ -325,12 +304,12 @@ def _sentence(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> str:
         if found:
             seeds = len(found[0].horizons)
             lags = ", ".join(f"{one.in_words(budget.longest)} ({one.name})" for one in found)
-            comparable = {one.cell: one for one in found if one.symbols in (None, budget.symbols)}
-            listed.append(
-                f"{methods[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{_comparison(comparable)}."
-            )
+            comparison = _comparison({one.cell: one for one in found if one.symbols in (None, budget.symbols)})
+            listed.append(f"{methods[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{comparison}.")
     notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
-    return f"{' '.join(listed)} The notes say {notes}."
+    sentence = f"{' '.join(listed)} The notes say {notes}."
+    title = "The longest lag of delayed recall that a cell learns"
+    return Finding("memory-horizon", title, sentence, data, lambda: _draw(measured, budget))
 
 
 def _comparison(found: Mapping[str, MeasuredHorizon]) -> str:
@@ -380,5 +359,5 @@ def _draw(measured: Sequence[MeasuredHorizon], budget: RecallBudget) -> Figure:
         f"longest lag solved (steps)\nlarge: median, small: seeds; ▶ {budget.longest}, the largest tried, or more"
     )
     axes.grid(axis="y", visible=False)
-    figure.legend(frameon=False, loc="outside upper center", ncols=2, fontsize=9)
+    legend_above(figure, 2)
     return figure

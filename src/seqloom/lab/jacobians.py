@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding
-from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, silent
+from seqloom.lab.bench import Bench, Countdown, Say, frames, generator_for, name_lags, plot_by_lag, rounded, silent
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import spectral_radius
 from seqloom.nn.jacobians import (
@@ -106,16 +106,13 @@ def _shortcut(tried: dict[int, list[_Tried]], steps: int, seed: int) -> Finding:
         plot_by_lag(left, [1.0] * (steps + 1), colour=INK, label=r"eigenvalues, $\rho(U)^\ell$", dashed=True)
         bound = [gain**lag for lag in range(steps + 1)]
         plot_by_lag(left, bound[:10], colour=QUIET, label=r"singular values, $\sigma_{max}(U)^\ell$", dashed=True)
-        name_lags(left, has_norms=False)
-        left.set_ylabel("largest singular value of the product")
+        name_lags(left, "largest singular value of the product")
         left.set_title(f"width {WIDTHS[1]}, ρ(U) = 1", fontsize=11, color=INK)
         left.legend(frameon=False, fontsize=8.5, loc="upper right")
         for (width, values), colour in zip(errors.items(), (THIRD, FOURTH), strict=True):
             shares = [100 * value for value in values[1:13]]  # later, the exact product is too small to be a measure
             right.plot(range(1, 1 + len(shares)), shares, "o-", color=colour, ms=3.5, label=f"width {width}")
-        right.set_xlabel("lag ℓ (steps back)")
-        right.set_ylabel("error of the shortcut (% of the exact norm)")
-        right.set_ylim(bottom=0)
+        right.set(ylim=(0, None), xlabel="lag ℓ (steps back)", ylabel="error of the shortcut (% of the exact norm)")
         right.legend(frameon=False, fontsize=9, loc="lower right")
         return figure
 
@@ -125,7 +122,16 @@ def _shortcut(tried: dict[int, list[_Tried]], steps: int, seed: int) -> Finding:
 def _moduli(seed: int, quick: bool) -> Finding:
     """Linear networks whose matrices are normal, not normal, or have a negative eigenvalue: P_ℓ = U^ℓ."""
     width, steps = (12, 60) if quick else (32, 120)
-    matrices = _matrices(width, seed=seed_for(seed, "matrices"))
+    drawn = torch.randn(width, width, dtype=torch.float64, generator=generator_for(seed, "matrices"))
+    rotation, _ = torch.linalg.qr(drawn)
+    # Strictly above the diagonal a matrix moves no eigenvalue, and makes the map shear.
+    shear = 0.9 * torch.eye(width, dtype=torch.float64) + drawn.triu(1) * (1.2 / width**0.5)
+    shear.diagonal()[:-1].mul_(torch.linspace(0.2, 0.8, width - 1, dtype=torch.float64))
+    matrices = {
+        "normal, ρ = 0.9": 0.9 * rotation,
+        "not normal, ρ = 0.9": shear,
+        "all λ = −1.05": -1.05 * torch.eye(width, dtype=torch.float64),
+    }
     norms = {name: _norms(ordered_products(each.expand(steps, *each.shape))) for name, each in matrices.items()}
     slopes = {name: fit_slope(values, first=steps // 2) for name, values in norms.items()}
     facts: list[dict[str, Any]] = [
@@ -158,26 +164,11 @@ def _moduli(seed: int, quick: bool) -> Finding:
         for radius, label in ((0.9, r"$|\lambda|^\ell$"), (1.05, None)):
             predicted = [radius**lag for lag in range(steps + 1)]
             plot_by_lag(axes, predicted, colour=INK, label=label, dashed=True)
-        name_lags(axes, has_norms=False)
-        axes.set_ylabel(r"largest singular value of $U^\ell$")
+        name_lags(axes, r"largest singular value of $U^\ell$")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 
     return Finding("moduli", "What eigenvalues and singular values predict", sentence, data, draw)
-
-
-def _matrices(width: int, *, seed: int) -> dict[str, Float[Tensor, "width width"]]:
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(width, width, dtype=torch.float64, generator=generator)
-    rotation, _ = torch.linalg.qr(drawn)
-    # Strictly above the diagonal a matrix moves no eigenvalue, and makes the map shear.
-    shear = 0.9 * torch.eye(width, dtype=torch.float64) + drawn.triu(1) * (1.2 / width**0.5)
-    shear.diagonal()[:-1].mul_(torch.linspace(0.2, 0.8, width - 1, dtype=torch.float64))
-    return {
-        "normal, ρ = 0.9": 0.9 * rotation,
-        "not normal, ρ = 0.9": shear,
-        "all λ = −1.05": -1.05 * torch.eye(width, dtype=torch.float64),
-    }
 
 
 def _closed_form_error(weight: Float[Tensor, "width width"], *, seed: int) -> float:
@@ -218,15 +209,13 @@ def _by_step(seed: int, quick: bool) -> Finding:
         f"before it {last[10]:.2%}; with a loss at every step they contribute {every[5]:.0%} and {every[10]:.0%}, but "
         "each of them mostly from its own loss."
     )
-    data = {"seed": seed, "bench": bench.as_data(), "by_lag": {name: rounded(each) for name, each in shares.items()}}
+    data = {**bench.as_data(seed), "by_lag": {name: rounded(each) for name, each in shares.items()}}
 
     def draw() -> Figure:
         figure, (axes,) = frames(1, width=6.4, height=3.8)
         for (name, each), colour in zip(shares.items(), (SECOND, FIRST), strict=True):
             plot_by_lag(axes, each, colour=colour, label=name)
-        name_lags(axes, has_norms=False)
-        axes.set_xlabel("steps before the end")
-        axes.set_ylabel("norm of the step's term (largest = 1)")
+        axes.set(yscale="log", xlabel="steps before the end", ylabel="norm of the step's term (largest = 1)")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 

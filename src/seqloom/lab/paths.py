@@ -13,13 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, INK, SECOND, Finding
-from seqloom.lab.bench import Bench, Countdown, Say, frames, name_lags, plot_by_lag, rounded, silent
+from seqloom.lab.bench import Bench, Countdown, Say, frames, generator_for, name_lags, plot_by_lag, rounded, silent
 from seqloom.nn.attention import AdditiveScore, Attention
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.lstm import LSTMCell
@@ -27,8 +26,6 @@ from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded
 from seqloom.nn.jacobians import directions
 
-Read = Callable[[Tensor], Tensor]
-"""From inputs [batch, time, width] to y [batch, width]."""
 COLOURS = {
     "RNN, last state": INK,
     "LSTM, last state": FIRST,
@@ -40,15 +37,6 @@ COLOURS = {
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """The gradient of y with respect to each input, by lag, with and without attention."""
     bench = Bench(width=24, input_width=24, sequences=8, steps=40) if quick else Bench(input_width=64, sequences=32)
-    countdown = Countdown(say, len(COLOURS))
-    norms = {}
-    for name, read in _readers(bench, seed).items():
-        norms[name] = _norms(bench, read, seed=seed)
-        countdown.done(name)
-    return [_finding(bench, seed, norms)]
-
-
-def _readers(bench: Bench, seed: int) -> dict[str, Read]:
     rnn, lstm = (bench.cell(make, seed=seed) for make in (ElmanCell, LSTMCell))
     with seeded(seed_for(seed, "attention")):
         attention = Attention(AdditiveScore(bench.width, bench.width)).double()
@@ -62,27 +50,21 @@ def _readers(bench: Bench, seed: int) -> dict[str, Read]:
         contexts: Tensor = attention(queries, attention.remember(values, lengths))[0]
         return contexts[:, 0]
 
-    return {
+    readers: dict[str, Callable[[Tensor], Tensor]] = {
         "RNN, last state": lambda inputs: states(rnn, inputs)[:, -1],
         "LSTM, last state": lambda inputs: states(lstm, inputs)[:, -1],
         "RNN with attention": lambda inputs: look(states(rnn, inputs)),
         "attention, no loop": look,
     }
-
-
-def _norms(bench: Bench, read: Read, *, seed: int) -> list[float]:
-    """√ mean ‖∂(g·y)/∂x_{T−ℓ}‖² over the sequences, for ℓ = 0 … T − 1."""
-    inputs = bench.inputs(seed).requires_grad_()
-    generator = torch.Generator().manual_seed(seed_for(seed, "directions"))
-    gradient = directions(bench.sequences, bench.width, generator=generator)
-    with torch.enable_grad():
-        (found,) = torch.autograd.grad((read(inputs) * gradient).sum(), [inputs])
-    by_time: Float[Tensor, " time"] = found.square().sum(2).mean(0).sqrt()
-    norms: list[float] = by_time.flip(0).tolist()
-    return norms
-
-
-def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
+    countdown = Countdown(say, len(readers))
+    norms: dict[str, list[float]] = {}  # √ mean ‖∂(g·y)/∂x_{T−ℓ}‖² over the sequences, for ℓ = 0 … T − 1
+    for name, read in readers.items():
+        inputs = bench.inputs(seed).requires_grad_()
+        gradient = directions(bench.sequences, bench.width, generator=generator_for(seed, "directions"))
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad((read(inputs) * gradient).sum(), [inputs])  # [sequences, time, inputs]
+        norms[name] = found.square().sum(2).mean(0).sqrt().flip(0).tolist()
+        countdown.done(name)
     far = bench.steps // 2
     without, with_, free = (norms[name] for name in ("RNN, last state", "RNN with attention", "attention, no loop"))
     sentence = (
@@ -93,8 +75,7 @@ def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
         f"{bench.steps} steps one after another."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "readers": [
             {
                 "name": name,
@@ -110,9 +91,8 @@ def _finding(bench: Bench, seed: int, norms: dict[str, list[float]]) -> Finding:
         figure, (axes,) = frames(1, width=6.8, height=4.2)
         for name, each in norms.items():
             plot_by_lag(axes, each, colour=COLOURS[name], label=name)
-        name_lags(axes, has_norms=False)
-        axes.set_ylabel("gradient norm at the input ℓ steps back")
+        name_lags(axes, "gradient norm at the input ℓ steps back")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 
-    return Finding("paths", "The path of the gradient with and without attention", sentence, data, draw)
+    return [Finding("paths", "The path of the gradient with and without attention", sentence, data, draw)]

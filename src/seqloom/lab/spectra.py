@@ -33,11 +33,8 @@ CELLS: dict[str, MakeCell] = {
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """The spectra of state matrices by initialisation, and those of one step of each cell."""
-    bench = (
-        Bench(width=24, sequences=1, burn_in=20, steps=1)
-        if quick
-        else Bench(width=96, sequences=1, burn_in=60, steps=1)
-    )
+    width, burn_in = (24, 20) if quick else (96, 60)
+    bench = Bench(width=width, sequences=1, burn_in=burn_in, steps=1)
     countdown = Countdown(say, 1 + len(CELLS))
     starts = {}
     for start, title in STARTS.items():
@@ -50,34 +47,26 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         (jacobian,) = jacobians_along(each, bench.inputs(seed)[0], bench.settled(each, seed=seed))
         steps[name] = [spectrum_of("J", jacobian)]
         countdown.done(f"one step of a {name}")
-    return [_starts(bench, seed, starts), _steps(bench, seed, steps)]
-
-
-def _starts(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Finding:
-    rotation, normal, uniform = (each[0] for each in spectra.values())
-    sentence = (
+    rotation, normal, uniform = (each[0] for each in starts.values())
+    of_starts = (
         f"A rotation has all |λ| and all singular values at {rotation.gain:.2f}; normal numbers scaled to ρ = "
         f"{normal.radius:.2f} fill the circle and stretch by up to σ_max = {normal.gain:.2f} in a step; Glorot's "
         f"bounds give ρ = {uniform.radius:.2f} and σ_max = {uniform.gain:.2f}."
     )
-    return _finding("starts", "Eigenvalues of a state matrix by initialisation", sentence, bench, seed, spectra)
-
-
-def _steps(bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]) -> Finding:
-    simple, forgets, keeps = (spectra[name][0] for name in ("tanh RNN", "LSTM, forget bias −2", "LSTM, forget bias 4"))
-    near = {name: float((abs(abs(each[0].eigenvalues) - 1) < 0.1).mean()) for name, each in spectra.items()}
-    sentence = (
+    simple, forgets, keeps = (steps[name][0] for name in ("tanh RNN", "LSTM, forget bias −2", "LSTM, forget bias 4"))
+    near = {name: float((abs(abs(each[0].eigenvalues) - 1) < 0.1).mean()) for name, each in steps.items()}
+    of_steps = (
         f"One step of a settled tanh RNN has ρ = {simple.radius:.2f}, though its matrix has 1. A step of an LSTM has "
         f"ρ = {forgets.radius:.2f} with forget bias −2 and ρ = {keeps.radius:.2f} with forget bias 4. Of the "
         f"eigenvalues of that last one {near['LSTM, forget bias 4']:.0%} lie within 0.1 of the unit circle (the memory "
         f"is half of its state), and {near['tanh RNN']:.0%} of the RNN's."
     )
-    return _finding("steps", "Eigenvalues of one step of each cell", sentence, bench, seed, spectra)
 
+    def finding(name: str, title: str, sentence: str, spectra: dict[str, list[Spectrum]]) -> Finding:
+        found = {group: each[0].as_data() for group, each in spectra.items()}
+        return Finding(name, title, sentence, {**bench.as_data(seed), "spectra": found}, lambda: draw_spectra(spectra))
 
-def _finding(
-    name: str, title: str, sentence: str, bench: Bench, seed: int, spectra: dict[str, list[Spectrum]]
-) -> Finding:
-    found = {group: each[0].as_data() for group, each in spectra.items()}
-    data = {"seed": seed, "bench": bench.as_data(), "spectra": found}
-    return Finding(name, title, sentence, data, lambda: draw_spectra(spectra))
+    return [
+        finding("starts", "Eigenvalues of a state matrix by initialisation", of_starts, starts),
+        finding("steps", "Eigenvalues of one step of each cell", of_steps, steps),
+    ]

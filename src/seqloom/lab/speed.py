@@ -1,7 +1,7 @@
 """Recurrent or all at once: tokens a second by length, and the products that lie between two positions."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -15,7 +15,17 @@ from torch.autograd.graph import Node
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, FOURTH, QUIET, SECOND, THIRD, Finding
-from seqloom.lab.bench import Countdown, Say, frames, plot_medians, rounded, silent
+from seqloom.lab.bench import (
+    Countdown,
+    Say,
+    frames,
+    generator_for,
+    legend_above,
+    plot_medians,
+    powers_of_two,
+    rounded,
+    silent,
+)
 from seqloom.nn.attention import Attention, BilinearScore
 from seqloom.nn.cells.cell import Cell
 from seqloom.nn.cells.lstm import LSTMCell
@@ -55,8 +65,32 @@ def path_lengths(
     """From each input, a leaf with requires_grad, to the output."""
     if output.grad_fn is None:
         raise UsageError("the output has no autograd graph; compute it with gradients enabled")
-    order = list(_upwards(output.grad_fn))
-    return [_path_length(order, leaf, number, counted) for number, leaf in enumerate(inputs)]
+    order: list[Node] = []  # each after all that it was computed from
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(output.grad_fn, False)]
+    while stack:
+        node, is_open = stack.pop()
+        if is_open:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack += [(below, False) for below, _ in node.next_functions if below is not None and below not in seen]
+    lengths = []
+    for number, leaf in enumerate(inputs):
+        found: dict[Node, PathLength] = {}
+        for node in order:
+            below = [found[one] for one, _ in node.next_functions if one in found]
+            if getattr(node, "variable", None) is leaf:
+                found[node] = PathLength(0, 0)
+            elif below:
+                own = int(node.name().startswith(counted))
+                shortest, longest = min(path.shortest for path in below), max(path.longest for path in below)
+                found[node] = PathLength(own + shortest, own + longest)
+        if order[-1] not in found:
+            raise UsageError(f"the output does not depend on input {number}; give a leaf with requires_grad=True")
+        lengths.append(found[order[-1]])
+    return lengths
 
 
 def lengths_to_last(
@@ -69,22 +103,12 @@ def lengths_to_last(
 
 def read_by_cell(cell: Cell) -> Reader:
     """The last hidden state. Each input is projected by itself: done together, all would seem to depend on all."""
-
-    def read(inputs: Sequence[Tensor]) -> Tensor:
-        return _states(cell, inputs)[-1]
-
-    return read
+    return lambda inputs: _states(cell, inputs)[-1]
 
 
 def read_by_attention(layer: SelfAttention) -> Reader:
     """What self-attention leaves at the last position."""
-
-    def read(inputs: Sequence[Tensor]) -> Tensor:
-        packing = packing_of(torch.tensor([len(inputs)]), len(inputs))
-        mixed: Tensor = layer(torch.cat(list(inputs)), packing, mask=None, is_causal=False)
-        return mixed[-1:]
-
-    return read
+    return lambda inputs: AttentionLayer(layer)(torch.stack(list(inputs), 1))[:, -1]
 
 
 def read_by_both(cell: Cell, attention: Attention) -> Reader:
@@ -106,37 +130,6 @@ def _states(cell: Cell, inputs: Sequence[Tensor]) -> list[Tensor]:
         state = cell.advance(cell.project(one), state)
         states.append(state[0])
     return states
-
-
-def _upwards(root: Node) -> Iterator[Node]:
-    """The nodes of a graph, each after all that it was computed from."""
-    seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, is_open = stack.pop()
-        if is_open:
-            yield node
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack += [(below, False) for below, _ in node.next_functions if below is not None and below not in seen]
-
-
-def _path_length(order: Sequence[Node], leaf: Tensor, number: int, counted: tuple[str, ...]) -> PathLength:
-    found: dict[Node, PathLength] = {}
-    for node in order:
-        if getattr(node, "variable", None) is leaf:
-            found[node] = PathLength(0, 0)
-            continue
-        below = [found[one] for one, _ in node.next_functions if one in found]
-        if below:
-            own = int(node.name().startswith(counted))
-            found[node] = PathLength(
-                own + min(path.shortest for path in below), own + max(path.longest for path in below)
-            )
-    if order[-1] not in found:
-        raise UsageError(f"the output does not depend on input {number}; give a leaf with requires_grad=True")
-    return found[order[-1]]
 
 
 # How many tokens a second a layer takes, forwards and backwards, by the length of the sequences.
@@ -210,22 +203,19 @@ def time_layers(
         seconds: dict[str, list[float]] = {name: [] for name in layers}
         for number in range(rounds + 1):
             for name, layer in layers.items():
-                fastest = min(_time(layer, inputs, upstream, clock) for _ in range(passes))
+                taken = []
+                for _ in range(passes):
+                    start = clock()
+                    layer(inputs).backward(upstream)
+                    taken.append(clock() - start)
+                    layer.zero_grad()
+                    inputs.grad = None
                 if number:
-                    seconds[name].append(fastest)
+                    seconds[name].append(min(taken))
         counted = len(inputs) * length
         found += [Times(name, length, counted, tuple(values)) for name, values in seconds.items()]
         report(length)
     return found
-
-
-def _time(layer: nn.Module, inputs: Tensor, upstream: Tensor, clock: Callable[[], float]) -> float:
-    start = clock()
-    layer(inputs).backward(upstream)
-    taken = clock() - start
-    layer.zero_grad()
-    inputs.grad = None
-    return taken
 
 
 def ratios(first: Times, second: Times) -> list[float]:
@@ -259,14 +249,13 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
         ATTENTION: AttentionLayer(attention),
     }
     countdown = Countdown(say, len(lengths))
-    generator = torch.Generator().manual_seed(seed_for(seed, "inputs"))
     times = time_layers(
         layers,
         width=width,
         lengths=lengths,
         tokens=tokens,
         rounds=rounds,
-        generator=generator,
+        generator=generator_for(seed, "inputs"),
         report=lambda length: countdown.done(f"length {length}"),
     )
     sizes = {name: sum(weight.numel() for weight in layer.parameters()) for name, layer in layers.items()}
@@ -317,49 +306,37 @@ def speed_finding(times: Sequence[Times], *, settings: Mapping[str, Any]) -> Fin
             for length, values in found.items()
         ],
     }
-    return Finding(
-        "speed-by-length",
-        "Tokens a second by length, forwards and backwards",
-        _speed_sentence(gains, rounds=len(times[0].seconds), threads=threads),
-        data,
-        lambda: _draw_speed(by_layer, gains),
-    )
-
-
-def _speed_sentence(gains: Mapping[str, Mapping[int, Sequence[float]]], *, rounds: int, threads: int) -> str:
     listed = []
-    for name, found in gains.items():
+    for name, gain in gains.items():
         parts = ", ".join(
-            f"{median(found[length]):.2g} ({min(found[length]):.2g} to {max(found[length]):.2g}) at length {length}"
-            for length in sorted({min(found), max(found)})
+            f"{median(gain[length]):.2g} ({min(gain[length]):.2g} to {max(gain[length]):.2g}) at length {length}"
+            for length in sorted({min(gain), max(gain)})
         )
         listed.append(f"of the {name}'s tokens, {parts}")
-    return (
+    sentence = (
         f"In a second, forwards and backwards, a self-attention layer takes this multiple {'; '.join(listed)} (median "
-        f"and range of {rounds} rounds, threads: {threads})."
+        f"and range of {len(times[0].seconds)} rounds, threads: {threads})."
     )
 
+    def draw() -> Figure:
+        figure, (left, right) = frames(2)
+        for name, found in by_layer.items():
+            (colour, mark), thousands = LOOKS[name], [[rate / 1000 for rate in one.rates()] for one in found.values()]
+            plot_medians(left, found, thousands, colour=colour, mark=mark, label=name)
+        for name, gain in gains.items():
+            colour, mark = LOOKS[name]
+            plot_medians(right, gain, gain.values(), colour=colour, mark=mark, label=None)
+        right.axhline(1, color=QUIET, linewidth=0.8)
+        left.set_ylabel("thousand tokens a second")
+        right.set_ylabel("self-attention as a multiple of each")
+        lengths = list(next(iter(by_layer.values())))
+        for axes in (left, right):
+            powers_of_two(axes, lengths)
+            axes.set(ylim=(0, None), xlabel="length of the sequences (tokens)")
+        legend_above(figure, len(by_layer))
+        return figure
 
-def _draw_speed(by_layer: Mapping[str, Mapping[int, Times]], gains: Mapping[str, Mapping[int, list[float]]]) -> Figure:
-    figure, (left, right) = frames(2)
-    for name, found in by_layer.items():
-        (colour, mark), thousands = LOOKS[name], [[rate / 1000 for rate in one.rates()] for one in found.values()]
-        plot_medians(left, found, thousands, colour=colour, mark=mark, label=name)
-    for name, gain in gains.items():
-        colour, mark = LOOKS[name]
-        plot_medians(right, gain, gain.values(), colour=colour, mark=mark, label=None)
-    right.axhline(1, color=QUIET, linewidth=0.8)
-    left.set_ylabel("thousand tokens a second")
-    right.set_ylabel("self-attention as a multiple of each")
-    lengths = list(next(iter(by_layer.values())))
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(lengths, [str(length) for length in lengths])
-        axes.minorticks_off()
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("length of the sequences (tokens)")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(by_layer))
-    return figure
+    return Finding("speed-by-length", "Tokens a second by length, forwards and backwards", sentence, data, draw)
 
 
 @dataclass(frozen=True)
@@ -403,14 +380,14 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
         "readers": [
             {
                 "reader": name,
-                "products": {"fewest": [path.shortest for path in found.products],
-                             "most": [path.longest for path in found.products]},
-                "operations": {"fewest": [path.shortest for path in found.operations],
-                               "most": [path.longest for path in found.operations]},
+                **{
+                    counted: {"fewest": [path.shortest for path in each], "most": [path.longest for path in each]}
+                    for counted, each in (("products", found.products), ("operations", found.operations))
+                },
             }
             for name, found in paths.items()
         ],
-    }  # fmt: skip
+    }
 
     def draw() -> Figure:
         figure, (left, right) = frames(2)
@@ -421,9 +398,8 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
         left.set_ylabel("matrix products on the shortest path")
         right.set_ylabel("sequential operations")
         for axes in (left, right):
-            axes.set_xlabel("distance between the positions (steps)")
-            axes.set_ylim(bottom=0)
-        figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=len(paths))
+            axes.set(ylim=(0, None), xlabel="distance between the positions (steps)")
+        legend_above(figure, len(paths))
         return figure
 
     return Finding("path-length", "What lies between two positions of a sequence", sentence, data, draw)

@@ -16,9 +16,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
-from seqloom.lab.bench import Say, frames, rounded, silent
+from seqloom.lab.bench import Say, frames, generator_for, rounded, silent
 from seqloom.nn.jacobians import largest_gain
 
 RATE, THRESHOLD = 0.1, 1.0
@@ -27,7 +26,7 @@ RATE, THRESHOLD = 0.1, 1.0
 
 def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Finding]:
     """Changes of a loss by random steps of all sizes, with and without clipping, and their bounds."""
-    generator = torch.Generator().manual_seed(seed_for(seed, "steps"))
+    generator = generator_for(seed, "steps")
     count, width, symbols = (200 if quick else 1000), 16, 10
     matrix = torch.randn(symbols, width, dtype=torch.float64, generator=generator)
     bound = math.sqrt(2) * largest_gain(matrix)
@@ -35,32 +34,21 @@ def run(*, seed: int = 1, quick: bool = False, say: Say = silent) -> list[Findin
     sizes = 10 ** torch.linspace(-2, 3, count, dtype=torch.float64)
     directions = torch.randn(count, width, dtype=torch.float64, generator=generator)
     # Half of the steps follow the gradient itself, the direction that changes the loss fastest.
-    directions[::2] = _gradients(matrix, points)[::2]
+    errors = (points @ matrix.T).softmax(1)  # [count, symbols], from here on p − e_0
+    errors[:, 0] -= 1
+    directions[::2] = (errors @ matrix)[::2]
     steps = sizes[:, None] * directions / directions.norm(dim=1, keepdim=True)
     clipped = steps * (THRESHOLD / sizes).clamp(max=1)[:, None]
+
+    def losses(at: Float[Tensor, "count width"]) -> Float[Tensor, " count"]:
+        """f with k = 0"""
+        return -(at @ matrix.T).log_softmax(1)[:, 0]
+
     changes = {
-        name: (_losses(matrix, points) - _losses(matrix, points - RATE * each)).abs()
+        name: (losses(points) - losses(points - RATE * each)).abs()
         for name, each in (("plain", steps), ("clipped", clipped))
     }
     say(f"{count} steps measured")
-    return [_finding(seed, bound, sizes, changes)]
-
-
-def _losses(matrix: Float[Tensor, "symbols width"], points: Float[Tensor, "count width"]) -> Float[Tensor, " count"]:
-    """f with k = 0"""
-    return -(points @ matrix.T).log_softmax(1)[:, 0]
-
-
-def _gradients(
-    matrix: Float[Tensor, "symbols width"], points: Float[Tensor, "count width"]
-) -> Float[Tensor, "count width"]:
-    """Aᵀ(p − e_0)"""
-    probabilities = (points @ matrix.T).softmax(1)
-    probabilities[:, 0] -= 1
-    return probabilities @ matrix
-
-
-def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: dict[str, Tensor]) -> Finding:
     ratios = changes["plain"] / (bound * RATE * sizes)
     worst, kept = float(changes["plain"].max()), float(changes["clipped"].max())
     limit = bound * RATE * THRESHOLD
@@ -85,12 +73,9 @@ def _finding(seed: int, bound: float, sizes: Float[Tensor, " count"], changes: d
         axes.axhline(limit, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), label="bound when clipped, L η θ")
         axes.scatter(sizes, changes["plain"], s=8, color=FIRST, lw=0, alpha=0.7, label="change of the loss")
         axes.scatter(sizes, changes["clipped"], s=8, color=SECOND, lw=0, alpha=0.7, label="the same, clipped")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log", xlabel="length of g", ylabel="|f(x) − f(x − η g)| (nats)")
         axes.set_ylim(bottom=1e-6)
-        axes.set_xlabel("length of g")
-        axes.set_ylabel("|f(x) − f(x − η g)| (nats)")
         axes.legend(frameon=False, fontsize=9, loc="upper left")
         return figure
 
-    return Finding("step-bound", "How much a step can change a loss", sentence, data, draw)
+    return [Finding("step-bound", "How much a step can change a loss", sentence, data, draw)]

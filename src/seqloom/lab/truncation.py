@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
@@ -15,10 +16,10 @@ from torch.nn import functional as F
 from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
-from seqloom.lab.bench import Countdown, Say, frames, rounded, silent, take_step
+from seqloom.lab.bench import Countdown, Say, frames, generator_for, output_layer, rounded, silent, take_step
 from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
 from seqloom.nn.cells.rnn import ElmanCell
-from seqloom.nn.init import seeded, xavier_uniform
+from seqloom.nn.init import seeded
 from seqloom.nn.recurrent import MakeCell
 
 # What truncation does to a gradient and to learning, on a task whose dependence has a known length.
@@ -77,9 +78,7 @@ class EchoNetwork(nn.Module):
         super().__init__()
         self.task = task
         self.cell = make(task.symbols, task.width)
-        self.output = nn.Linear(task.width, task.symbols)
-        xavier_uniform(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = output_layer(task.width, task.symbols)
 
     def forward(
         self,
@@ -100,9 +99,7 @@ def train_echo(make: MakeCell, task: EchoTask, *, truncation: Truncation, seed: 
     """The network after the updates, and its test loss. Equal seeds give the same initial weights and sequences."""
     with seeded(seed_for(seed, "echo network")):
         network = EchoNetwork(make, task)
-    sequences, chances, tests = (
-        torch.Generator().manual_seed(seed_for(seed, use)) for use in ("echo sequences", "echo chances", "echo test")
-    )
+    sequences, chances, tests = (generator_for(seed, f"echo {use}") for use in ("sequences", "chances", "test"))
     optimiser = torch.optim.Adam(network.parameters(), lr=task.learning_rate)
     for _ in range(task.updates):
         shown = draw_symbols(task, task.sequences, generator=sequences)
@@ -122,20 +119,19 @@ def measure_estimates(
     """Bias and spread of each truncation on one batch, in double precision; the random kind is drawn so many times."""
     if draws < 2:
         raise UsageError(f"a spread needs two draws or more, not {draws}")
-    dtype = network.output.weight.dtype
-    network.double()
-    try:
-        generator = torch.Generator().manual_seed(seed_for(seed, "estimates"))
-        shown = draw_symbols(network.task, network.task.sequences, generator=generator)
-        exact = _gradient(network, shown, FULL, generator)
-        found = []
-        for truncation in truncations:
-            count = draws if truncation.kind == "random" else 1
-            drawn = torch.stack([_gradient(network, shown, truncation, generator) for _ in range(count)])
-            found.append(estimate_of(drawn, exact))
-        return found
-    finally:
-        network.to(dtype)
+    network = deepcopy(network).double()
+    weights, generator = list(network.cell.parameters()), generator_for(seed, "estimates")
+    shown = draw_symbols(network.task, network.task.sequences, generator=generator)
+
+    def gradient(truncation: Truncation) -> Float[Tensor, " weights"]:
+        loss = network(shown, truncation=truncation, generator=generator)
+        return torch.cat([part.flatten() for part in torch.autograd.grad(loss, weights)])
+
+    exact, found = gradient(FULL), []
+    for truncation in truncations:
+        count = draws if truncation.kind == "random" else 1
+        found.append(estimate_of(torch.stack([gradient(truncation) for _ in range(count)]), exact))
+    return found
 
 
 def estimate_of(drawn: Float[Tensor, "draws weights"], exact: Float[Tensor, " weights"]) -> Estimate:
@@ -152,14 +148,6 @@ def estimate_of(drawn: Float[Tensor, "draws weights"], exact: Float[Tensor, " we
         along_error=float(along.std()) / math.sqrt(draws) if draws > 1 else 0.0,
         draws=draws,
     )
-
-
-def _gradient(
-    network: EchoNetwork, shown: Tensor, truncation: Truncation, generator: torch.Generator
-) -> Float[Tensor, " weights"]:
-    weights = list(network.cell.parameters())
-    loss = network(shown, truncation=truncation, generator=generator)
-    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, weights)])
 
 
 WINDOWS = (4, 12)
@@ -233,16 +221,6 @@ def truncation_finding(
             for row in rows
         ],
     }
-    return Finding(
-        "truncation",
-        "Truncated gradients through time: bias, spread and what is learnt",
-        _sentence(rows, task),
-        data,
-        lambda: _draw(rows, task),
-    )
-
-
-def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
     fixed = [row for row in rows if row.truncation.kind in ("chunked", "sliding")]
     drawn = [row for row in rows if row.truncation.kind == "random"]
     biases = _listed(f"{row.estimate.bias:.2f} ({row.name})" for row in fixed)
@@ -250,7 +228,7 @@ def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
     spreads = _listed(f"{row.estimate.spread:.2f}" for row in drawn)
     verdicts = "; ".join(_verdict(row, [other for other in fixed if other.window == row.window]) for row in drawn)
     seeds = len(rows[0].losses)
-    return (
+    sentence = (
         f"The task is an echo over {task.distance} steps. Fixed windows give the gradient a bias, in multiples of its "
         f"norm, of {biases}. Along the exact gradient, where 1 is unbiased, the means of random windows are {means}; "
         f"single draws spread by {spreads}. After {task.updates} updates the full gradient leaves a loss of "
@@ -258,6 +236,8 @@ def _sentence(rows: Sequence[Row], task: EchoTask) -> str:
         f"Compared with the better fixed windows of their length, random windows leave {verdicts}. The notes say that "
         f"{CLAIM}."
     )
+    title = "Truncated gradients through time: bias, spread and what is learnt"
+    return Finding("truncation", title, sentence, data, lambda: _draw(rows, task))
 
 
 def _listed(parts: Iterable[str]) -> str:
@@ -296,8 +276,7 @@ def _draw(rows: Sequence[Row], task: EchoTask) -> Figure:
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     left.set_xlabel("relative to the norm of the exact gradient")
     left.set_yticks(places, [row.name for row in rows])
-    left.set_ylim(len(rows) - 0.5, -0.5)
-    left.set_ylabel("truncation")
+    left.set(ylim=(len(rows) - 0.5, -0.5), ylabel="truncation")
     left.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.2)
     losses = [loss for row in rows for loss in row.losses]
     for place, row in zip(places, rows, strict=True):

@@ -80,8 +80,7 @@ def _curves(bench: Bench, seed: int, linear: dict[float, list[float]], gated: di
         f"{_amount(keeps['LSTM, forget bias 4'])} with forget bias 4."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "linear": [{"radius": radius, "norms": rounded(norms)} for radius, norms in linear.items()],
         "cells": [
             {"name": name, "norms": rounded(norms), "slope": fit_slope(norms, first=last)}
@@ -102,7 +101,7 @@ def _curves(bench: Bench, seed: int, linear: dict[float, list[float]], gated: di
         left.set_title("linear RNN", fontsize=11, color=INK)
         right.set_title("tanh RNN and gated cells", fontsize=11, color=INK)
         name_lags(left)
-        name_lags(right, has_norms=False)
+        name_lags(right, None)
         for axes in (left, right):
             axes.legend(frameon=False, fontsize=8.5, loc="lower left")
         return figure
@@ -128,8 +127,7 @@ def _slopes(bench: Bench, seed: int, simple: Simple) -> Finding:
         "1; ρ(U) = 1 does not save it."
     )
     data: dict[str, Any] = {
-        "seed": seed,
-        "bench": bench.as_data(),
+        **bench.as_data(seed),
         "fitted_lags": [first, bench.steps],
         "slopes": [
             {"radius": radius, "predicted": slope, "linear": linear[radius], "tanh": tanh[radius]}
@@ -149,8 +147,7 @@ def _slopes(bench: Bench, seed: int, simple: Simple) -> Finding:
             note_left(axes, f"ρ = {radius:g}", (slope, linear[radius][0]), colour=INK)
         axes.margins(x=0.13)
         axes.axhline(0, color=QUIET, linewidth=0.8)
-        axes.set_xlabel("predicted slope, log ρ(U) (nats per step)")
-        axes.set_ylabel("measured slope (nats per step)")
+        axes.set(xlabel="predicted slope, log ρ(U) (nats per step)", ylabel="measured slope (nats per step)")
         axes.legend(frameon=False, fontsize=9, loc="lower right")
         return figure
 
