@@ -256,7 +256,7 @@ def test_joined_directions_equal_the_published_procedure(both: tuple[list[int], 
     found = []
     for rule, code in zip(RULES[2:], codes, strict=True):
         grid = np.zeros((len(backward), len(forward)), np.bool_)
-        kernels.symmetrise(forward, backward, code, grid)
+        kernels.join_directions(forward, backward, code, grid)
         found.append({(int(i), int(j)) for i, j in np.argwhere(grid)})
         assert found[-1] == join_plainly(*both, rule), rule
     assert found[0] <= found[2] <= found[3] <= found[1]

@@ -147,7 +147,7 @@ def test_foreign_newer_cut_and_missing_files_are_refused(lexicon: Lexicon, tmp_p
         with pytest.raises(ModelError, match=message):
             Lexicon.load(path)
     path.write_bytes(content[:-10])
-    with pytest.raises(ModelError, match="is damaged or no lexicon"):
+    with pytest.raises(ModelError, match="is damaged or not a lexicon"):
         Lexicon.load(path)
     with pytest.raises(ModelError, match=r"none\.safetensors cannot be read"):
         Lexicon.load(tmp_path / "none.safetensors")

@@ -262,7 +262,7 @@ def test_lines_are_scored_as_their_words() -> None:
 
 @given(nasty.lines(most=4))
 def test_any_text_is_split_as_bytes_are(lines: list[str]) -> None:
-    model = NGram.from_arrays(SMALL.arrays(), SMALL.vocabulary)
+    model = NGramConfig().restore(SMALL.arrays(), SMALL.vocabulary)
     ids, _ = encode_lines(lines, model.words)
     numbers = {word: id for id, word in enumerate(SMALL.vocabulary) if id > END}
     kept = [line.encode().replace(b"\x0b", b"?").replace(b"\x0c", b"?") for line in lines]

@@ -124,7 +124,7 @@ def small(**changes: object) -> Word2VecConfig:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_equals_plain_loops(form: str) -> None:
-    learner = Learner.begin(random_text(), small(learning_rate=0.1, **FORMS[form]), seed=4)
+    learner = Learner(random_text(), small(learning_rate=0.1, **FORMS[form]), seed=4)
     twin, wrong = Twin(learner), Twin(learner)
     expected = twin.learn()
     wrong.step = lambda *a, **k: 0.9 * Twin.step(wrong, *a, **k)  # type: ignore[method-assign]
@@ -136,7 +136,7 @@ def test_equals_plain_loops(form: str) -> None:
 
 
 def test_padding_of_rows_stays_zero() -> None:
-    learner = Learner.begin(random_text(), small(), seed=1)
+    learner = Learner(random_text(), small(), seed=1)
     learner.learn(0)
     assert learner.tables.inputs.shape[1] == 8
     assert not learner.tables.inputs[:, 7:].any()
@@ -145,7 +145,7 @@ def test_padding_of_rows_stays_zero() -> None:
 
 @pytest.mark.parametrize("width", [7, 8])
 def test_vectors_stay_as_they_were_while_learning_goes_on(width: int) -> None:
-    learner = Learner.begin(random_text(), small(width=width), seed=1)
+    learner = Learner(random_text(), small(width=width), seed=1)
     before = learner.vectors()
     copy = before.vectors.tobytes()
     learner.learn(0)
@@ -197,7 +197,7 @@ def test_one_thread_says_nothing_of_the_kind() -> None:
 def test_chunks_end_where_sentences_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.classical.word2vec_text.CHUNK", 40)
     text = random_text(tokens=600)
-    borders = Learner.begin(text, small(), seed=1).borders
+    borders = Learner(text, small(), seed=1).borders
     assert borders[0] == 0
     assert borders[-1] == len(text.ids)
     assert all(text.ids[end - 1] == 2 for end in borders[1:])
@@ -238,7 +238,7 @@ def test_frequent_words_come_first_and_rare_ones_are_left_out() -> None:
 
 
 def test_subsampling_keeps_the_share_that_the_formula_says() -> None:
-    learner = Learner.begin(random_text(tokens=2000), small(subsampling=0.01), seed=1)
+    learner = Learner(random_text(tokens=2000), small(subsampling=0.01), seed=1)
     shares = learner.counts / learner.counts.sum()
     expected = np.minimum(1, np.sqrt(0.01 / shares) + 0.01 / shares)
     np.testing.assert_allclose(learner.text.keep / 2**32, expected, atol=1e-9)
@@ -311,7 +311,7 @@ def test_settings_that_exclude_each_other_are_refused(changes: dict[str, object]
 
 def test_the_loss_of_a_tree_is_the_entropy_of_the_words_at_first() -> None:
     """All inner nodes begin at 0, so each turn has a chance of one half: log 2 per term."""
-    learner = Learner.begin(random_text(), small(output="hierarchical", learning_rate=1e-9, final_rate=1e-9), seed=1)
+    learner = Learner(random_text(), small(output="hierarchical", learning_rate=1e-9, final_rate=1e-9), seed=1)
     assert learner.learn(0) == pytest.approx(math.log(2), rel=1e-6)
 
 

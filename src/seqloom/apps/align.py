@@ -107,7 +107,7 @@ def link_words(
     found = aligner.align(wanted, symmetrise=config.symmetrise, threads=threads)
     for number, links in enumerate(found, start=1):
         yield links
-        _report(listener, "linking words", number, len(wanted))
+        _report(listener, "linking words", number, wanted.pairs)
 
 
 def read_reference(

@@ -97,7 +97,7 @@ def fit_lexicon(
     lexicon = Lexicon.from_aligner(aligner, counts, best=MAX_TRANSLATIONS, ranking="forward")
     add_file(folder, FILE, write=lexicon.save)
     words = int(np.count_nonzero(np.diff(lexicon.starts)))
-    return FittedLexicon(folder / FILE, pairs=len(bitext), words=words, entries=len(lexicon.targets))
+    return FittedLexicon(folder / FILE, pairs=bitext.pairs, words=words, entries=len(lexicon.targets))
 
 
 def load_lexicon(folder: Path, tokenizers: Tokenizers) -> Lexicon:

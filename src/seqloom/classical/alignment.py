@@ -18,14 +18,14 @@ from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int32, Int64, Integer
+from jaxtyping import Float64, Int32, Int64, Integer
 from pydantic import Field
 
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError
 from seqloom.core.jit import compiled
 
-# The loops of IBM model 1, compiled, in float64. `seqloom.classical.alignment` is the only one who calls.
+# The loops of IBM model 1, compiled, in float64.
 #
 # The usual loop goes through a sentence pair and looks each pair of words up in the table, which costs a search per
 # link. Here the E step goes word by word: the row of a source word is laid out over all target words once, and then
@@ -36,7 +36,7 @@ from seqloom.core.jit import compiled
 #
 # Sentences belong to one call of `explain` and words to one call of `reestimate`, and each adds up in an order that
 # does not depend on where its range begins. So ranges may be shared among threads in any way, and every bit stays the
-# same. Arguments are given by place: that is how compiled code is called.
+# same. Compiled code takes its arguments by position.
 
 Array = Any
 """numba infers types and shapes."""
@@ -44,13 +44,56 @@ Array = Any
 INTERSECTION, UNION, GROW_DIAG, GROW_DIAG_FINAL_AND = 0, 1, 2, 3
 
 
-class Pairs(NamedTuple):
-    """Sentence pairs: the tokens of sentence k are those from `starts[k]` up to `starts[k + 1]`."""
+Ids = Sequence[int] | Integer[np.ndarray, " _"]
+"""The words of a sentence."""
 
-    sources: Array
-    source_starts: Array
-    targets: Array
-    target_starts: Array
+
+class Bitext(NamedTuple):
+    """Sentence pairs as ids, one after another: sentence k of a side lies between `starts[k]` and `starts[k + 1]`."""
+
+    sources: Int32[np.ndarray, " source_tokens"]
+    source_starts: Int64[np.ndarray, " borders"]
+    targets: Int32[np.ndarray, " target_tokens"]
+    target_starts: Int64[np.ndarray, " borders"]
+
+    @staticmethod
+    def from_sentences(sources: Iterable[Ids], targets: Iterable[Ids]) -> "Bitext":
+        """Line n of one side translates line n of the other."""
+        bitext = Bitext(*_flatten(sources, "source"), *_flatten(targets, "target"))
+        one, other = len(bitext.source_starts) - 1, len(bitext.target_starts) - 1
+        if one != other:
+            raise DataError(f"{one:,} source sentences but {other:,} target sentences; each needs a partner")
+        return bitext
+
+    @property
+    def pairs(self) -> int:
+        """The number of sentence pairs."""
+        return len(self.source_starts) - 1
+
+    def turned(self) -> "Bitext":
+        """The other direction."""
+        return Bitext(self.targets, self.target_starts, self.sources, self.source_starts)
+
+    def after(self, first: int) -> "Bitext":
+        """The pairs from the pair `first` on."""
+        begin, low = self.source_starts[first], self.target_starts[first]
+        return Bitext(
+            self.sources[begin:],
+            self.source_starts[first:] - begin,
+            self.targets[low:],
+            self.target_starts[first:] - low,
+        )
+
+    def without_blanks(self) -> "Bitext":
+        """The pairs that have words on both sides."""
+        lengths = np.diff(self.source_starts), np.diff(self.target_starts)
+        is_kept = (lengths[0] > 0) & (lengths[1] > 0)
+        if is_kept.all():
+            return self
+        sources, targets = (
+            ids[np.repeat(is_kept, length)] for ids, length in ((self.sources, lengths[0]), (self.targets, lengths[1]))
+        )
+        return Bitext(sources, _starts(lengths[0][is_kept]), targets, _starts(lengths[1][is_kept]))
 
 
 class WordPositions(NamedTuple):
@@ -61,12 +104,29 @@ class WordPositions(NamedTuple):
     positions: Array
 
 
-class TableArrays(NamedTuple):
-    """t(y ∣ x) of the pairs that met: those of row x from `starts[x]` up to `starts[x + 1]`, by rising column y."""
+class TranslationTable(NamedTuple):
+    """t(y ∣ x) of the pairs of words that met: a row per source word, the last one for the null word.
 
-    starts: Array
-    columns: Array
-    probabilities: Array
+    Row x lies between `starts[x]` and `starts[x + 1]`, by rising target id.
+    """
+
+    starts: Int64[np.ndarray, " rows_and_one"]
+    columns: Int32[np.ndarray, " entries"]
+    probabilities: Float64[np.ndarray, " entries"]
+
+    @property
+    def null(self) -> int:
+        """The row of the null word."""
+        return len(self.starts) - 2
+
+    def row(self, source: int) -> tuple[Int32[np.ndarray, " partners"], Float64[np.ndarray, " partners"]]:
+        """The target words that met a source word, and their probabilities."""
+        inside = slice(*self.starts[source : source + 2]) if 0 <= source <= self.null else slice(0)
+        return self.columns[inside], self.probabilities[inside]
+
+    def probability(self, source: int, target: int) -> float:
+        """t(target ∣ source); 0 where they never met."""
+        return float(look_up(self, source, target))
 
 
 class Prior(NamedTuple):
@@ -80,6 +140,17 @@ class Prior(NamedTuple):
     null_rate: float
     tension: float
     shares: Array
+
+
+class Fit(NamedTuple):
+    """What the compiled loops fit: the text, where its words are, and the table of one direction."""
+
+    places: WordPositions
+    pairs: Bitext
+    symbols: int
+    """One more than the highest target id."""
+    table: TranslationTable
+    prior: Prior
 
 
 # --- where links may go ----------------------------------------------------------------------------------------------
@@ -115,9 +186,15 @@ def share_diagonal(source_starts: Array, target_starts: Array, tension: float, s
 
 
 @compiled()
-def count_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, lengths: Array) -> None:
-    """How many different target words occur in the sentences of each of these source words."""
+def list_partners(
+    first: int, last: int, places: WordPositions, pairs: Bitext, symbols: int, lengths: Array, starts: Array, out: Array
+) -> None:
+    """How many different target words occur in the sentences of each of these source words.
+
+    Once `starts` says where the row of each word begins, also which ones, sorted.
+    """
     seen = np.full(symbols, -1, np.int64)
+    is_listed = len(starts) > 0
     for word in range(first, last):
         count = 0
         for place in range(places.starts[word], places.starts[word + 1]):
@@ -125,24 +202,12 @@ def count_partners(first: int, last: int, places: WordPositions, pairs: Pairs, s
             for token in range(pairs.target_starts[k], pairs.target_starts[k + 1]):
                 if seen[pairs.targets[token]] != word:
                     seen[pairs.targets[token]] = word
+                    if is_listed:
+                        out[starts[word] + count] = pairs.targets[token]
                     count += 1
         lengths[word] = count
-
-
-@compiled()
-def list_partners(first: int, last: int, places: WordPositions, pairs: Pairs, symbols: int, table: TableArrays) -> None:
-    """Which ones, sorted."""
-    seen = np.full(symbols, -1, np.int64)
-    for word in range(first, last):
-        entry = table.starts[word]
-        for place in range(places.starts[word], places.starts[word + 1]):
-            k = places.sentences[place]
-            for token in range(pairs.target_starts[k], pairs.target_starts[k + 1]):
-                if seen[pairs.targets[token]] != word:
-                    seen[pairs.targets[token]] = word
-                    table.columns[entry] = pairs.targets[token]
-                    entry += 1
-        table.columns[table.starts[word] : entry].sort()
+        if is_listed:
+            out[starts[word] : starts[word] + count].sort()
 
 
 @compiled()
@@ -158,7 +223,7 @@ def first_not_below(values: Array, low: int, high: int, wanted: int) -> int:
 
 
 @compiled()
-def look_up(table: TableArrays, row: int, column: int) -> float:
+def look_up(table: TranslationTable, row: int, column: int) -> float:
     """t(column ∣ row), which is 0 where the two never met."""
     if row < 0 or row >= len(table.starts) - 1:
         return 0.0
@@ -171,18 +236,9 @@ def look_up(table: TableArrays, row: int, column: int) -> float:
 
 
 @compiled()
-def explain(
-    first: int,
-    last: int,
-    places: WordPositions,
-    pairs: Pairs,
-    symbols: int,
-    table: TableArrays,
-    prior: Prior,
-    sums: Array,
-    log_likelihoods: Array,
-) -> None:
+def explain(first: int, last: int, fit: Fit, sums: Array, log_likelihoods: Array) -> None:
     """z_j of the tokens of these sentences, left as 1 / z_j in `sums`; Σ_j log z_j of each sentence."""
+    places, pairs, symbols, table, prior = fit
     row = np.zeros(symbols)
     sums[pairs.target_starts[first] : pairs.target_starts[last]] = 0.0
     for word in range(len(places.starts) - 1):
@@ -215,18 +271,9 @@ def explain(
 
 
 @compiled()
-def reestimate(
-    first: int,
-    last: int,
-    places: WordPositions,
-    pairs: Pairs,
-    symbols: int,
-    table: TableArrays,
-    prior: Prior,
-    inverse: Array,
-    alpha: float,
-) -> None:
+def reestimate(first: int, last: int, fit: Fit, inverse: Array, alpha: float) -> None:
     """The new rows of these words, from 1 / z_j of every token."""
+    places, pairs, symbols, table, prior = fit
     counts = np.zeros(symbols)
     for word in range(first, last):
         begin, end = table.starts[word], table.starts[word + 1]
@@ -250,7 +297,7 @@ def reestimate(
 
 
 @compiled()
-def normalise(begin: int, end: int, counts: Array, table: TableArrays, alpha: float) -> None:
+def normalise(begin: int, end: int, counts: Array, table: TranslationTable, alpha: float) -> None:
     """t = c / Σ c, or with a Dirichlet prior t = exp(ψ(c + α) − ψ(Σ (c + α))), of one row."""
     total = 0.0
     for entry in range(begin, end):
@@ -279,7 +326,7 @@ def digamma(x: float) -> float:
 
 
 @compiled()
-def fill_joint(pairs: Pairs, k: int, table: TableArrays, prior: Prior, floor: float, out: Array) -> None:
+def fill_joint(pairs: Bitext, k: int, table: TranslationTable, prior: Prior, floor: float, out: Array) -> None:
     """a_ij t(y_j ∣ x_i) of sentence k; column 0 is the null word, column i + 1 the word at i."""
     begin, low = pairs.source_starts[k], pairs.target_starts[k]
     m, n = out.shape[0], out.shape[1] - 1
@@ -295,32 +342,28 @@ def fill_joint(pairs: Pairs, k: int, table: TableArrays, prior: Prior, floor: fl
 
 
 @compiled()
-def choose(first: int, last: int, pairs: Pairs, table: TableArrays, prior: Prior, chosen: Array) -> None:
+def choose(first: int, last: int, pairs: Bitext, table: TranslationTable, prior: Prior, chosen: Array) -> None:
     """For each target token of these sentences the position of its likeliest source word, −1 for the null word.
 
     Words that occur twice in a sentence are equally likely in model 1: the one nearest to the diagonal is taken, then
     the first. A token that met no word of the sentence has none.
     """
-    null = len(table.starts) - 2
     for k in range(first, last):
-        begin, low = pairs.source_starts[k], pairs.target_starts[k]
-        n, m = pairs.source_starts[k + 1] - begin, pairs.target_starts[k + 1] - low
+        low = pairs.target_starts[k]
+        n, m = pairs.source_starts[k + 1] - pairs.source_starts[k], pairs.target_starts[k + 1] - low
+        joint = np.empty((m, n + 1))
+        fill_joint(pairs, k, table, prior, 0.0, joint)
         for j in range(m):
-            y = pairs.targets[low + j]
-            highest = base_weight(-1, n, prior.null_rate) * look_up(table, null, y)
-            best, closest = -1, np.inf
+            highest, best, closest = joint[j, 0], -1, np.inf
             for i in range(n):
-                value = base_weight(i, n, prior.null_rate) * look_up(table, pairs.sources[begin + i], y)
-                if prior.tension != 0.0:
-                    value *= nearness(i, n, j, m, prior.tension) * prior.shares[low + j]
-                distance = abs((i + 1) / n - (j + 1) / m)
+                value, distance = joint[j, i + 1], abs((i + 1) / n - (j + 1) / m)
                 if value > highest or (value == highest and value > 0.0 and distance < closest):
                     highest, best, closest = value, i, distance
             chosen[low + j] = best
 
 
 @compiled()
-def symmetrise(forward: Array, backward: Array, rule: int, links: Array) -> None:
+def join_directions(forward: Array, backward: Array, rule: int, links: Array) -> None:
     """Join the source place of each target token and the target place of each source token (−1: none) into links.
 
     grow-diag and final-and as in Koehn et al. (2005), target positions in the outer loop.
@@ -340,21 +383,8 @@ def symmetrise(forward: Array, backward: Array, rule: int, links: Array) -> None
         for j in range(m):
             if links[i, j]:
                 has_source[i] = has_target[j] = True
-    _grow_diagonally(forward, backward, links, has_source, has_target)
-    if rule == GROW_DIAG_FINAL_AND:
-        for j in range(m):
-            if forward[j] >= 0 and not has_source[forward[j]] and not has_target[j]:
-                links[forward[j], j] = has_source[forward[j]] = has_target[j] = True
-        for i in range(n):
-            if backward[i] >= 0 and not has_source[i] and not has_target[backward[i]]:
-                links[i, backward[i]] = has_source[i] = has_target[backward[i]] = True
-
-
-@compiled()
-def _grow_diagonally(forward: Array, backward: Array, links: Array, has_source: Array, has_target: Array) -> None:
-    """Links of either direction adjacent to a link, if one of their words has none yet, until there are no more."""
+    # Links of either direction next to a link, if one of their words has none yet, until there are no more.
     neighbours = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # target, source
-    n, m = links.shape
     is_growing = True
     while is_growing:
         is_growing = False
@@ -369,6 +399,13 @@ def _grow_diagonally(forward: Array, backward: Array, links: Array, has_source: 
                     if forward[b] == a or backward[a] == b:
                         links[a, b] = has_source[a] = has_target[b] = True
                         is_growing = True
+    if rule == GROW_DIAG_FINAL_AND:
+        for j in range(m):
+            if forward[j] >= 0 and not has_source[forward[j]] and not has_target[j]:
+                links[forward[j], j] = has_source[forward[j]] = has_target[j] = True
+        for i in range(n):
+            if backward[i] >= 0 and not has_source[i] and not has_target[backward[i]]:
+                links[i, backward[i]] = has_source[i] = has_target[backward[i]] = True
 
 
 Symmetrisation = Literal["forward", "backward", "intersection", "union", "grow-diag", "grow-diag-final-and"]
@@ -401,96 +438,6 @@ class Model1Config(Config):
 
 
 @dataclass(frozen=True, eq=False)
-class Bitext:
-    """Sentence pairs as ids, one after another: sentence k of a side lies between `starts[k]` and `starts[k + 1]`."""
-
-    sources: Int32[np.ndarray, " source_tokens"]
-    source_starts: Int64[np.ndarray, " source_borders"]
-    targets: Int32[np.ndarray, " target_tokens"]
-    target_starts: Int64[np.ndarray, " target_borders"]
-
-    @staticmethod
-    def from_sentences(
-        sources: Iterable[Sequence[int] | Integer[np.ndarray, " _"]],
-        targets: Iterable[Sequence[int] | Integer[np.ndarray, " _"]],
-    ) -> "Bitext":
-        """Line n of one side translates line n of the other."""
-        return Bitext(*_flatten(sources, "source"), *_flatten(targets, "target"))
-
-    def __post_init__(self) -> None:
-        if len(self.source_starts) != len(self.target_starts):
-            one, other = len(self.source_starts) - 1, len(self.target_starts) - 1
-            raise DataError(f"{one:,} source sentences but {other:,} target sentences; each needs a partner")
-
-    def __len__(self) -> int:
-        return len(self.source_starts) - 1
-
-    @property
-    def target_symbols(self) -> int:
-        """One more than the highest target id."""
-        return int(self.targets.max(initial=-1)) + 1
-
-    def turned(self) -> "Bitext":
-        """The other direction."""
-        return Bitext(self.targets, self.target_starts, self.sources, self.source_starts)
-
-    def after(self, first: int) -> "Bitext":
-        """The pairs from the pair `first` on."""
-        begin, low = self.source_starts[first], self.target_starts[first]
-        return Bitext(
-            self.sources[begin:],
-            self.source_starts[first:] - begin,
-            self.targets[low:],
-            self.target_starts[first:] - low,
-        )
-
-    def without_blanks(self) -> "Bitext":
-        """The pairs that have words on both sides."""
-        lengths = np.diff(self.source_starts), np.diff(self.target_starts)
-        is_kept = (lengths[0] > 0) & (lengths[1] > 0)
-        if is_kept.all():
-            return self
-        sources, targets = (
-            ids[np.repeat(is_kept, length)] for ids, length in ((self.sources, lengths[0]), (self.targets, lengths[1]))
-        )
-        return Bitext(sources, _starts(lengths[0][is_kept]), targets, _starts(lengths[1][is_kept]))
-
-    def as_pairs(self) -> Pairs:
-        """For the compiled loops."""
-        return Pairs(self.sources, self.source_starts, self.targets, self.target_starts)
-
-
-@dataclass(frozen=True, eq=False)
-class TranslationTable:
-    """t(y ∣ x) of the pairs of words that met: a row per source word, the last one for the null word.
-
-    Row x lies between `starts[x]` and `starts[x + 1]`, by rising target id.
-    """
-
-    starts: Int64[np.ndarray, " rows_and_one"]
-    columns: Int32[np.ndarray, " entries"]
-    probabilities: Float64[np.ndarray, " entries"]
-
-    @property
-    def null(self) -> int:
-        """The row of the null word."""
-        return len(self.starts) - 2
-
-    def row(self, source: int) -> tuple[Int32[np.ndarray, " partners"], Float64[np.ndarray, " partners"]]:
-        """The target words that met a source word, and their probabilities."""
-        inside = slice(*self.starts[source : source + 2]) if 0 <= source <= self.null else slice(0)
-        return self.columns[inside], self.probabilities[inside]
-
-    def probability(self, source: int, target: int) -> float:
-        """t(target ∣ source); 0 where they never met."""
-        return float(look_up(self.as_table(), source, target))
-
-    def as_table(self) -> TableArrays:
-        """For the compiled loops."""
-        return TableArrays(self.starts, self.columns, self.probabilities)
-
-
-@dataclass(frozen=True, eq=False)
 class Model1:
     """A fitted model of one direction."""
 
@@ -499,11 +446,7 @@ class Model1:
     log_likelihoods: tuple[float, ...]
     """log P of the training text as each iteration found it; the first one begins with all words equally likely."""
 
-    def links(
-        self,
-        source: Sequence[int] | Integer[np.ndarray, " source"],
-        target: Sequence[int] | Integer[np.ndarray, " target"],
-    ) -> set[tuple[int, int]]:
+    def links(self, source: Ids, target: Ids) -> set[tuple[int, int]]:
         """Each target word with its likeliest source word, as positions counted from 0; words of the null word not."""
         chosen = self.choose(Bitext.from_sentences([source], [target]))
         return {(int(i), j) for j, i in enumerate(chosen) if i >= 0}
@@ -516,26 +459,16 @@ class Model1:
         chosen = np.empty(len(bitext.targets), np.int32)
         prior = _prior(self.config, bitext)
         borders = _borders(bitext.target_starts, threads)
-        _in_ranges(threads, choose, borders, bitext.as_pairs(), self.table.as_table(), prior, chosen)
+        _in_ranges(threads, choose, borders, bitext, self.table, prior, chosen)
         return chosen
 
-    def posteriors(
-        self,
-        source: Sequence[int] | Integer[np.ndarray, " source"],
-        target: Sequence[int] | Integer[np.ndarray, " target"],
-    ) -> Float64[np.ndarray, "target source_and_null"]:
+    def posteriors(self, source: Ids, target: Ids) -> Float64[np.ndarray, "target source_and_null"]:
         """P(target word j comes from source word i); column 0 is the null word. Rows of words never met are 0."""
         joint = self._joint(source, target, floor=0.0)
         sums = joint.sum(axis=1, keepdims=True)
         return joint / np.where(sums > 0, sums, 1.0)
 
-    def score(
-        self,
-        source: Sequence[int] | Integer[np.ndarray, " source"],
-        target: Sequence[int] | Integer[np.ndarray, " target"],
-        *,
-        floor: float = 0.0,
-    ) -> float:
+    def score(self, source: Ids, target: Ids, *, floor: float = 0.0) -> float:
         """log P(target ∣ source), the length of the target given. No t(y ∣ x) is taken as less than `floor`.
 
         Without a floor, a target word that met none of the source words makes it −inf.
@@ -544,16 +477,10 @@ class Model1:
         with np.errstate(divide="ignore"):
             return float(np.log(sums).sum())
 
-    def _joint(
-        self,
-        source: Sequence[int] | Integer[np.ndarray, " source"],
-        target: Sequence[int] | Integer[np.ndarray, " target"],
-        *,
-        floor: float,
-    ) -> Float64[np.ndarray, "target source_and_null"]:
+    def _joint(self, source: Ids, target: Ids, *, floor: float) -> Float64[np.ndarray, "target source_and_null"]:
         bitext = Bitext.from_sentences([source], [target])
         joint = np.empty((len(target), len(source) + 1))
-        fill_joint(bitext.as_pairs(), 0, self.table.as_table(), _prior(self.config, bitext), floor, joint)
+        fill_joint(bitext, 0, self.table, _prior(self.config, bitext), floor, joint)
         return joint
 
 
@@ -565,11 +492,7 @@ class WordAligner:
     backward: Model1
 
     def links(
-        self,
-        source: Sequence[int] | Integer[np.ndarray, " source"],
-        target: Sequence[int] | Integer[np.ndarray, " target"],
-        *,
-        symmetrise: Symmetrisation = "grow-diag-final-and",
+        self, source: Ids, target: Ids, *, symmetrise: Symmetrisation = "grow-diag-final-and"
     ) -> set[tuple[int, int]]:
         """Pairs of source and target positions, counted from 0."""
         return set(*self.align(Bitext.from_sentences([source], [target]), symmetrise=symmetrise))
@@ -583,12 +506,14 @@ class WordAligner:
         borders = zip(pairwise(bitext.source_starts), pairwise(bitext.target_starts), strict=True)
         for (first, last), (low, high) in borders:
             grid = np.zeros((last - first, high - low), np.bool_)
-            _join(forward[low:high], backward[first:last], grid, symmetrise)
+            sources, targets = forward[low:high], backward[first:last]  # of each target token, of each source token
+            if symmetrise == "forward":
+                grid[sources[sources >= 0], np.flatnonzero(sources >= 0)] = True
+            elif symmetrise == "backward":
+                grid[np.flatnonzero(targets >= 0), targets[targets >= 0]] = True
+            else:
+                join_directions(sources, targets, _RULES[symmetrise], grid)
             yield [(i, j) for i, j in np.argwhere(grid).tolist()]
-
-
-def _tell_nobody(done: int) -> None:
-    """Progress that is not reported."""
 
 
 def fit_aligner(
@@ -596,7 +521,7 @@ def fit_aligner(
     config: Model1Config | None = None,
     *,
     threads: int = 1,
-    progress: Callable[[int], None] = _tell_nobody,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> WordAligner:
     """Fit both directions. `progress` receives how many of all 2 · iterations are done."""
     config = config or Model1Config()
@@ -612,7 +537,7 @@ def fit_model1(
     config: Model1Config | None = None,
     *,
     threads: int = 1,
-    progress: Callable[[int], None] = _tell_nobody,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> Model1:
     """Fit t(target ∣ source) by EM, from t = 1 / (number of target words). The threads change no bit of the result.
 
@@ -620,48 +545,34 @@ def fit_model1(
     """
     config = config or Model1Config()
     taught = bitext.without_blanks()
-    if len(taught) == 0:
-        raise DataError(f"there is nothing to align: none of {len(bitext):,} pairs has words on both sides")
-    places, pairs, symbols = _find_places(taught, config), taught.as_pairs(), taught.target_symbols
-    prior = _prior(config, taught)
-    sums, log_likelihoods = np.empty(len(taught.targets)), np.empty(len(taught))
-    words, sentences = _borders(places.starts, _RANGES * threads), _borders(taught.target_starts, threads)
-    table = _uniform_table(threads, words, places, pairs, symbols)
-    shared = (places, pairs, symbols, table, prior, sums)
-    history = []
+    if taught.pairs == 0:
+        raise DataError(f"there is nothing to align: none of {bitext.pairs:,} pairs has words on both sides")
+    # The places of each source word; the null word is in every sentence, if there is one.
+    order = np.argsort(taught.sources, kind="stable")
+    sentences = np.repeat(np.arange(taught.pairs, dtype=np.int32), np.diff(taught.source_starts))[order]
+    nulls = taught.pairs if config.null_rate != 0 else 0
+    places = WordPositions(
+        _starts(np.append(np.bincount(taught.sources), nulls)),
+        np.concatenate([sentences, np.arange(nulls, dtype=np.int32)]),
+        np.concatenate([(order - taught.source_starts[sentences]).astype(np.int32), np.full(nulls, -1, np.int32)]),
+    )
+    of_words, of_sentences = _borders(places.starts, _RANGES * threads), _borders(taught.target_starts, threads)
+    target_counts = np.bincount(taught.targets)
+    shared = (places, taught, len(target_counts))
+    lengths, nowhere = np.zeros(len(places.starts) - 1, np.int64), np.empty(0, np.int64)
+    _in_ranges(threads, list_partners, of_words, *shared, lengths, nowhere, np.empty(0, np.int32))
+    starts = _starts(lengths)
+    columns, probability = np.empty(starts[-1], np.int32), 1 / np.count_nonzero(target_counts)
+    _in_ranges(threads, list_partners, of_words, *shared, lengths, starts, columns)
+    table = TranslationTable(starts, columns, np.full(starts[-1], probability))
+    fit = Fit(*shared, table, _prior(config, taught))
+    sums, log_likelihoods, history = np.empty(len(taught.targets)), np.empty(taught.pairs), []
     for iteration in range(config.iterations):
-        _in_ranges(threads, explain, sentences, *shared, log_likelihoods)
-        _in_ranges(threads, reestimate, words, *shared, config.dirichlet_alpha)
+        _in_ranges(threads, explain, of_sentences, fit, sums, log_likelihoods)
+        _in_ranges(threads, reestimate, of_words, fit, sums, config.dirichlet_alpha)
         history.append(float(log_likelihoods.sum()))
         progress(iteration + 1)
-    return Model1(config, TranslationTable(*table), tuple(history))
-
-
-def _find_places(bitext: Bitext, config: Model1Config) -> WordPositions:
-    """The positions of each source word; the null word is in every sentence, if there is one."""
-    pairs = len(bitext) if config.null_rate != 0 else 0
-    sentence_of = np.repeat(np.arange(len(bitext), dtype=np.int32), np.diff(bitext.source_starts))
-    order = np.argsort(bitext.sources, kind="stable")
-    sentences = sentence_of[order]
-    positions = (order - bitext.source_starts[sentences]).astype(np.int32)
-    counts = np.append(np.bincount(bitext.sources), pairs)
-    return WordPositions(
-        _starts(counts),
-        np.concatenate([sentences, np.arange(pairs, dtype=np.int32)]),
-        np.concatenate([positions, np.full(pairs, -1, np.int32)]),
-    )
-
-
-def _uniform_table(
-    threads: int, borders: Sequence[int], places: WordPositions, pairs: Pairs, symbols: int
-) -> TableArrays:
-    lengths = np.zeros(len(places.starts) - 1, np.int64)
-    _in_ranges(threads, count_partners, borders, places, pairs, symbols, lengths)
-    starts = _starts(lengths)
-    probability = 1 / np.count_nonzero(np.bincount(pairs.targets))
-    table = TableArrays(starts, np.empty(starts[-1], np.int32), np.full(starts[-1], probability))
-    _in_ranges(threads, list_partners, borders, places, pairs, symbols, table)
-    return table
+    return Model1(config, table, tuple(history))
 
 
 def _prior(config: Model1Config, bitext: Bitext) -> Prior:
@@ -669,21 +580,6 @@ def _prior(config: Model1Config, bitext: Bitext) -> Prior:
     if config.tension:
         share_diagonal(bitext.source_starts, bitext.target_starts, config.tension, shares)
     return Prior(-1.0 if config.null_rate is None else float(config.null_rate), float(config.tension), shares)
-
-
-def _join(
-    forward: Int32[np.ndarray, " target"],
-    backward: Int32[np.ndarray, " source"],
-    grid: Bool[np.ndarray, "source target"],
-    rule: Symmetrisation,
-) -> None:
-    """Write the links of a sentence pair into its grid."""
-    if rule == "forward":
-        grid[forward[forward >= 0], np.flatnonzero(forward >= 0)] = True
-    elif rule == "backward":
-        grid[np.flatnonzero(backward >= 0), backward[backward >= 0]] = True
-    else:
-        symmetrise(forward, backward, _RULES[rule], grid)
 
 
 # --- ranges and borders ----------------------------------------------------------------------------------------------
@@ -713,9 +609,7 @@ def _starts(lengths: Integer[np.ndarray, " parts"]) -> Int64[np.ndarray, " borde
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def _flatten(
-    sentences: Iterable[Sequence[int] | Integer[np.ndarray, " _"]], side: str
-) -> tuple[Int32[np.ndarray, " tokens"], Int64[np.ndarray, " borders"]]:
+def _flatten(sentences: Iterable[Ids], side: str) -> tuple[Int32[np.ndarray, " tokens"], Int64[np.ndarray, " borders"]]:
     kept = list(sentences)
     ids = np.fromiter(chain.from_iterable(kept), np.int64, count=sum(map(len, kept)))
     if len(ids) and not 0 <= ids.min() <= ids.max() < np.iinfo(np.int32).max:

@@ -39,7 +39,7 @@ def maximum_likelihood(levels: Sequence[Grams]) -> list[Level]:
     """P(w ∣ h) = c(h w) / c(h); what never followed h is impossible after it."""
     result = []
     for length, grams in enumerate(levels, 1):
-        counts = _predicted(grams, length)
+        counts = _predicted(grams.counts, length)
         totals = _totals(grams, counts)
         has_more = _continued(levels, length)
         with np.errstate(divide="ignore"):
@@ -56,14 +56,14 @@ def laplace(levels: Sequence[Grams], *, alpha: float) -> list[Level]:
     """
     if not 0 < alpha < np.inf:
         raise ConfigError(f"alpha={alpha}: Laplace smoothing adds a positive number to each count, such as 1")
-    outcomes = _outcomes(levels)
+    outcomes = len(levels[0]) - 2  # V: all symbols but the two that are never predicted
     result: list[Level] = []
     begins = np.arange(len(levels[0])) == BEGIN
     for length, grams in enumerate(levels, 1):
         if length > 1:
             begins = begins[grams.contexts]
         follows_context = (begins & (length > 1)) | (length == len(levels))
-        counts = _predicted(grams, length)
+        counts = _predicted(grams.counts, length)
         added = _totals(grams, counts) + alpha * outcomes
         share = np.where(follows_context, (counts + alpha) / added[grams.contexts], 1 / outcomes)
         is_context = (begins | (length == len(levels) - 1)) & _continued(levels, length)
@@ -95,15 +95,19 @@ def kneser_ney(
     `prune[n − 1]` is the count up to which n-grams of length n are left out, and the last number holds for all longer
     ones; what they had goes to γ(h). Without a fallback, a text too small to estimate a discount is an error.
     """
-    thresholds = _thresholds(prune, len(levels))
+    check_thresholds(prune)
+    thresholds = [prune[min(length, len(prune) - 1)] if prune else 0 for length in range(len(levels))]
     if fallback is not None:
         check_discounts(fallback)
     begins = np.arange(len(levels[0])) == BEGIN
-    probabilities = np.full(1, 1 / _outcomes(levels))
+    probabilities = np.full(1, 1 / (len(levels[0]) - 2))  # all symbols but the two that are never predicted
     result: list[Level] = []
     for length, grams in enumerate(levels, 1):
         begins = begins if length == 1 else begins[grams.contexts]
-        adjusted = _adjusted(levels, length, begins)
+        adjusted = grams.counts
+        if length < len(levels):
+            adjusted = np.where(begins, adjusted, np.bincount(levels[length].suffixes, minlength=len(grams)))
+        adjusted = _predicted(adjusted, length)
         discounts = _discounts(adjusted, length, fallback=fallback, listener=listener)
         taken = np.array([0.0, *discounts])[np.minimum(adjusted, 3)]
         is_kept = (grams.counts > thresholds[length - 1]) | (length == 1)
@@ -120,15 +124,6 @@ def kneser_ney(
         probabilities = _possible(probabilities, length)
         result.append(Level(_log10(probabilities), np.zeros(len(grams)), is_kept))
     return result
-
-
-def _adjusted(levels: Sequence[Grams], length: int, begins: Bool[np.ndarray, " grams"]) -> Int64[np.ndarray, " grams"]:
-    """a(g) of each n-gram of this length."""
-    grams = levels[length - 1]
-    if length == len(levels):
-        return _predicted(grams, length)
-    different = np.bincount(levels[length].suffixes, minlength=len(grams))
-    return _predicted(grams, length, np.where(begins, grams.counts, different))
 
 
 def _discounts(
@@ -168,22 +163,9 @@ def check_discounts(discounts: Discounts) -> None:
         )
 
 
-def _thresholds(prune: Sequence[int], order: int) -> list[int]:
-    check_thresholds(prune)
-    return [*prune[:order], *[prune[-1] if prune else 0] * (order - len(prune))]
-
-
-def _outcomes(levels: Sequence[Grams]) -> int:
-    """V: all symbols but the two that are never predicted."""
-    return len(levels[0]) - 2
-
-
-def _predicted(
-    grams: Grams, length: int, counts: Int64[np.ndarray, " grams"] | None = None
-) -> Int64[np.ndarray, " grams"]:
+def _predicted(counts: Int64[np.ndarray, " grams"], length: int) -> Int64[np.ndarray, " grams"]:
     """Counts as outcomes: the begin of a sentence is given, not predicted."""
-    counts = grams.counts if counts is None else counts
-    return np.where(grams.words == BEGIN, 0, counts) if length == 1 else counts
+    return np.where(np.arange(len(counts)) == BEGIN, 0, counts) if length == 1 else counts
 
 
 def _possible(probabilities: Float64[np.ndarray, " grams"], length: int) -> Float64[np.ndarray, " grams"]:

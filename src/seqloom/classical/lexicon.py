@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int32, Int64, Integer
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from seqloom.classical.alignment import TranslationTable, WordAligner
+from seqloom.classical.alignment import WordAligner
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import RESERVED
@@ -60,7 +60,15 @@ class Lexicon:
         targets = table.columns[: len(words)]
         scores = table.probabilities[: len(words)]
         if ranking == "both":
-            scores = np.sqrt(scores * _turned(aligner.backward.table, words, targets))
+            # t(x ∣ y), from the table whose rows are target words. Its rows and columns rise, so the keys do as well.
+            # Fitted on the same text, both tables hold the same pairs; on other text, what one of them lacks is 0.
+            backward = aligner.backward.table
+            rows = np.repeat(np.arange(backward.null), np.diff(backward.starts[:-1]))
+            width = int(max(words.max(initial=0), backward.columns.max(initial=0))) + 1
+            keys, wanted = rows * width + backward.columns[: len(rows)], targets.astype(np.int64) * width + words
+            places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+            turned = np.where(keys[places] == wanted, backward.probabilities[places], 0.0)
+            scores = np.sqrt(scores * turned)
         is_kept = (words >= len(RESERVED)) & (targets >= len(RESERVED)) & (scores >= least)
         words, targets, scores = words[is_kept], targets[is_kept], scores[is_kept]
         order = np.lexsort((targets, -scores, words))
@@ -69,7 +77,9 @@ class Lexicon:
         order = order[rank < best]
         ends = np.cumsum(np.minimum(counts, best), dtype=np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), ends])
-        return Lexicon(starts, targets[order], scores[order], _by_frequency(target_counts))
+        frequent = np.argsort(-target_counts.astype(np.int64), kind="stable")
+        frequent = frequent[(target_counts[frequent] > 0) & (frequent >= len(RESERVED))].astype(np.int32)
+        return Lexicon(starts, targets[order], scores[order], frequent)
 
     def best(self, source: int, *, count: int | None = None) -> list[tuple[int, float]]:
         """The best translations of a source id with their scores; none for ids that were never seen."""
@@ -92,7 +102,24 @@ class Lexicon:
     @staticmethod
     def load(path: Path) -> "Lexicon":
         """Read what `save` wrote; a missing, damaged or foreign file is a ModelError that names it."""
-        arrays = _read_arrays(path)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                known = file.metadata() or {}  # one entry, since several are written in any order
+                if "lexicon" not in known:
+                    raise ModelError(f"{path} is not a lexicon: its header is {known or 'empty'}")
+                if known["lexicon"] != str(FORMAT):
+                    raise ModelError(
+                        f"{path} has format {known['lexicon']}, and this version reads {FORMAT}; "
+                        "install a newer one, or make the lexicon again"
+                    )
+                names = list(file.keys())
+                if odd := [name for name in names if file.get_slice(name).get_dtype() not in ("I64", "I32", "F64")]:
+                    raise ModelError(f"{path} is not a complete lexicon ({odd[0]!r} has other numbers); make it again")
+                arrays = {name: file.get_tensor(name) for name in names}
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+        except SafetensorError as error:
+            raise ModelError(f"{path} is damaged or not a lexicon: {error}; make it again") from error
         try:
             starts, targets, scores, frequent = (arrays[name] for name in ("starts", "targets", "scores", "frequent"))
             is_whole = (
@@ -140,43 +167,3 @@ class Shortlist:
             begin, end = self.lexicon.span(word)
             parts.append(self.lexicon.targets[begin : min(end, begin + self.translations)].astype(np.int64))
         return np.unique(np.concatenate(parts))
-
-
-def _turned(
-    backward: TranslationTable, words: Int64[np.ndarray, " entries"], targets: Int32[np.ndarray, " entries"]
-) -> Float64[np.ndarray, " entries"]:
-    """t(x ∣ y) for pairs x, y out of the table whose rows are target words."""
-    rows = np.repeat(np.arange(backward.null), np.diff(backward.starts[:-1]))
-    width = int(max(words.max(initial=0), backward.columns.max(initial=0))) + 1
-    # Rows and columns rise, so these do as well.
-    keys = rows * width + backward.columns[: len(rows)]
-    wanted = targets.astype(np.int64) * width + words
-    places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-    # Fitted on the same text, both tables hold the same pairs; on other text, what one of them lacks counts as 0.
-    return np.where(keys[places] == wanted, backward.probabilities[places], 0.0)
-
-
-def _by_frequency(counts: Integer[np.ndarray, " symbols"]) -> Int32[np.ndarray, " seen"]:
-    order = np.argsort(-counts.astype(np.int64), kind="stable")
-    return order[(counts[order] > 0) & (order >= len(RESERVED))].astype(np.int32)
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            known = file.metadata() or {}  # one entry, since several are written in any order
-            if "lexicon" not in known:
-                raise ModelError(f"{path} is not a lexicon: its header is {known or 'empty'}")
-            if known["lexicon"] != str(FORMAT):
-                raise ModelError(
-                    f"{path} has format {known['lexicon']}, and this version reads {FORMAT}; "
-                    "install a newer one, or make the lexicon again"
-                )
-            names = list(file.keys())
-            if odd := [name for name in names if file.get_slice(name).get_dtype() not in ("I64", "I32", "F64")]:
-                raise ModelError(f"{path} is not a complete lexicon ({odd[0]!r} has other numbers); make it again")
-            return {name: file.get_tensor(name) for name in names}
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise ModelError(f"{path} is damaged or no lexicon: {error}; make it again") from error

@@ -144,25 +144,6 @@ def build_trie(layers: Sequence[Layer]) -> tuple[Trie, Int64[np.ndarray, " borde
     return Trie(nodes, slots), borders
 
 
-def check_trie(trie: Trie, *, symbols: int) -> None:
-    """Refuse a trie from a file with which the compiled loops, which check nothing, could read out of bounds.
-
-    Words and nodes must exist, children must be in order, and a lookup only ends at an empty slot.
-    """
-    nodes, slots = trie
-    last = len(nodes) - 1
-    wrong = {
-        "words": ((nodes["word"] < 0) | (nodes["word"] >= symbols)).any(),
-        "children": (nodes["first"][1:] < nodes["first"][:-1]).any() or nodes["first"][-1] != last,
-        "slots": (slots & LOW_BITS).max() >= max(1, last) or (slots != 0).all(),
-        "probabilities": not (nodes["log_prob"] <= 1).all(),  # 0 up to rounding; also refuses NaN
-        "back-off weights": not (nodes["backoff"] <= MAX_BACKOFF).all(),
-    }
-    found = [name for name, is_wrong in wrong.items() if is_wrong]
-    if found:
-        raise ModelError(f"not the arrays of an n-gram model: {' and '.join(found)} out of range; fit it again")
-
-
 @compiled()
 def extend_hash(hashed: Bits, word: int) -> Bits:
     """The hash of an n-gram from that of its suffix and the word before it (SplitMix64's constants)."""
@@ -499,8 +480,36 @@ class NGramConfig(ModelSettings):
         return NGram.from_layers(list(layers_of(levels, smoothed)), text.vocabulary)
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> "NGram":
-        """The model whose `arrays` these are; they may be mapped files."""
-        return NGram.from_arrays(arrays, vocabulary)
+        """The model whose `arrays` these are; they may be mapped files.
+
+        Refuses arrays with which the compiled loops, which check nothing, could read out of bounds: words and nodes
+        must exist, children must be in order, and a lookup only ends at an empty slot.
+        """
+        missing = {"nodes", "slots", "borders"} - arrays.keys()
+        if missing:
+            raise ModelError(f"not the arrays of an n-gram model: {', '.join(sorted(missing))} missing")
+        nodes, slots, borders = (np.asarray(arrays[name]) for name in ("nodes", "slots", "borders"))
+        kinds = [str(array.dtype) for array in (nodes, slots, borders)]
+        is_plain = kinds == ["int32", "int64", "int64"] and slots.ndim == 1 and borders.ndim == 1 and len(slots) > 0
+        if not is_plain or not 2 <= len(borders) <= MAX_ORDER + 1 or borders[0] != 0 or (np.diff(borders) < 0).any():
+            raise ModelError(f"not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
+        fits = nodes.ndim == 2 and nodes.shape[1] * 4 == NODE.itemsize and len(nodes) == borders[-1] + 1
+        if not fits or borders[1] != len(vocabulary):
+            raise ModelError(
+                f"an n-gram model with {borders[1]:,} words and nodes of shape {list(nodes.shape)} does not fit a "
+                f"vocabulary of {len(vocabulary):,}; the files belong to different models"
+            )
+        nodes, last = nodes.view(NODE)[:, 0], len(nodes) - 1
+        wrong = {
+            "words": ((nodes["word"] < 0) | (nodes["word"] >= len(vocabulary))).any(),
+            "children": (nodes["first"][1:] < nodes["first"][:-1]).any() or nodes["first"][-1] != last,
+            "slots": (slots & LOW_BITS).max() >= max(1, last) or (slots != 0).all(),
+            "probabilities": not (nodes["log_prob"] <= 1).all(),  # 0 up to rounding; also refuses NaN
+            "back-off weights": not (nodes["backoff"] <= MAX_BACKOFF).all(),
+        }
+        if found := [name for name, is_wrong in wrong.items() if is_wrong]:
+            raise ModelError(f"not the arrays of an n-gram model: {' and '.join(found)} out of range; fit it again")
+        return NGram(Trie(nodes, slots), borders, vocabulary)
 
     def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
         """The number of n-grams of each length."""
@@ -521,27 +530,6 @@ class NGram:
     def from_layers(layers: Sequence[Layer], vocabulary: Sequence[str]) -> "NGram":
         """The model of these n-grams; single words are the whole vocabulary in its order."""
         return NGram(*build_trie(layers), vocabulary)
-
-    @staticmethod
-    def from_arrays(arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> "NGram":
-        """The model whose `arrays` these are."""
-        missing = {"nodes", "slots", "borders"} - arrays.keys()
-        if missing:
-            raise ModelError(f"not the arrays of an n-gram model: {', '.join(sorted(missing))} missing")
-        nodes, slots, borders = (np.asarray(arrays[name]) for name in ("nodes", "slots", "borders"))
-        kinds = [str(array.dtype) for array in (nodes, slots, borders)]
-        is_plain = kinds == ["int32", "int64", "int64"] and slots.ndim == 1 and borders.ndim == 1 and len(slots) > 0
-        if not is_plain or not 2 <= len(borders) <= MAX_ORDER + 1 or borders[0] != 0 or (np.diff(borders) < 0).any():
-            raise ModelError(f"not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
-        fits = nodes.ndim == 2 and nodes.shape[1] * 4 == NODE.itemsize and len(nodes) == borders[-1] + 1
-        if not fits or borders[1] != len(vocabulary):
-            raise ModelError(
-                f"an n-gram model with {borders[1]:,} words and nodes of shape {list(nodes.shape)} does not fit a "
-                f"vocabulary of {len(vocabulary):,}; the files belong to different models"
-            )
-        trie = Trie(nodes.view(NODE)[:, 0], slots)
-        check_trie(trie, symbols=len(vocabulary))
-        return NGram(trie, borders, vocabulary)
 
     def __repr__(self) -> str:
         return f"NGram(order {self.order}, {self.symbols:,} symbols, {int(self.borders[-1]):,} n-grams)"

@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -159,24 +158,6 @@ def count_ngrams(
     Sorting uses about `memory` bytes at a time; the rest is in files that are deleted at the end, in `folder` or the
     system's temporary directory. The result itself takes 28 bytes for each different n-gram.
     """
-    counts = _count_words(ids, symbols)
-    words = np.arange(symbols, dtype=np.int32)
-    levels = [Grams(np.zeros(symbols, np.int64), words, np.zeros(symbols, np.int64), counts)]
-    with ExitStack() as stack:
-        room = _Room(stack, folder, is_small=BYTES_PER_TOKEN * (len(ids) + int(counts[END])) <= memory)
-        tokens = room.empty(len(ids) + int(counts[END]), np.int32)
-        add_begins(ids, tokens, BEGIN, END)
-        if room.is_small:
-            listener(Event("progress", {"what": "counting n-grams", "done": 0, "all": 1}))
-            return levels + [Grams(*fields) for fields in sorted_grams(tokens, order, symbols=symbols)]
-        counter = _Counter(tokens, room, symbols=symbols, run=max(1, memory // BYTES_PER_TOKEN))
-        for length in range(2, order + 1):
-            listener(Event("progress", {"what": f"counting {length}-grams", "done": length - 2, "all": order - 1}))
-            levels.append(counter.count(length, known=len(levels[-1])))
-    return levels
-
-
-def _count_words(ids: Integer[np.ndarray, " tokens"], symbols: int) -> Int64[np.ndarray, " symbols"]:
     if not len(ids) or ids[-1] != END:
         raise DataError(f"the text must have at least one sentence and end with id {END} ({RESERVED[END]})")
     counts = np.zeros(symbols, np.int64)
@@ -189,121 +170,112 @@ def _count_words(ids: Integer[np.ndarray, " tokens"], symbols: int) -> Int64[np.
         if counts[id]:
             raise DataError(f"the text contains {RESERVED[id]} {counts[id]:,} times; pass sentences without it")
     counts[BEGIN] = counts[END]
-    return counts
+    words = np.arange(symbols, dtype=np.int32)
+    levels = [Grams(np.zeros(symbols, np.int64), words, np.zeros(symbols, np.int64), counts)]
+    padded = len(ids) + int(counts[END])
+    if BYTES_PER_TOKEN * padded <= memory:
+        listener(Event("progress", {"what": "counting n-grams", "done": 0, "all": 1}))
+        tokens = np.empty(padded, np.int32)
+        add_begins(ids, tokens, BEGIN, END)
+        return levels + [Grams(*fields) for fields in sorted_grams(tokens, order, symbols=symbols)]
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        disk = _Disk(Path(made))
+        tokens = disk.empty(padded, np.int32)
+        add_begins(ids, tokens, BEGIN, END)
+        numbers = disk.empty(padded, np.int64)
+        numbers[:] = tokens
+        for length in range(2, order + 1):
+            listener(Event("progress", {"what": f"counting {length}-grams", "done": length - 2, "all": order - 1}))
+            known, run = len(levels[-1]), max(1, memory // BYTES_PER_TOKEN)
+            levels.append(_count_in_runs(tokens, numbers, length, known=known, symbols=symbols, run=run, disk=disk))
+    return levels
 
 
-class _Room:
-    """Allocates arrays: in memory, or in files of a temporary folder."""
+class _Disk:
+    """Allocates arrays in files of a temporary folder."""
 
-    def __init__(self, stack: ExitStack, folder: Path | None, *, is_small: bool) -> None:
-        self.is_small = is_small
-        self._folder = None if is_small else Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
-        self._numbers = count()
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, count()
 
     def empty(self, length: int, dtype: type[np.generic]) -> np.ndarray:
         """An uninitialised array."""
-        if self._folder is None or length == 0:
+        if length == 0:
             return np.empty(length, dtype)
-        name = self._folder / str(next(self._numbers))
-        _reserve(name, length * np.dtype(dtype).itemsize)
+        path, size = self._folder / str(next(self._numbers)), length * np.dtype(dtype).itemsize
+        try:  # to reserve the space now: writing to a mapped file on a full disk would kill the process
+            with path.open("xb") as file:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
+        except OSError as error:
+            free = shutil.disk_usage(self._folder).free
+            raise SeqloomError(
+                f"counting n-grams needs {size:,} more bytes in {self._folder.parent}, where {free:,} bytes are free "
+                f"({error.strerror or error}); free some, set TMPDIR to a larger disk, or raise model.memory"
+            ) from error
         # The compiled loops take plain arrays; the file stays mapped as long as its view lives.
-        array: np.ndarray = np.asarray(np.memmap(name, dtype, mode="r+", shape=(length,)))
-        name.unlink()  # the disk space is freed when the array is
+        array: np.ndarray = np.asarray(np.memmap(path, dtype, mode="r+", shape=(length,)))
+        path.unlink()  # the disk space is freed when the array is
         return array
 
     def keep(self, array: np.ndarray) -> np.ndarray:
-        """A copy of the array, in a file if memory is short."""
+        """A copy of an array."""
         kept = self.empty(len(array), array.dtype.type)
         kept[:] = array
         return kept
 
 
-def _reserve(path: Path, size: int) -> None:
-    """Make a file of this size now: writing to a mapped file on a full disk would kill the process."""
-    try:
-        with path.open("xb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.truncate(size)
-    except OSError as error:
-        free = shutil.disk_usage(path.parent).free
-        raise SeqloomError(
-            f"counting n-grams needs {size:,} more bytes in {path.parent.parent}, where {free:,} bytes are free "
-            f"({error.strerror or error}); free some, set TMPDIR to a larger disk, or raise model.memory"
-        ) from error
+def _count_in_runs(
+    tokens: Int32[np.ndarray, " padded"],
+    numbers: Int64[np.ndarray, " padded"],
+    length: int,
+    *,
+    known: int,
+    symbols: int,
+    run: int,
+    disk: _Disk,
+) -> Grams:
+    """The n-grams of one length, from `run` tokens at a time.
 
+    `numbers` says which of the `known` n-grams that are one shorter begins at each place (−1 for none), and says the
+    same of the new ones afterwards.
+    """
+    if known > np.iinfo(np.int64).max // symbols:
+        raise DataError(f"{known:,} {length - 1}-grams are more than can be numbered; lower the order")
 
-@dataclass(frozen=True, eq=False)
-class _CountRun:
-    """Different keys in rising order, and how often each occurred."""
+    def runs() -> Iterator[tuple[int, Int64[np.ndarray, " grams"], Int64[np.ndarray, " grams"]]]:
+        """Where each run begins, the places where its n-grams begin, and their keys."""
+        for begin in range(0, len(tokens), run):
+            places = np.flatnonzero(numbers[begin : begin + run] >= 0) + begin
+            # An n-gram can be extended where it is complete and does not end its sentence.
+            places = places[tokens[places + length - 2] != END]
+            yield begin, places, numbers[places] * symbols + tokens[places + length - 1]
 
-    keys: Int64[np.ndarray, " keys"]
-    counts: Int64[np.ndarray, " keys"]
-
-
-@dataclass(frozen=True, eq=False)
-class _SortedRun(_CountRun):
-    """A run with the places of its keys: token `places[i]` begins the n-gram `keys[numbers[i]]`."""
-
-    begin: int
-    places: Int64[np.ndarray, " grams"]
-    numbers: Int64[np.ndarray, " grams"]
-
-
-class _Counter:
-    """Counts one length after the other: each needs the numbers of the previous length at every place of the text."""
-
-    def __init__(self, tokens: Int32[np.ndarray, " padded"], room: _Room, *, symbols: int, run: int) -> None:
-        self._tokens, self._room, self._symbols, self._run = tokens, room, symbols, run
-        self._numbers = room.empty(len(tokens), np.int64)
-        self._numbers[:] = tokens
-
-    def count(self, length: int, *, known: int) -> Grams:
-        """The n-grams of the next length; `known` are those that are one shorter."""
-        if known > np.iinfo(np.int64).max // self._symbols:
-            raise DataError(f"{known:,} {length - 1}-grams are more than can be numbered; lower the order")
-        merged = self._merge(length)
-        suffixes = np.empty(len(merged.keys), np.int64)
-        for run in self._sorted_runs(length):
-            found = np.searchsorted(merged.keys, run.keys)[run.numbers]
-            suffixes[found] = self._numbers[run.places + 1]
-            part = self._numbers[run.begin : run.begin + self._run]
-            part[:] = -1
-            part[run.places - run.begin] = found
-        contexts, words = np.divmod(merged.keys, self._symbols)
-        return Grams(contexts, words.astype(np.int32), suffixes, np.array(merged.counts))
-
-    def _merge(self, length: int) -> _CountRun:
-        """All keys of one length. A run is merged with one of about its size, so each key is copied log times."""
-        waiting: list[_CountRun] = []
-        for run in self._sorted_runs(length):
-            waiting.append(_CountRun(self._room.keep(run.keys), self._room.keep(run.counts)))
-            while len(waiting) > 1 and len(waiting[-2].keys) <= 2 * len(waiting[-1].keys):
-                waiting.append(self._merged(waiting.pop(), waiting.pop()))
-        while len(waiting) > 1:
-            waiting.append(self._merged(waiting.pop(), waiting.pop()))
-        return waiting[0]
-
-    def _sorted_runs(self, length: int) -> Iterator[_SortedRun]:
-        for begin in range(0, len(self._tokens), self._run):
-            places, keys = self._keys(begin, length)
-            different, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
-            yield _SortedRun(different, counts.astype(np.int64), begin, places, numbers)
-
-    def _merged(self, one: _CountRun, other: _CountRun) -> _CountRun:
-        most = len(one.keys) + len(other.keys)
-        keys, counts = self._room.empty(most, np.int64), self._room.empty(most, np.int64)
-        size = merge_runs(one.keys, one.counts, other.keys, other.counts, keys, counts)
-        return _CountRun(keys[:size], counts[:size])
-
-    def _keys(self, begin: int, length: int) -> tuple[Int64[np.ndarray, " grams"], Int64[np.ndarray, " grams"]]:
-        """Where the n-grams begin that start in this run, and their keys."""
-        numbers = self._numbers[begin : begin + self._run]
-        places = np.flatnonzero(numbers >= 0) + begin
-        # An n-gram can be extended where it is complete and does not end its sentence.
-        places = places[self._tokens[places + length - 2] != END]
-        return places, self._numbers[places] * self._symbols + self._tokens[places + length - 1]
+    # Different keys in rising order and how often each occurs, run by run; two are merged if they are of about the same
+    # size, so each key is copied log times.
+    waiting: list[tuple[np.ndarray, np.ndarray]] = []
+    last_run = (len(tokens) - 1) // run * run
+    for begin, _, found in runs():
+        keys, counts = np.unique(found, return_counts=True)
+        waiting.append((disk.keep(keys), disk.keep(counts)))
+        while len(waiting) > 1 and (begin == last_run or len(waiting[-2][0]) <= 2 * len(waiting[-1][0])):
+            one, other = waiting.pop(), waiting.pop()
+            most = len(one[0]) + len(other[0])
+            keys, counts = disk.empty(most, np.int64), disk.empty(most, np.int64)
+            size = merge_runs(*one, *other, keys, counts)
+            waiting.append((keys[:size], counts[:size]))
+    keys, counts = waiting[0]
+    suffixes = np.empty(len(keys), np.int64)
+    for begin, places, found in runs():
+        different, inverse = np.unique(found, return_inverse=True)
+        rows = np.searchsorted(keys, different)[inverse]
+        suffixes[rows] = numbers[places + 1]
+        part = numbers[begin : begin + run]
+        part[:] = -1
+        part[places - begin] = rows
+    contexts, words = np.divmod(keys, symbols)
+    return Grams(contexts, words.astype(np.int32), suffixes, np.array(counts))
 
 
 @compiled()

@@ -287,16 +287,12 @@ class WordVectors:
         return found
 
     def _missing(self, word: str) -> str:
-        return f"{word!r} has no vector{self._hint(word)}"
-
-    def _hint(self, word: str) -> str:
+        """That a word has no vector, with the nearest spelling that has one."""
         cased = {known.casefold(): known for known in reversed(self.words)}
-        near = (
-            [cased[word.casefold()]] if word.casefold() in cased else difflib.get_close_matches(word, self.words, n=3)
-        )
-        if near:
-            return f"; did you mean {' or '.join(repr(each) for each in near)}?"
-        return f": it is not among the {len(self):,} words that were learned"
+        same = cased.get(word.casefold())
+        if near := [same] if same is not None else difflib.get_close_matches(word, self.words, n=3):
+            return f"{word!r} has no vector; did you mean {' or '.join(repr(each) for each in near)}?"
+        return f"{word!r} has no vector: it is not among the {len(self):,} words that were learned"
 
 
 def _units(vectors: Float32[np.ndarray, "rows width"]) -> Float32[np.ndarray, "rows width"]:

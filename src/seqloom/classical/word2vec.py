@@ -16,11 +16,11 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Float32, Int32
 from pydantic import Field, model_validator
 
 from seqloom.classical.vectors import SubwordConfig, Subwords, WordVectors, parts_of_words, pooled_vectors
@@ -139,7 +139,7 @@ class Word2VecConfig(ModelSettings):
 
     def fit(self, text: EncodedText, *, seed: int, listener: Listener = ignore) -> WordVectors:
         """Learn the vectors of a text."""
-        learner = Learner.begin(text, self, seed=seed)
+        learner = Learner(text, self, seed=seed)
         if learner.threads > 1:
             notice(
                 listener,
@@ -150,7 +150,12 @@ class Word2VecConfig(ModelSettings):
             notice(listener, "without negatives all vectors become equal")
         listener(Event("phase", {"what": "compiling the loops of word2vec, on first use"}))
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
-        learner.require_learned()
+        if not learner.tables.outputs.any():  # they begin as zeros, and every prediction changes them
+            raise DataError(
+                f"nothing was learned from {len(text.ids):,} tokens in {self.epochs} epochs: no two words were in "
+                f"the same window with model.subsampling={self.subsampling:g} and "
+                f"model.minimum_count={self.minimum_count}; set model.subsampling=0, or give more text"
+            )
         return learner.vectors(losses)
 
     def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:  # noqa: ARG002
@@ -210,75 +215,73 @@ class KernelSettings(NamedTuple):
     has_parts: bool
 
 
-_ARCHITECTURES = {"skipgram": SKIPGRAM, "cbow": CBOW}
-_POOLINGS = {"mean": MEAN, "sum": SUM, "product": PRODUCT}
-_OUTPUTS = {"negative": NEGATIVE, "hierarchical": HIERARCHICAL}
-
-
-@dataclass(frozen=True, eq=False)
 class Learner:
     """The words of a text and their vectors, which each epoch updates in place."""
 
-    config: Word2VecConfig
-    seed: int
-    words: tuple[str, ...]
-    counts: Int64[np.ndarray, " words"]
-    symbols: Int64[np.ndarray, " words"]
-    text: IndexedText
-    plan: KernelSettings
-    tables: VectorTables
-    noise: AliasTable
-    paths: Lists
-    parts: Lists
-    borders: tuple[int, ...]
-    """Where the chunks of the text begin, and where the last one ends."""
-
-    @staticmethod
-    def begin(text: EncodedText, config: Word2VecConfig, *, seed: int) -> "Learner":
+    def __init__(self, text: EncodedText, config: Word2VecConfig, *, seed: int) -> None:
         """Choose the words and give them random vectors."""
-        symbols, counts = choose_words(text, minimum_count=config.minimum_count)
-        words = tuple(text.vocabulary[symbol] for symbol in symbols.tolist())
-        paths, parts = NO_LISTS, NO_LISTS
-        if config.output == "hierarchical":
-            paths = huffman_codes(counts)
-        if config.subwords is not None:
-            parts = parts_of_words(words, config.subwords)
-        buckets = config.subwords.buckets if config.subwords is not None else 0
-        outputs = len(words) - 1 if config.output == "hierarchical" else len(words)
-        tables = _random_tables(len(words) + buckets, outputs, config.width, seed=seed)
+        self.config, self.seed = config, seed
+        self.symbols, self.counts = choose_words(text, minimum_count=config.minimum_count)
+        self.words = tuple(text.vocabulary[symbol] for symbol in self.symbols.tolist())
         row_of: Int32[np.ndarray, " symbols"] = np.full(text.symbols, LEFT_OUT, np.int32)
-        row_of[symbols] = np.arange(len(symbols), dtype=np.int32)
+        row_of[self.symbols] = np.arange(len(self.symbols), dtype=np.int32)
         row_of[END] = SENTENCE_END
-        noise = alias_table(noise_distribution(counts, config.noise_power))
-        kept = IndexedText(text.ids, row_of, keep_chances(counts, config.subsampling))
-        return Learner(
-            config, seed, words, counts, symbols, kept, _plan(config), tables, noise, paths, parts, chunk_borders(text)
-        )
-
-    @property
-    def threads(self) -> int:
-        """The number used: at most one per chunk."""
+        self.text = IndexedText(text.ids, row_of, keep_chances(self.counts, config.subsampling))
+        self.borders = chunk_borders(text)
         # The cores that this process may use, where the system reports them.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(self.config.threads or cores, len(self.borders) - 1)
+        self.threads = min(config.threads or cores, len(self.borders) - 1)
+        is_tree = config.output == "hierarchical"
+        self.noise = alias_table(noise_distribution(self.counts, config.noise_power))
+        self.paths = huffman_codes(self.counts) if is_tree else NO_LISTS
+        self.parts = NO_LISTS if config.subwords is None else parts_of_words(self.words, config.subwords)
+        self.plan = KernelSettings(
+            SAMPLED if config.context == "sampled" else {"skipgram": SKIPGRAM, "cbow": CBOW}[config.architecture],
+            {"mean": MEAN, "sum": SUM, "product": PRODUCT}[config.pooling],
+            HIERARCHICAL if is_tree else NEGATIVE,
+            config.window,
+            config.negatives,
+            config.contexts,
+            # A tree gives the same nodes to all words of a window, so there is nothing to draw and all to share.
+            config.shared_negatives or is_tree,
+            config.subwords is not None,
+        )
+        # Inputs are uniform on ±1 / width, as gensim has them, and outputs 0; rows are padded to whole blocks.
+        width, padded = config.width, -(-config.width // LANES) * LANES
+        rows = len(self.words) + (0 if config.subwords is None else config.subwords.buckets)
+        inputs: Float32[np.ndarray, "rows padded"] = np.zeros((rows, padded), np.float32)
+        drawn = np.random.default_rng(seed_for(seed, "word2vec vectors")).random((rows, width), np.float32)
+        inputs[:, :width] = (np.float32(2.0) * drawn - np.float32(1.0)) / np.float32(width)
+        self.tables = VectorTables(inputs, np.zeros((len(self.words) - is_tree, padded), np.float32))
 
     def learn(self, epoch: int, *, listener: Listener = ignore) -> float:
         """Go through the text once; the mean loss per prediction, in nats."""
-        chunks, tokens = len(self.borders) - 1, self.borders[-1]
+        config, tokens = self.config, self.borders[-1]
+        # The most inputs, outputs and members that a block can have.
+        reach = 2 * config.window
+        longest_path, longest_parts = (int(np.diff(each.starts).max(initial=0)) for each in (self.paths, self.parts))
+        outputs = max(1 + config.negatives, longest_path, 2 * config.contexts)
+        sizes = reach, outputs, reach * max(1, longest_parts)
+        blocks = ((),) * (self.tables.inputs.shape[1] // LANES)
         losses: list[tuple[float, float]] = []
-        numbers, lock, is_stopped = iter(range(chunks)), threading.Lock(), threading.Event()
+        chunks, lock, is_stopped = iter(enumerate(pairwise(self.borders))), threading.Lock(), threading.Event()
         done = [0]
 
         def work() -> None:
             while not is_stopped.is_set():
                 with lock:
-                    chunk = next(numbers, None)
+                    chunk, (first, last) = next(chunks, (None, (0, 0)))
                 if chunk is None:
                     return
-                loss = self._learn_chunk(epoch, chunk)
+                share = (epoch + first / tokens) / config.epochs
+                rate = config.learning_rate + (config.final_rate - config.learning_rate) * share
+                loss = learn(
+                    self.text, first, last, self.plan, self.tables, self.noise, self.paths, self.parts,
+                    sizes, float(rate), seed_for(self.seed, "word2vec", epoch, chunk), blocks,
+                )  # fmt: skip
                 with lock:
                     losses.append(loss)
-                    done[0] += self.borders[chunk + 1] - self.borders[chunk]
+                    done[0] += last - first
 
         with ThreadPoolExecutor(self.threads) as pool:
             try:
@@ -287,27 +290,18 @@ class Learner:
                     finished, waiting = wait(waiting, timeout=0.5)
                     for each in finished:
                         each.result()
-                    values = {"done": epoch * tokens + done[0], "all": self.config.epochs * tokens}
+                    values = {"done": epoch * tokens + done[0], "all": config.epochs * tokens}
                     listener(Event("progress", {"what": "tokens learned from", "by_tenths": True, **values}))
             finally:
                 is_stopped.set()
         # Exact sums: their result does not depend on the order in which threads finished.
         terms = math.fsum(count for _, count in losses)
         loss = math.fsum(loss for loss, _ in losses) / max(1.0, terms)
-        listener(Event("epoch", {"epoch": epoch + 1, "epochs": self.config.epochs, "loss": loss}))
+        listener(Event("epoch", {"epoch": epoch + 1, "epochs": config.epochs, "loss": loss}))
         return loss
 
-    def require_learned(self) -> None:
-        """Refuse vectors that no window has changed."""
-        if not self.tables.outputs.any():  # they begin as zeros, and every prediction changes them
-            raise DataError(
-                f"nothing was learned from {self.borders[-1]:,} tokens in {self.config.epochs} epochs: no two words "
-                f"were in the same window with model.subsampling={self.config.subsampling:g} and "
-                f"model.minimum_count={self.config.minimum_count}; set model.subsampling=0, or give more text"
-            )
-
     def vectors(self, losses: Sequence[float] = ()) -> WordVectors:
-        """The vectors as they are now."""
+        """The current vectors."""
         width, words = self.config.width, len(self.words)
         inputs = self.tables.inputs[:, :width].copy()  # learning may continue
         subwords = None
@@ -317,53 +311,6 @@ class Learner:
             subwords = Subwords(self.config.subwords, inputs[words:])
         outputs = self.tables.outputs[:, :width].copy()
         return WordVectors(self.words, vectors, self.counts, self.symbols, outputs, subwords, tuple(losses))
-
-    def _learn_chunk(self, epoch: int, chunk: int) -> tuple[float, float]:
-        first, last = self.borders[chunk], self.borders[chunk + 1]
-        share = (epoch + first / self.borders[-1]) / self.config.epochs
-        rate = self.config.learning_rate + (self.config.final_rate - self.config.learning_rate) * share
-        seed = seed_for(self.seed, "word2vec", epoch, chunk)
-        blocks = ((),) * (self.tables.inputs.shape[1] // LANES)
-        found = learn(
-            self.text, first, last, self.plan, self.tables, self.noise, self.paths, self.parts,
-            self._sizes, float(rate), seed, blocks,
-        )  # fmt: skip
-        return float(found[0]), float(found[1])
-
-    @property
-    def _sizes(self) -> tuple[int, int, int]:
-        """The most inputs, outputs and members that a block can have."""
-        reach = 2 * self.config.window
-        longest_path = int(np.diff(self.paths.starts).max(initial=0))
-        longest_parts = int(np.diff(self.parts.starts).max(initial=1))
-        outputs = max(1 + self.config.negatives, longest_path, 2 * self.config.contexts)
-        return reach, outputs, reach * longest_parts
-
-
-def _plan(config: Word2VecConfig) -> KernelSettings:
-    architecture = SAMPLED if config.context == "sampled" else _ARCHITECTURES[config.architecture]
-    return KernelSettings(
-        architecture,
-        _POOLINGS[config.pooling],
-        _OUTPUTS[config.output],
-        config.window,
-        config.negatives,
-        config.contexts,
-        # A tree gives the same nodes to all words of a window, so there is nothing to draw and all to share.
-        config.shared_negatives or config.output == "hierarchical",
-        config.subwords is not None,
-    )
-
-
-def _random_tables(rows: int, outputs: int, width: int, *, seed: int) -> VectorTables:
-    """Inputs uniform on ±1 / width, as gensim has them, and outputs 0; rows padded to whole blocks."""
-    padded = -(-width // LANES) * LANES
-    inputs: Float32[np.ndarray, "rows padded"] = np.zeros((rows, padded), np.float32)
-    generator = np.random.default_rng(seed_for(seed, "word2vec vectors"))
-    inputs[:, :width] = (np.float32(2.0) * generator.random((rows, width), np.float32) - np.float32(1.0)) / np.float32(
-        width
-    )
-    return VectorTables(inputs, np.zeros((outputs, padded), np.float32))
 
 
 # --- one step on a block ----------------------------------------------------------------------------------------------
@@ -440,15 +387,6 @@ def sigmoids(scores: Array, count: int) -> None:
         below = ((np.float32(45) * y + np.float32(13860)) * y + np.float32(945945)) * y + np.float32(16216200)
         below = below * y + np.float32(34459425)
         scores[at] = np.float32(0.5) + np.float32(0.5) * (x * above / below)
-
-
-@compiled(fast=FAST_MATH, is_inlined=True)
-def pair_gradients(space: Workspace, inputs: int, outputs: int, rate: float) -> None:
-    """g_jk of independent pairs in place of σ(s_jk)."""
-    scores, labels, step = space.scores, space.labels, np.float32(rate)
-    for j in range(inputs):
-        for k in range(outputs):
-            scores[j * outputs + k] = step * (labels[k] - scores[j * outputs + k])
 
 
 @compiled(fast=FAST_MATH, is_inlined=True)
@@ -607,7 +545,9 @@ def step_on_block(
     if pooling == PRODUCT:
         product_gradients(space, inputs, outputs, rate)
     else:
-        pair_gradients(space, inputs, outputs, rate)
+        for j in range(inputs):
+            for k in range(outputs):
+                space.scores[j * outputs + k] = np.float32(rate) * (space.labels[k] - space.scores[j * outputs + k])
     if inputs == 1:
         steps_of_row(table, space, outputs, blocks)
     else:
@@ -616,17 +556,6 @@ def step_on_block(
 
 
 # --- the windows of a text --------------------------------------------------------------------------------------------
-
-
-@compiled(fast=FAST_MATH, is_inlined=True)
-def list_contexts(words: Array, centre: int, first: int, last: int, out: Array) -> int:
-    """The words round the centre; how many."""
-    count = 0
-    for place in range(first, last):
-        if place != centre:
-            out[count] = words[place]
-            count += 1
-    return count
 
 
 @compiled(fast=FAST_MATH, is_inlined=True)
@@ -666,18 +595,6 @@ def sample_outputs(found: int, plan: KernelSettings, noise: AliasTable, space: W
         space.output_rows[place] = draw_noise(space.random, noise)
         space.labels[place] = np.float32(0.0)
     return 2 * positives
-
-
-@compiled(fast=FAST_MATH, is_inlined=True)
-def list_members(word: int, count: int, parts: Lists, plan: KernelSettings, space: Workspace) -> int:
-    """The rows of one more word after the `count` that are listed: its own, or all its parts; how many there are."""
-    if not plan.has_parts:
-        space.input_rows[count] = word
-        return count + 1
-    for at in range(parts.starts[word], parts.starts[word + 1]):
-        space.input_rows[count] = parts.members[at]
-        count += 1
-    return count
 
 
 @compiled(fast=FAST_MATH, is_inlined=True)
@@ -738,7 +655,13 @@ def learn_window(
         members = 0
         for place in range(found if gives_all else 1):
             given = words[i] if gives_middle else space.contexts[place if gives_all else number]
-            members = list_members(given, members, parts, plan, space)
+            if plan.has_parts:
+                for at in range(parts.starts[given], parts.starts[given + 1]):
+                    space.input_rows[members] = parts.members[at]
+                    members += 1
+            else:
+                space.input_rows[members] = given
+                members += 1
         if is_pooled:
             pool(tables.inputs, space, members, is_mean, blocks)
         else:
@@ -752,10 +675,19 @@ def learn_window(
 
 
 @compiled(fast=FAST_MATH)
-def make_space(plan: KernelSettings, inputs: int, outputs: int, members: int, seed: int, blocks: Any) -> Workspace:
-    """Buffers for the largest possible block."""
+def learn(
+    text: IndexedText, first: int, last: int, plan: KernelSettings, tables: VectorTables,
+    noise: AliasTable, paths: Lists, parts: Lists, sizes: Any, rate: float, seed: int, blocks: Any,
+) -> Any:  # fmt: skip
+    """Learn from the tokens from `first` up to `last`; the loss of some windows and the number of its terms.
+
+    A window passes no end of a sentence, and neither end of the range. Frequent words are left out at random before
+    windows are laid, so that the others come nearer to each other (Mikolov et al., 2013). The reach of a window is
+    drawn from 1 to its full width, so that near words count more.
+    """
+    inputs, outputs, members = sizes
     width = LANES * len(blocks)
-    return Workspace(
+    space = Workspace(
         np.zeros((inputs, width), np.float32),
         np.zeros((inputs, width), np.float32),
         np.zeros((outputs, width), np.float32),
@@ -768,20 +700,6 @@ def make_space(plan: KernelSettings, inputs: int, outputs: int, members: int, se
         np.array([seed], np.uint64),
         np.zeros(2),
     )
-
-
-@compiled(fast=FAST_MATH)
-def learn(
-    text: IndexedText, first: int, last: int, plan: KernelSettings, tables: VectorTables,
-    noise: AliasTable, paths: Lists, parts: Lists, sizes: Any, rate: float, seed: int, blocks: Any,
-) -> Any:  # fmt: skip
-    """Learn from the tokens from `first` up to `last`; the loss of some windows and the number of its terms.
-
-    A window passes no end of a sentence, and neither end of the range. Frequent words are left out at random before
-    windows are laid, so that the others come nearer to each other (Mikolov et al., 2013). The reach of a window is
-    drawn from 1 to its full width, so that near words count more.
-    """
-    space = make_space(plan, sizes[0], sizes[1], sizes[2], seed, blocks)
     words = np.empty(last - first, np.int64)
     length = 0
     for token in range(first, last + 1):
@@ -795,7 +713,11 @@ def learn(
             reach = plan.window
             if plan.architecture != SAMPLED:
                 reach -= draw_below(space.random, plan.window)
-            found = list_contexts(words, i, max(0, i - reach), min(length, i + reach + 1), space.contexts)
+            found = 0
+            for place in range(max(0, i - reach), min(length, i + reach + 1)):
+                if place != i:
+                    space.contexts[found] = words[place]
+                    found += 1
             if found > 0:
                 learn_window(words, i, found, plan, tables, noise, paths, parts, space, rate, blocks)
         length = 0
