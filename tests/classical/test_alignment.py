@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.classical import alignment as kernels
-from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_aligner, fit_model1
+from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_aligner, fit_model1, score_alignments
 from seqloom.core.errors import DataError
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.metrics.aer import score_alignments
 from seqloom.reference import model1 as reference
 from seqloom.reference.model1 import Table
 from seqloom.text.formats.pharaoh import GoldLinks
@@ -100,7 +99,7 @@ def test_rows_add_up_to_one_and_with_a_prior_to_less() -> None:
         assert all(total < 1 for total in sums) if alpha else sums == pytest.approx([1.0] * len(sums))
 
 
-def test_an_example_by_hand() -> None:
+def test_a_worked_example() -> None:
     # das Haus, das Buch, ein Buch without the null word: das met the twice, house once and book once.
     bitext = Bitext.from_sentences([[0, 1], [0, 2], [3, 2]], [[0, 1], [0, 2], [3, 2]])
     table = fit_model1(bitext, Model1Config(iterations=1, null_rate=0.0)).table
@@ -155,10 +154,10 @@ def test_digamma_equals_torch(x: float) -> None:
     assert kernels.digamma(x) == pytest.approx(theirs, rel=1e-13, abs=1e-13)
 
 
-def test_progress_tells_every_iteration_of_both_directions() -> None:
-    told: list[int] = []
-    fit_aligner(Bitext.from_sentences(*some_text(5)), Model1Config(iterations=3), progress=told.append)
-    assert told == [1, 2, 3, 4, 5, 6]
+def test_progress_reports_every_iteration_of_both_directions() -> None:
+    reported: list[int] = []
+    fit_aligner(Bitext.from_sentences(*some_text(5)), Model1Config(iterations=3), progress=reported.append)
+    assert reported == [1, 2, 3, 4, 5, 6]
 
 
 # --- use -------------------------------------------------------------------------------------------------------------

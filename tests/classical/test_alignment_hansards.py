@@ -7,9 +7,8 @@ import pytest
 
 from cli.calling import call
 from seqloom.apps.align import AlignConfig, fit_words, link_words, read_reference, read_words
-from seqloom.classical.alignment import Model1Config
+from seqloom.classical.alignment import Model1Config, score_alignments
 from seqloom.data.corpus import open_corpus
-from seqloom.metrics.aer import score_alignments
 
 
 def without_accents(text: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import nasty
 from classical.ngram_twin import KneserNeyTwin, encoded, sentences_of
 from seqloom.classical.kneser_ney import kneser_ney
-from seqloom.classical.ngram import NGram, NGramConfig, encode_lines
+from seqloom.classical.ngram import NGramConfig, encode_lines
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
 from seqloom.core.events import Event

@@ -14,8 +14,7 @@ from seqloom.core.files import read_lines
 from seqloom.core.text_files import read_whole
 from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import TextCorpus
-from seqloom.metrics.analogy import read_questions
-from seqloom.metrics.similarity import read_judgements
+from seqloom.metrics.word_vectors import read_judgements, read_questions
 from seqloom.runs.config import RunConfig
 from seqloom.text.formats.pharaoh import read_gold
 from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue

@@ -8,8 +8,15 @@ from typing import cast
 from seqloom.classical.vectors import Method, WordVectors
 from seqloom.core.errors import DataError, UsageError
 from seqloom.interop.word2vec_format import read_vectors
-from seqloom.metrics.analogy import VOCABULARY, AnalogyScore, read_questions, score_analogies
-from seqloom.metrics.similarity import SimilarityScore, read_judgements, score_similarity
+from seqloom.metrics.word_vectors import (
+    VOCABULARY,
+    AnalogyScore,
+    SimilarityScore,
+    read_judgements,
+    read_questions,
+    score_analogies,
+    score_similarity,
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ each. In addition, fitting needs 24 bytes per target token and 16 per source tok
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -24,6 +24,7 @@ from pydantic import Field
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError
 from seqloom.core.jit import compiled
+from seqloom.text.formats.pharaoh import GoldLinks, Link
 
 # The loops of IBM model 1, compiled, in float64.
 #
@@ -580,6 +581,54 @@ def _prior(config: Model1Config, bitext: Bitext) -> Prior:
     if config.tension:
         share_diagonal(bitext.source_starts, bitext.target_starts, config.tension, shares)
     return Prior(-1.0 if config.null_rate is None else float(config.null_rate), float(config.tension), shares)
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """How far found links are from those of annotators (Och and Ney, 2003); a rate is None where it is 0 / 0.
+
+        precision = ∣A ∩ P∣ / ∣A∣        A found links, S sure links, P possible links, S ⊆ P
+        recall    = ∣A ∩ S∣ / ∣S∣
+        AER       = 1 − (∣A ∩ S∣ + ∣A ∩ P∣) / (∣A∣ + ∣S∣)         1 − F₁ where S = P
+
+    Links are counted over all sentences, so long sentences weigh more. Links to the null word do not count.
+    """
+
+    found: int
+    """∣A∣"""
+    sure: int
+    """∣S∣"""
+    found_sure: int
+    """∣A ∩ S∣"""
+    found_possible: int
+    """∣A ∩ P∣"""
+
+    @property
+    def precision(self) -> float | None:
+        return self.found_possible / self.found if self.found else None
+
+    @property
+    def recall(self) -> float | None:
+        return self.found_sure / self.sure if self.sure else None
+
+    @property
+    def error_rate(self) -> float | None:
+        """AER: 0 is perfect, 1 is nothing right."""
+        both = self.found + self.sure
+        return 1 - (self.found_sure + self.found_possible) / both if both else None
+
+
+def score_alignments(found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]) -> AlignmentScore:
+    """Score the links of sentence pairs, one collection for each line of the gold alignment."""
+    if len(found) != len(gold):
+        raise DataError(f"{len(found):,} alignments cannot be compared with {len(gold):,}; each line needs its partner")
+    links = [frozenset(each) for each in found]
+    return AlignmentScore(
+        found=sum(map(len, links)),
+        sure=sum(len(each.sure) for each in gold),
+        found_sure=sum(len(each & right.sure) for each, right in zip(links, gold, strict=True)),
+        found_possible=sum(len(each & right.possible) for each, right in zip(links, gold, strict=True)),
+    )
 
 
 # --- ranges and borders ----------------------------------------------------------------------------------------------

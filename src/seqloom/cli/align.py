@@ -94,10 +94,10 @@ def align(
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps import align as recipe
+    from seqloom.classical.alignment import score_alignments
     from seqloom.core.config import resolve
     from seqloom.data.corpus import ParallelCorpus, open_corpus
     from seqloom.data.workers import processors
-    from seqloom.metrics.aer import score_alignments
     from seqloom.text.formats.pharaoh import format_links
 
     config = resolve(recipe.AlignConfig, overrides=overrides)

@@ -205,10 +205,7 @@ def bottleneck_from(
     if not hypotheses:
         raise UsageError("no system given; pass the translations of one or more systems by name")
     for name, lines in hypotheses.items():
-        try:
-            check_counts(lines, references)
-        except DataError as error:
-            raise DataError(f"{name}: {error}") from error
+        check_counts(lines, references, system=name)
     if len(sources) != len(references):
         raise DataError(
             f"{len(sources)} source lines, but {len(references)} references; give the source file "

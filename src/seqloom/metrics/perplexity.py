@@ -1,9 +1,8 @@
 """Perplexity: among how many equally likely symbols a model hesitates, on average.
 
 Models that cut text differently cannot be compared token by token: the same text has more characters than words. But
-what a model thinks of the whole text, −Σ log P in nats, does not depend on how it was cut. Shared among the words (or
-characters, or bytes) of the text it gives numbers that compare: the perplexity per word of a character model is
-exp(nats / words).
+what a model thinks of the whole text, −Σ log P in nats, does not depend on how it was cut. Shared among the words or
+characters of the text it gives numbers that compare: the perplexity per word of a character model is exp(nats / words).
 """
 
 import math
@@ -13,7 +12,7 @@ from typing import Literal
 
 from seqloom.core.errors import DataError, UsageError
 
-Unit = Literal["token", "word", "character", "byte"]
+Unit = Literal["token", "word", "character"]
 Unknown = Literal["counted", "skipped", "absent"]
 
 
@@ -50,14 +49,14 @@ def perplexity(
         PPL = exp(−(1/count) Σ_t log P(w_t ∣ w_<t))
 
     `cross_entropy` is the sum −Σ_t log P(w_t ∣ w_<t) in nats over all symbols, `count` the number of units it is
-    shared among: it may be words or bytes while the model predicts subwords. 1 is perfect; a model that finds all of
+    shared among: it may be words while the model predicts subwords. 1 is perfect; a model that finds all of
     V symbols equally likely has V.
     """
     if count < 1:
         raise DataError(f"perplexity is a mean, and there are {count} {unit}s to share {cross_entropy:g} nats among")
     if math.isnan(cross_entropy) or cross_entropy < -1e-6 * count:
         raise UsageError(
-            f"a cross-entropy of {cross_entropy} nats over {count} {unit}s is none; "
+            f"a cross-entropy of {cross_entropy} nats over {count} {unit}s is invalid; "
             "give the sum of −log P, which is 0 or more"
         )
     mean = cross_entropy / count
@@ -75,25 +74,22 @@ class TextSize:
     """Runs of anything but white space."""
     characters: int
     """Unicode characters, spaces among them."""
-    bytes: int
-    """Bytes of UTF-8."""
     has_end: bool
 
     def count(self, unit: Unit) -> int:
         """The units of the text, the ends of its lines among them where they count."""
-        counts = {"token": self.tokens, "word": self.words, "character": self.characters, "byte": self.bytes}
+        counts = {"token": self.tokens, "word": self.words, "character": self.characters}
         return counts[unit] + (self.lines if self.has_end else 0)
 
 
 def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> TextSize:
     """Count a text, given the number of tokens (without the ends of lines) that a model cuts it into."""
-    found = words = characters = length = 0
+    found = words = characters = 0
     for line in lines:
         found += 1
         words += len(line.split())
         characters += len(line)
-        length += len(line.encode("utf-8", "surrogatepass"))
-    return TextSize(found, tokens, words, characters, length, has_end)
+    return TextSize(found, tokens, words, characters, has_end)
 
 
 @dataclass(frozen=True)

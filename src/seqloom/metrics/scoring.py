@@ -102,18 +102,19 @@ def middle(values: Float[np.ndarray, " resamples"]) -> tuple[float, float]:
     return float(ordered[outside]), float(ordered[-1 - outside])
 
 
-def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse what cannot be compared line by line."""
+def check_counts(hypotheses: Sequence[str], references: Sequence[str], *, system: str | None = None) -> None:
+    """Refuse what cannot be compared line by line; `system` names the hypotheses in the message."""
     for name, lines in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(lines, str):
             raise UsageError(f"{name} must be a list of lines, but one string was given: {lines[:40]!r}")
+    place = "" if system is None else f"{system}: "
     if len(hypotheses) != len(references):
         raise DataError(
-            f"{len(hypotheses)} hypotheses cannot be compared with {len(references)} references: "
-            "each line needs its own reference; look for lines that were dropped, joined or split"
+            f"{place}{len(hypotheses)} hypotheses cannot be compared with {len(references)} references: "
+            "each line needs its own reference; check for lines that were dropped, joined or split"
         )
     if not hypotheses:
-        raise DataError("there is nothing to score: 0 hypotheses and 0 references were given")
+        raise DataError(f"{place}there is nothing to score: 0 hypotheses and 0 references were given")
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def paired_bootstrap(
     scores = [metric.values(resampled_sums(found.lines, bootstrap)) for found in (first, second)]
     differences = scores[1] - scores[0]
     sizes = np.abs(differences)
-    p_value = _p_value(sizes - sizes.mean(), _observed(metric, first, second))
+    p_value = _p_value(sizes - sizes.mean(), metric, first, second)
     signature = f"{first.signature}|bs:{resamples}|seed:{seed}"
     return Comparison(first.name, first.value, second.value, p_value, signature, middle(differences))
 
@@ -183,27 +184,19 @@ def approximate_randomisation(
         is_kept = generator.integers(2, size=(min(at_once, trials - start), count), dtype=bool)
         left = is_kept.astype(np.float64) @ gap + second.lines.sum(axis=0)
         sizes.append(np.abs(metric.values(left) - metric.values(total - left)))
-    p_value = _p_value(np.concatenate(sizes), _observed(metric, first, second))
+    p_value = _p_value(np.concatenate(sizes), metric, first, second)
     return Comparison(first.name, first.value, second.value, p_value, f"{first.signature}|ar:{trials}|seed:{seed}")
 
 
 def _both(
     metric: Metric, references: Sequence[str], *, baseline: Sequence[str], system: Sequence[str]
 ) -> tuple[Statistics, Statistics]:
-    for name, lines in (("baseline", baseline), ("system", system)):
-        try:
-            check_counts(lines, references)
-        except DataError as error:
-            raise DataError(f"{name}: {error}") from error
+    check_counts(baseline, references, system="baseline")
+    check_counts(system, references, system="system")
     return metric.statistics(baseline, references), metric.statistics(system, references)
 
 
-def _observed(metric: Metric, first: Statistics, second: Statistics) -> float:
-    """The size of the difference, computed as that of the trials is, so that equal ones compare as equal."""
-    sums = np.stack([first.lines.sum(axis=0), second.lines.sum(axis=0)])
-    values = metric.values(sums)
-    return float(abs(values[1] - values[0]))
-
-
-def _p_value(trials: Float[np.ndarray, " trials"], observed: float) -> float:
-    return float((np.count_nonzero(trials >= observed) + 1) / (len(trials) + 1))
+def _p_value(trials: Float[np.ndarray, " trials"], metric: Metric, first: Statistics, second: Statistics) -> float:
+    """The observed difference is computed as those of the trials are, so that equal ones compare as equal."""
+    one, other = metric.values(np.stack([first.lines.sum(axis=0), second.lines.sum(axis=0)]))
+    return float((np.count_nonzero(trials >= abs(other - one)) + 1) / (len(trials) + 1))

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqloom.classical.alignment import AlignmentScore, score_alignments
 from seqloom.core.errors import DataError
-from seqloom.metrics.aer import AlignmentScore, score_alignments
 from seqloom.text.formats.pharaoh import GoldLinks, parse_links
 
 links = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8)
 
 
-def test_the_rates_by_hand() -> None:
+def test_the_rates_of_a_worked_example() -> None:
     gold = [parse_links("0-0 1-1 1?2"), parse_links("0-1 2?2")]
     found = [{(0, 0), (1, 2), (3, 3)}, {(0, 1)}]
     score = score_alignments(found, gold)
