@@ -32,7 +32,6 @@ from seqloom.runs.model_dir import Card, save_fitted
 from seqloom.runs.prepare import open_run, prepare_resume
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
-from seqloom.text.vocabulary import Vocabulary
 from seqloom.training.checkpoint import checkpoint_folder, newest_checkpoint, pointed_step, read_checkpoint
 from seqloom.training.run_guard import RECORD, locked
 from seqloom.training.weights import average_weights
@@ -132,17 +131,6 @@ def _ctranslate2(name: str) -> Build:
 
 
 # --- our own folders -------------------------------------------------------------------------------------------------
-
-
-def _vocabulary(folder: Path) -> Case:
-    Vocabulary.from_counts({"cat": 3, "dog": 2, "</s>": 1}).save(folder / "vocabulary.txt")
-
-    def read() -> None:
-        found = Vocabulary.load(folder / "vocabulary.txt")
-        found.encode(found.tokens)
-        assert Vocabulary.from_text(found.to_text()) == found
-
-    return Case(folder / "vocabulary.txt", read)
 
 
 def _tokenizer_folder(kind: str, *, is_description: bool) -> Build:
@@ -349,7 +337,6 @@ READERS: Mapping[str, Build] = {
     **{name: _word2vec(name) for name in ("a.vec", "a.vec.gz", "a.bin", "a.bin.gz")},
     "onnx description": _onnx,
     **{f"ctranslate2 {name}": _ctranslate2(name) for name in ("seqloom.json", "shared_vocabulary.json")},
-    "vocabulary": _vocabulary,
     **{f"{kind} pieces": _tokenizer_folder(kind, is_description=False) for kind in ("word", "char", "bpe", "unigram")},
     "tokeniser description": _tokenizer_folder("bpe", is_description=True),
     **{

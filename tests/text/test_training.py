@@ -17,9 +17,15 @@ from seqloom.core.events import Event
 from seqloom.core.files import read_lines
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.text.marks import SPACE
-from seqloom.text.subwords import choose_alphabet, count_characters, count_chunks, is_phrase
 from seqloom.text.tokenizer import TextConfig
-from seqloom.text.tokenizer_training import ALL_WORDS, train_tokenizer
+from seqloom.text.tokenizer_training import (
+    ALL_WORDS,
+    choose_alphabet,
+    count_characters,
+    count_chunks,
+    is_phrase,
+    train_tokenizer,
+)
 
 # Many pairs that occur equally often, so that any freedom in breaking ties shows.
 SCRIPT = """
@@ -62,7 +68,7 @@ def test_the_word_for_unknown_words_is_read_as_the_unknown_symbol() -> None:
     marked = train_tokenizer(WIKI, TextConfig(kind="word", segmentation="spaces", unknown_word="<unk>"))
     assert "<unk>" not in marked.vocabulary[len(RESERVED) :]
     assert marked.encode("the <unk> of")[1] == UNKNOWN
-    assert "<unk>\t30\n" in marked._kind.to_bytes().decode()  # counted as what is unknown
+    assert "<unk>\t30\n" in marked._kind.content.decode()  # counted as what is unknown
     # Without the setting it is a word, and nothing of what is stored has changed.
     ordinary = train_tokenizer(WIKI, plain)
     assert ordinary.encode("the <unk> of")[1] != UNKNOWN

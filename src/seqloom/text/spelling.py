@@ -10,10 +10,10 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from seqloom.core.symbols import END, RESERVED, UNKNOWN
-from seqloom.text.marks import BYTE_PIECES, JOINER, UNKNOWN_SIGN, show_spaces
+from seqloom.core.symbols import END, UNKNOWN
+from seqloom.text.marks import JOINER, UNKNOWN_SIGN, show_spaces
 from seqloom.text.normalise import Normaliser
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.tokenizer import Tokenizer, byte_table
 from seqloom.text.words import LETTER_SORT, Sort, is_border, sort_of
 
 
@@ -40,10 +40,9 @@ class Spelling(Protocol):
 @lru_cache(maxsize=8)
 def spelling_of(tokenizer: Tokenizer) -> Spelling:
     """How a tokeniser writes its symbols."""
-    pieces = [tokenizer.piece(number) for number in range(tokenizer.size)]
     if tokenizer.kind == "word":
-        return _SpacedWords(pieces, has_joiners=tokenizer.config.segmentation == "words")
-    return _Bytes(pieces)
+        return _SpacedWords(tokenizer.vocabulary, has_joiners=tokenizer.config.segmentation == "words")
+    return _Bytes(tokenizer.vocabulary)
 
 
 class _SpacedWords:
@@ -78,10 +77,7 @@ class _Bytes:
     """Pieces in UTF-8, one after the other. A place is the bytes of an incomplete character."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        spelled = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
-        self._bytes = [spelled.get(piece) or piece.encode("utf-8") for piece in pieces]
-        self._bytes[: len(RESERVED)] = [b""] * len(RESERVED)
-        self._bytes[UNKNOWN] = UNKNOWN_SIGN.encode("utf-8")
+        self._bytes = byte_table(pieces)
         self._alone = [self._read(each) for each in self._bytes]
         self._half = next((rest for _, rest in self._alone if rest), b"")
 

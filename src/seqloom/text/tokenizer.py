@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Int64, Integer, UInt32
 from pydantic import Field, ValidationError, model_validator
-from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
 from seqloom.core.arguments import as_text
@@ -65,12 +65,12 @@ class FlatIds:
 
 
 class Kind(Protocol):
-    """What a tokeniser needs from a way to cut: ids for texts, a text for ids, and bytes to store."""
+    """What a tokeniser needs from a way to cut: ids for texts, and a text for ids."""
 
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """All pieces in the order of their ids, the reserved ones first."""
-        ...
+    pieces: tuple[str, ...]
+    """All pieces in the order of their ids, the reserved ones first."""
+    content: bytes
+    """The content of the file from which this kind is loaded."""
 
     def segment(self, texts: Sequence[str]) -> FlatIds:
         """The ids of normalised texts."""
@@ -80,32 +80,23 @@ class Kind(Protocol):
         """The text of ids; reserved ones are left out, but `<unk>` is shown."""
         ...
 
-    def to_bytes(self) -> bytes:
-        """The content of the file from which this kind is made again."""
-        ...
-
-
-# --- words and characters --------------------------------------------------------------------------------------------
-
 
 class WordPieces:
     """Whole words, from a vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, *, segmentation: Segmentation) -> None:
-        self.vocabulary = vocabulary
-        self.pieces = tuple(vocabulary)
+        self.pieces, self.content = tuple(vocabulary), vocabulary.to_text().encode("utf-8")
+        self._encode = vocabulary.encode
         self._cut = word_cutter(segmentation)
         self._paste = join_words if segmentation == "words" else " ".join
 
     def segment(self, texts: Sequence[str]) -> FlatIds:
-        return FlatIds.of([self.vocabulary.encode(self._cut(text)) for text in texts])
+        return FlatIds.of([self._encode(self._cut(text)) for text in texts])
 
     def join(self, ids: Sequence[int]) -> str:
-        shown = [UNKNOWN_SIGN if number == UNKNOWN else self.pieces[number] for number in ids if number >= UNKNOWN]
-        return self._paste(shown)
-
-    def to_bytes(self) -> bytes:
-        return self.vocabulary.to_text().encode("utf-8")
+        return self._paste(
+            [UNKNOWN_SIGN if number == UNKNOWN else self.pieces[number] for number in ids if number >= UNKNOWN]
+        )
 
 
 def word_cutter(segmentation: Segmentation) -> Callable[[str], list[str]]:
@@ -117,64 +108,36 @@ class Characters:
     """Single characters, from a vocabulary; those that it lacks are spelled in bytes where it has byte pieces."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.pieces = tuple(vocabulary)
-        self._table = _byte_table(self.pieces)
+        self.pieces, self.content = tuple(vocabulary), vocabulary.to_text().encode("utf-8")
+        self._encode = vocabulary.encode
+        self._table = byte_table(self.pieces)
         self._first_byte = vocabulary.id_of(BYTE_PIECES[0])
-        self._has_bytes = self._first_byte != UNKNOWN
 
     def segment(self, texts: Sequence[str]) -> FlatIds:
-        return FlatIds.of([self._segment(mark_spaces(text, has_start=False)) for text in texts])
-
-    def _segment(self, marked: str) -> list[int]:
-        ids = self.vocabulary.encode(marked)
-        if not self._has_bytes or UNKNOWN not in ids:
-            return ids
-        spelled = (
-            [number] if number != UNKNOWN else [self._first_byte + byte for byte in character.encode("utf-8")]
-            for number, character in zip(ids, marked, strict=True)
-        )
-        return list(chain.from_iterable(spelled))
+        rows = []
+        for text in texts:
+            marked = mark_spaces(text, has_start=False)
+            ids = self._encode(marked)
+            if self._first_byte != UNKNOWN and UNKNOWN in ids:
+                spelled = (
+                    [number] if number != UNKNOWN else [self._first_byte + byte for byte in character.encode("utf-8")]
+                    for number, character in zip(ids, marked, strict=True)
+                )
+                ids = list(chain.from_iterable(spelled))
+            rows.append(ids)
+        return FlatIds.of(rows)
 
     def join(self, ids: Sequence[int]) -> str:
         return show_spaces(_join_bytes(self._table, ids), has_start=False)
 
-    def to_bytes(self) -> bytes:
-        return self.vocabulary.to_text().encode("utf-8")
 
+class Subwords:
+    """Pieces of words with ▁ for spaces, cut by `encode`, which gives the ids of each of some chunks."""
 
-# --- subwords --------------------------------------------------------------------------------------------------------
-
-
-class BytePairs:
-    """Byte-pair encoding (Sennrich et al., 2016): characters, joined by the merges that were learned, in their order.
-
-    Merges stay inside a word with its apostrophes, a digit, a mark with its repetitions, or a run of a script without
-    spaces; ▁ is part of the word after it, but a separate chunk before such a script.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._fast = FastTokenizer.from_str(content.decode("utf-8"))
-        if self._fast.get_added_tokens_decoder():
-            raise ModelError("it declares special tokens, which would then be found in ordinary text")
-        ids = self._fast.get_vocab()
-        self.pieces: tuple[str, ...] = tuple(sorted(ids, key=ids.__getitem__))
-        self._table = _byte_table(self.pieces)
-        self._chunks = ChunkCache(self._encode)
-
-    @staticmethod
-    def from_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> "BytePairs":
-        """Pieces in the order of their ids, and which two of them are joined first."""
-        ids = {piece: number for number, piece in enumerate(pieces)}
-        model = models.BPE(ids, list(merges), unk_token=RESERVED[UNKNOWN], byte_fallback=BYTE_PIECES[0] in ids)
-        # No special tokens are declared, so text never becomes a reserved symbol.
-        fast = FastTokenizer(model)
-        fast.pre_tokenizer = pre_tokenizer()
-        return BytePairs(fast.to_str().encode("utf-8"))
-
-    def _encode(self, chunks: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._fast.encode_batch_fast(chunks, add_special_tokens=False)]
+    def __init__(self, content: bytes, pieces: Iterable[str], encode: Callable[[list[str]], list[list[int]]]) -> None:
+        self.pieces, self.content = tuple(pieces), content
+        self._table = byte_table(self.pieces)
+        self._chunks = ChunkCache(encode)
 
     def segment(self, texts: Sequence[str]) -> FlatIds:
         return self._chunks.segment(texts)
@@ -182,8 +145,22 @@ class BytePairs:
     def join(self, ids: Sequence[int]) -> str:
         return show_spaces(_join_bytes(self._table, ids))
 
-    def to_bytes(self) -> bytes:
-        return self._content
+
+def byte_pairs(content: bytes) -> Subwords:
+    """Byte-pair encoding (Sennrich et al., 2016): characters, joined by the merges that were learned, in their order.
+
+    Merges stay inside a word with its apostrophes, a digit, a mark with its repetitions, or a run of a script without
+    spaces; ▁ is part of the word after it, but a separate chunk before such a script.
+    """
+    fast = FastTokenizer.from_str(content.decode("utf-8"))
+    if fast.get_added_tokens_decoder():
+        raise ModelError("it declares special tokens, which would then be found in ordinary text")
+    ids = fast.get_vocab()
+
+    def encode(chunks: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in fast.encode_batch_fast(chunks, add_special_tokens=False)]
+
+    return Subwords(content, sorted(ids, key=ids.__getitem__), encode)
 
 
 def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
@@ -198,29 +175,15 @@ def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(pattern), behavior="isolated")
 
 
-class Unigram:
+def unigram(content: bytes) -> Subwords:
     """The unigram language model (Kudo, 2018): of all ways to cut a word, the one whose pieces are likeliest."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=content)
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        size = self._processor.get_piece_size()
-        self.pieces: tuple[str, ...] = tuple(self._processor.id_to_piece(list(range(size))))
-        self._table = _byte_table(self.pieces)
-        self._chunks = ChunkCache(self._encode)
-
-    def _encode(self, chunks: list[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode(chunks, num_threads=1)
+    def encode(chunks: list[str]) -> list[list[int]]:
+        ids: list[list[int]] = processor.encode(chunks, num_threads=1)
         return ids
 
-    def segment(self, texts: Sequence[str]) -> FlatIds:
-        return self._chunks.segment(texts)
-
-    def join(self, ids: Sequence[int]) -> str:
-        return show_spaces(_join_bytes(self._table, ids))
-
-    def to_bytes(self) -> bytes:
-        return self._content
+    return Subwords(content, processor.id_to_piece(list(range(processor.get_piece_size()))), encode)
 
 
 class ChunkCache:
@@ -267,10 +230,7 @@ class ChunkCache:
         return young.__getitem__ if len(short) == len(fresh) else ChainMap(fresh, young).__getitem__
 
 
-# --- from ids to text ------------------------------------------------------------------------------------------------
-
-
-def _byte_table(pieces: Sequence[str]) -> list[bytes]:
+def byte_table(pieces: Sequence[str]) -> list[bytes]:
     """What each id spells in UTF-8: a byte for byte pieces, nothing for reserved symbols but `<unk>`."""
     spelled = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
     table = [spelled.get(piece) or piece.encode("utf-8") for piece in pieces]
@@ -372,11 +332,15 @@ class Tokenizer:
         self.config = config
         self.normaliser = config.normaliser
         self._kind = kind
-        self._files = {DESCRIPTION: _describe(config, kind), _file_of(config): kind.to_bytes()}
-        digest = hashlib.sha256()
-        for name, content in sorted(self._files.items()):
-            digest.update(f"{name}\0{len(content)}\0".encode() + content)
-        self.fingerprint = digest.hexdigest()
+        settings = config.model_dump(mode="json")
+        if config.unknown_word is None:
+            del settings["unknown_word"]  # a later setting: without it a tokeniser keeps the fingerprint it had before
+        digest = hashlib.sha256(kind.content).hexdigest()
+        description = {"format": FORMAT, "size": len(kind.pieces), "sha256": digest, "text": settings}
+        written = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        self._files = {DESCRIPTION: written.encode("utf-8"), _file_of(config): kind.content}
+        stored = (f"{name}\0{len(content)}\0".encode() + content for name, content in sorted(self._files.items()))
+        self.fingerprint = hashlib.sha256(b"".join(stored)).hexdigest()
         """The SHA-256 of what `save` writes: equal ones give equal ids."""
 
     def __repr__(self) -> str:
@@ -457,7 +421,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it in its stored form, for another process."""
-        return _made_of, (self.config, self._kind.to_bytes())
+        return _restored, (self.config, self._kind.content)
 
     def save(self, folder: Path) -> None:
         """Write the tokeniser into a folder; the same tokeniser gives the same bytes."""
@@ -469,22 +433,33 @@ class Tokenizer:
     @staticmethod
     def load(folder: Path) -> "Tokenizer":
         """Read a tokeniser that `save` wrote; a missing or damaged file is a ModelError that names it."""
-        description = _read_description(folder / DESCRIPTION)
-        config: TextConfig = description["text"]
+        path = folder / DESCRIPTION
+        content = _read_bytes(path)
+        try:
+            found = parse_json(content)
+            if found["format"] > FORMAT:
+                raise ModelError(
+                    f"{path} has format {found['format']}, and this version reads up to {FORMAT}; install a newer one"
+                )
+            config = TextConfig.model_validate(found["text"])
+            size, expected = int(found["size"]), str(found["sha256"])
+        except (ValueError, KeyError, TypeError, OverflowError, ValidationError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(f"{path} is damaged or not a tokeniser of this program: {reason}") from error
         path = folder / _file_of(config)
         content = _read_bytes(path)
-        found = hashlib.sha256(content).hexdigest()
-        if found != description["sha256"]:
-            raise ModelError(f"{path} is damaged: its SHA-256 is {found[:12]}…, not {description['sha256'][:12]}…")
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != expected:
+            raise ModelError(f"{path} is damaged: its SHA-256 is {digest[:12]}…, not {expected[:12]}…")
         try:
             kind = _kind_from(config, content)
         except Exception as error:  # the libraries raise bare exceptions of many kinds
             raise ModelError(f"{path} cannot be read as a {config.kind} tokeniser: {error}") from error
-        if kind.pieces[: len(RESERVED)] != RESERVED or len(kind.pieces) != description["size"]:
-            begin = kind.pieces[: len(RESERVED)]
+        begin = kind.pieces[: len(RESERVED)]
+        if begin != RESERVED or len(kind.pieces) != size:
             raise ModelError(
                 f"{path} does not fit {DESCRIPTION}: {len(kind.pieces)} pieces that begin with {begin}, "
-                f"but {description['size']} that begin with {RESERVED} are described"
+                f"but {size} that begin with {RESERVED} are described"
             )
         return Tokenizer(config, kind)
 
@@ -520,7 +495,7 @@ class Tokenizers:
         return Tokenizers(Tokenizer.load(folder / "source"), Tokenizer.load(folder / "target"))
 
 
-def _made_of(config: TextConfig, content: bytes) -> Tokenizer:
+def _restored(config: TextConfig, content: bytes) -> Tokenizer:
     return Tokenizer(config, _kind_from(config, content))
 
 
@@ -530,44 +505,13 @@ def _file_of(config: TextConfig) -> str:
 
 def _kind_from(config: TextConfig, content: bytes) -> Kind:
     if config.kind == "bpe":
-        return BytePairs(content)
+        return byte_pairs(content)
     if config.kind == "unigram":
-        return Unigram(content)
+        return unigram(content)
     vocabulary = Vocabulary.from_text(content.decode("utf-8"))
     if config.kind == "char":
         return Characters(vocabulary)
     return WordPieces(vocabulary, segmentation=config.segmentation)
-
-
-def _describe(config: TextConfig, kind: Kind) -> bytes:
-    settings = config.model_dump(mode="json")
-    if config.unknown_word is None:
-        del settings["unknown_word"]  # it came later: without it a tokeniser keeps the fingerprint that it had before
-    description = {
-        "format": FORMAT,
-        "size": len(kind.pieces),
-        "sha256": hashlib.sha256(kind.to_bytes()).hexdigest(),
-        "text": settings,
-    }
-    return (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-
-
-def _read_description(path: Path) -> dict[str, Any]:
-    content = _read_bytes(path)
-    try:
-        found = parse_json(content)
-        if found["format"] > FORMAT:
-            raise ModelError(
-                f"{path} has format {found['format']}, and this version reads up to {FORMAT}; install a newer one"
-            )
-        return {
-            "text": TextConfig.model_validate(found["text"]),
-            "size": int(found["size"]),
-            "sha256": str(found["sha256"]),
-        }
-    except (ValueError, KeyError, TypeError, OverflowError, ValidationError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"{path} is damaged or not a tokeniser of this program: {reason}") from error
 
 
 def _read_bytes(path: Path) -> bytes:

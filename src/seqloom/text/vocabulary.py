@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seqloom.core.errors import ConfigError, DataError, ModelError, Problem
-from seqloom.core.files import read_lines, write_atomically
+from seqloom.core.files import read_lines
 from seqloom.core.symbols import RESERVED, UNKNOWN
 
 ALIASES: Mapping[str, str] = {
@@ -77,12 +77,6 @@ class Vocabulary:
         """The number of ids, the reserved ones included."""
         return len(RESERVED) + len(self.tokens)
 
-    def __len__(self) -> int:
-        return self.size
-
-    def __contains__(self, token: object) -> bool:
-        return token in self._ids
-
     def __iter__(self) -> Iterator[str]:
         """All tokens in the order of their ids, the reserved ones first."""
         yield from RESERVED
@@ -91,12 +85,6 @@ class Vocabulary:
     def id_of(self, token: str) -> int:
         """The id of a token, or that of `<unk>`."""
         return self._ids.get(token, UNKNOWN)
-
-    def token(self, number: int) -> str:
-        """The token of an id."""
-        if not 0 <= number < self.size:
-            raise ModelError(f"id {number} is outside this vocabulary, whose ids are 0 to {self.size - 1}")
-        return RESERVED[number] if number < len(RESERVED) else self.tokens[number - len(RESERVED)]
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """The ids of tokens."""
@@ -110,42 +98,21 @@ class Vocabulary:
         return "\n".join([*reserved, *ordinary, ""])
 
     @staticmethod
-    def from_text(text: str, name: str = "vocabulary") -> "Vocabulary":
-        """Read what `to_text` wrote; `name` is the file in messages."""
+    def from_text(text: str) -> "Vocabulary":
+        """Read what `to_text` wrote."""
         if not text.endswith("\n"):
-            raise ModelError(f"{name} is damaged: its last line is cut short; restore it from a copy of the model")
-        rows = []
+            raise ModelError("the last line is cut short; restore the file from a copy of the model")
+        tokens, counts = [], []
         for number, line in enumerate(text[:-1].split("\n"), start=1):
             token, tab, count = line.rpartition("\t")
             if not tab or not token or not _COUNT.fullmatch(count):
-                raise ModelError(f"{name}:{number} is damaged: {line[:60]!r} is not a token, a tab and a count")
-            rows.append((token, int(count)))
-        tokens = tuple(token for token, _ in rows)
-        if tokens[: len(RESERVED)] != RESERVED:
-            raise ModelError(f"{name} does not begin with {RESERVED} but with {tokens[: len(RESERVED)]}")
-        try:
-            counts = tuple(count for _, count in rows)
-            return Vocabulary(tokens[len(RESERVED) :], counts[len(RESERVED) :], counts[UNKNOWN])
-        except DataError as error:
-            raise ModelError(f"{name} is damaged: {error}") from error
-
-    def save(self, path: Path) -> None:
-        """Write the vocabulary as text; the same vocabulary gives the same bytes."""
-        unwritable = [token for token in self.tokens if not token or "\n" in token or "\t" in token]
-        if unwritable:
-            raise DataError(f"tokens that are empty or hold tabs or line ends cannot be stored: {unwritable[:5]}")
-        write_atomically(path, self.to_text())
-
-    @staticmethod
-    def load(path: Path) -> "Vocabulary":
-        """Read a vocabulary that `save` wrote."""
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{path} is damaged: byte {error.start + 1} is not UTF-8") from error
-        return Vocabulary.from_text(text, str(path))
+                raise ModelError(f"line {number}, {line[:60]!r}, is not a token, a tab and a count")
+            tokens.append(token)
+            counts.append(int(count))
+        reserved = len(RESERVED)
+        if tuple(tokens[:reserved]) != RESERVED:
+            raise ModelError(f"it does not begin with {RESERVED} but with {tuple(tokens[:reserved])}")
+        return Vocabulary(tuple(tokens[reserved:]), tuple(counts[reserved:]), counts[UNKNOWN])
 
 
 def count_tokens(lines: Iterable[Iterable[str]]) -> Counter[str]:
