@@ -9,10 +9,9 @@ from seqloom.core.errors import MAX_LISTED_PROBLEMS, DataError, Problem, Problem
 from seqloom.data.corpus import open_corpus
 from seqloom.text.formats.jsonl import read_jsonl, read_pairs
 from seqloom.text.formats.pharaoh import read_gold
-from seqloom.text.formats.readers import SideReader
+from seqloom.text.formats.readers import SideReader, split_rows
 from seqloom.text.formats.tmx import read_pairs as read_memory
 from seqloom.text.formats.tmx import read_tmx
-from seqloom.text.formats.tsv import split_rows
 from seqloom.text.glossary import read_glossary
 
 WRONG = MAX_LISTED_PROBLEMS + 7

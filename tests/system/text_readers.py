@@ -17,8 +17,7 @@ from seqloom.data.plain_text import TextCorpus
 from seqloom.metrics.word_vectors import read_judgements, read_questions
 from seqloom.runs.config import RunConfig
 from seqloom.text.formats.pharaoh import read_gold
-from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue
-from seqloom.text.formats.tsv import split_rows
+from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue, split_rows
 from seqloom.text.glossary import read_glossary
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from system.bad_files import ENGLISH, GERMAN

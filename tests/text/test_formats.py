@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nasty
 from seqloom.core.errors import DataError
 from seqloom.core.files import read_lines
-from seqloom.text.formats.tsv import split_rows
+from seqloom.text.formats.readers import split_rows
 
 # A byte-order mark opens files, and NUL is taken for binary data: neither is text.
 CELL = nasty.line(most=3, longest=60, without="\t\r\0\ufeff")

@@ -15,9 +15,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.files import LineReader, open_output, require_file
 from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
-from seqloom.text.formats.readers import PairReader, format_of, holds_both_sides, is_tsv
+from seqloom.text.formats.readers import PairReader, format_of, holds_both_sides, is_tsv, split_rows
 from seqloom.text.formats.segments import Languages
-from seqloom.text.formats.tsv import split_rows
 
 if TYPE_CHECKING:
     from seqloom.apps.translator import Translator

@@ -17,8 +17,7 @@ from seqloom.core.events import Listener, json_line, notice
 from seqloom.core.events import progress as report_progress
 from seqloom.core.files import write_atomically
 from seqloom.text.formats.pharaoh import format_links
-from seqloom.text.formats.readers import is_tsv
-from seqloom.text.formats.tsv import column_problem
+from seqloom.text.formats.readers import column_problem, is_tsv
 
 if TYPE_CHECKING:
     from seqloom.apps.catalogues import FilledCatalogue

@@ -24,6 +24,7 @@ from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges,
 from seqloom.text.formats.readers import (
     FORMATS,
     PairReader,
+    column_problem,
     format_of,
     holds_both_sides,
     languages_of,
@@ -31,7 +32,6 @@ from seqloom.text.formats.readers import (
 )
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.formats.tmx import is_language
-from seqloom.text.formats.tsv import column_problem
 from seqloom.text.languages import LANGUAGES
 
 Part = tuple[Path, ...]

@@ -115,7 +115,7 @@ def test_a_character_may_be_escaped_over_two_strings(tmp_path: Path) -> None:
 
 
 def test_escaped_bytes_that_are_no_text_are_refused_with_their_place(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.po:4:7: msgid has escaped bytes that are no UTF-8"):
+    with pytest.raises(DataError, match=r"a\.po:4:7: msgid has escaped bytes that are not valid UTF-8"):
         read_po(_po(tmp_path, HEAD + 'msgid "\\344pfel"\nmsgstr ""\n'))
 
 

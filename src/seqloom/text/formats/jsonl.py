@@ -5,64 +5,68 @@ one that needs review.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seqloom.core.errors import Problems
 from seqloom.core.files import LineReader
 from seqloom.core.text_files import read_whole
-from seqloom.text.formats.segments import Edit, Filling, Format, Pair, Script, Segment, State, decoded, text_of
+from seqloom.text.formats.segments import (
+    Edit,
+    Filling,
+    Format,
+    Languages,
+    Pair,
+    Script,
+    Segment,
+    State,
+    decoded,
+    text_of,
+)
 
-_SPACE = re.compile(r"[ \t\r\n]*")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Names:
-    """Names of the members that hold the two sides; `inside` names the object that contains them, if any."""
+class _Sides:
+    """The two sides of a record."""
 
-    source: str = "source"
-    target: str = "target"
-    inside: str | None = None
-
-
-def names_in(record: Mapping[str, Any], languages: tuple[str | None, str | None]) -> Names | None:
-    """How a record names its sides: source and target, or the languages, on their own or inside "translation"."""
-    if "source" in record:
-        return Names()
-    source, target = languages
-    if source is None or target is None:
-        return None
-    if isinstance(record.get("translation"), Mapping):
-        return Names(source, target, "translation")
-    return Names(source, target) if source in record else None
+    source: str
+    target: str
+    is_fuzzy: bool
+    target_name: str
+    """The member that holds the target."""
+    is_inside: bool
+    """Whether it is in the object "translation"."""
 
 
-def read_pairs(
-    path: Path,
-    *,
-    languages: tuple[str | None, str | None] = (None, None),
-    names: Names | None = None,
-    encoding: str = "utf-8",
-) -> Iterator[Pair | None]:
-    """The pairs of a file, line by line; None for a record without a good target. A DataError names bad lines."""
+def read_records(path: Path, encoding: str, read: Callable[[dict[str, Any], int], T]) -> Iterator[T]:
+    """What `read` makes of each record and its line number. A DataError at the end names all bad lines."""
     problems = Problems()
     for number, line in enumerate(LineReader(path, encoding), start=1):
         if not line.strip():
             continue
         try:
-            record = parse_record(line)
-            known = names or names_in(record, languages)
-            source, target, is_fuzzy = _sides(record, known)
+            found = read(parse_record(line), number)
         except BadRecord as error:
             problems.add(str(error), path, number, error.column)
             continue
         if not problems:
-            is_good = source.strip() and target.strip() and not is_fuzzy
-            yield Pair(source, target, number) if is_good else None
+            yield found
     problems.require_none()
+
+
+def read_pairs(path: Path, *, languages: Languages = (None, None), encoding: str = "utf-8") -> Iterator[Pair | None]:
+    """The pairs of a file, line by line; None for a record without a good target."""
+
+    def pair(record: dict[str, Any], number: int) -> Pair | None:
+        sides = _sides(record, languages)
+        is_good = sides.source.strip() and sides.target.strip() and not sides.is_fuzzy
+        return Pair(sides.source, sides.target, number) if is_good else None
+
+    return read_records(path, encoding, pair)
 
 
 class BadRecord(Exception):
@@ -88,17 +92,20 @@ def parse_record(line: str) -> dict[str, Any]:
     return record
 
 
-def _sides(record: Mapping[str, Any], names: Names | None) -> tuple[str, str, bool]:
-    """Source, target, and whether the target is fuzzy."""
-    if names is None:
+def _sides(record: Mapping[str, Any], languages: Languages) -> _Sides:
+    """The sides: source and target, or the languages, on their own or inside "translation"."""
+    inner, sides = record.get("translation"), record
+    source, target = ("source", "target") if "source" in record else languages
+    if "source" not in record and isinstance(inner, Mapping):
+        sides = inner
+    if source is None or target is None or (sides is record and source not in record):
         raise BadRecord(
             f"neither a member source nor a translation in both languages: the members are {', '.join(record)[:80]}"
         )
-    sides = record.get(names.inside, {}) if names.inside is not None else record
-    if not isinstance(sides, Mapping) or names.source not in sides:
-        raise BadRecord(f"no member {names.source!r}; there are {', '.join(map(str, sides))[:80] or 'none'}")
-    source, target = require_text(sides[names.source]), require_text(sides.get(names.target))
-    return source or "", target or "", record.get("fuzzy") is True
+    if source not in sides:
+        raise BadRecord(f"no member {source!r}; there are {', '.join(map(str, sides))[:80] or 'none'}")
+    texts = require_text(sides[source]) or "", require_text(sides.get(target)) or ""
+    return _Sides(*texts, record.get("fuzzy") is True, target, sides is not record)
 
 
 def require_text(value: Any) -> str | None:
@@ -108,22 +115,6 @@ def require_text(value: Any) -> str | None:
     if value and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadRecord("half of a character (a lone surrogate) in the text")
     return value
-
-
-def read_texts(path: Path, *, language: str | None = None, encoding: str = "utf-8") -> Iterator[str | None]:
-    """A member of each record; bad lines are reported together."""
-    problems = Problems()
-    for number, line in enumerate(LineReader(path, encoding), start=1):
-        if not line.strip():
-            continue
-        try:
-            text = _member(parse_record(line), language)
-        except BadRecord as error:
-            problems.add(str(error), path, number, error.column)
-            continue
-        if not problems:
-            yield text
-    problems.require_none()
 
 
 def _member(record: Mapping[str, Any], language: str | None) -> str | None:
@@ -158,12 +149,9 @@ class _TargetSpan:
     """The value of the mark, if there is one."""
 
 
-def read_jsonl(
-    path: Path, *, languages: tuple[str | None, str | None] = (None, None), names: Names | None = None
-) -> "JsonlCatalogue":
+def read_jsonl(path: Path, *, languages: Languages = (None, None)) -> "JsonlCatalogue":
     """Read a file whose targets can be filled."""
-    script = decoded(read_whole(path), "utf-8", path)
-    return JsonlCatalogue(script, languages=languages, names=names)
+    return JsonlCatalogue(decoded(read_whole(path), "utf-8", path), languages=languages)
 
 
 class JsonlCatalogue:
@@ -171,11 +159,9 @@ class JsonlCatalogue:
 
     locked = 0
 
-    def __init__(
-        self, script: Script, *, languages: tuple[str | None, str | None] = (None, None), names: Names | None = None
-    ) -> None:
+    def __init__(self, script: Script, *, languages: Languages) -> None:
         self.script = script
-        self.languages: tuple[str | None, str | None] = (None, None)
+        self.languages: Languages = (None, None)
         self.segments: list[Segment] = []
         self._places: list[_TargetSpan] = []
         problems = Problems()
@@ -183,22 +169,18 @@ class JsonlCatalogue:
         for number, line in enumerate(script.text[at:].split("\n"), start=1):
             if line.strip():
                 try:
-                    self._take_in(line, at, number, languages, names)
+                    sides = _sides(parse_record(line), languages)
                 except BadRecord as error:
                     problems.add(str(error), script.path, number, error.column)
+                else:
+                    state: State = "fuzzy" if sides.is_fuzzy else "translated"
+                    source = (sides.source,) if sides.source else ()
+                    self.segments.append(
+                        Segment(source, sides.target, state if sides.target else "untranslated", number)
+                    )
+                    self._places.append(_place(line, at, sides))
             at += len(line) + 1
         problems.require_none()
-
-    def _take_in(
-        self, line: str, start: int, number: int, languages: tuple[str | None, str | None], names: Names | None
-    ) -> None:
-        record = parse_record(line)
-        names = names or names_in(record, languages)
-        source, target, is_fuzzy = _sides(record, names)
-        assert names is not None
-        state: State = "fuzzy" if is_fuzzy else "translated"
-        self.segments.append(Segment((source,) if source else (), target, state if target else "untranslated", number))
-        self._places.append(_place(line, start, names))
 
     def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:  # noqa: ARG002
         """The file with these targets; a record whose target is fuzzy is marked so."""
@@ -216,31 +198,25 @@ class JsonlCatalogue:
         return self.script.edited(edits)
 
 
-def _place(line: str, start: int, names: Names) -> _TargetSpan:
+def _place(line: str, start: int, sides: _Sides) -> _TargetSpan:
     """Where the target is in a line that is known to be a record."""
-    outer = _members(line, line.index("{"))
-    object_at = outer.values[names.inside][0] if names.inside is not None else line.index("{")
-    inner = _members(line, object_at) if names.inside is not None else outer
-    after, fuzzy = start + outer.last, outer.values.get("fuzzy")
+    outer, after = _members(line, line.index("{"))
+    inner, last = _members(line, outer["translation"][0]) if sides.is_inside else (outer, after)
+    fuzzy = outer.get("fuzzy")
     mark = (start + fuzzy[0], start + fuzzy[1]) if fuzzy else None
-    if names.target in inner.values:
-        begin, end = inner.values[names.target]
-        return _TargetSpan(start + begin, start + end, "", after, mark)
+    if sides.target_name in inner:
+        begin, end = inner[sides.target_name]
+        return _TargetSpan(start + begin, start + end, "", start + after, mark)
     # After the last member: the source is one, so there is a comma to be put in.
-    at = start + inner.last
-    return _TargetSpan(at, at, f", {json.dumps(names.target, ensure_ascii=False)}: ", after, mark)
+    prefix = f", {json.dumps(sides.target_name, ensure_ascii=False)}: "
+    return _TargetSpan(start + last, start + last, prefix, start + after, mark)
 
 
-@dataclass(frozen=True)
-class _Members:
-    values: dict[str, tuple[int, int]]
-    """Where the value of each member begins and ends; of members of one name the last counts, as for every reader."""
-    last: int
-    """Where the last value has ended."""
+def _members(line: str, at: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Where the value of each member of the object at this place begins and ends, and where the last one has ended.
 
-
-def _members(line: str, at: int) -> _Members:
-    """The members of the object that begins here, in JSON that is known to be right."""
+    The JSON is known to be valid; of members of one name the last counts, as for every reader.
+    """
     values: dict[str, tuple[int, int]] = {}
     decoder = json.JSONDecoder()
     at, last = _skip(line, at + 1), at + 1
@@ -252,19 +228,22 @@ def _members(line: str, at: int) -> _Members:
         at = _skip(line, last)
         if line[at] == ",":
             at = _skip(line, at + 1)
-    return _Members(values, last)
+    return values, last
 
 
 def _skip(line: str, at: int) -> int:
-    found = _SPACE.match(line, at)
-    assert found is not None
-    return found.end()
+    """The place after the spaces at this one."""
+    while line[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 JSONL = Format(
     "JSONL",
     (".jsonl",),
     pairs=lambda path, languages, encoding: read_pairs(path, languages=languages, encoding=encoding),
-    texts=lambda path, _side, language, encoding: read_texts(path, language=language, encoding=encoding),
+    texts=lambda path, _side, language, encoding: read_records(
+        path, encoding, lambda record, _number: _member(record, language)
+    ),
     catalogue=lambda path, languages: read_jsonl(path, languages=languages),
 )

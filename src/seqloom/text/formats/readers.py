@@ -1,9 +1,9 @@
 """File formats by the endings of their names: pairs and texts to learn from, catalogues to fill."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from seqloom.core.errors import DataError, UsageError
+from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import require_file
 from seqloom.core.text_files import bare_name
 from seqloom.text.formats.jsonl import JSONL
@@ -29,8 +29,33 @@ def format_of(path: Path, formats: Sequence[Format] = FORMATS) -> Format | None:
 
 
 def is_tsv(path: Path) -> bool:
-    """Whether a file is a table by its name, `.tsv` or `.tsv.gz`: source, tab, target."""
+    """Whether a file is a table by its name, `.tsv` or `.tsv.gz`: source, tab, target, and no character is escaped."""
     return bare_name(path).lower().endswith(".tsv")
+
+
+def column_problem(line: str) -> str | None:
+    """What is wrong with a line of a table, if anything: every line has two columns."""
+    columns = line.count("\t") + 1
+    return None if columns == 2 else f"{columns} column{'s' if columns > 1 else ''}, expected source, tab, target"
+
+
+def split_rows(lines: Iterable[str], path: Path, *, skipped: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+    """The two columns of each line; both are empty in those with a number in `skipped`.
+
+    At a line that has more or fewer, no more are given, and the rest is only looked through, so that the DataError can
+    name all such lines.
+    """
+    problems = Problems()
+    for number, line in enumerate(lines, start=1):
+        if number in skipped:
+            yield "", ""
+            continue
+        if problem := column_problem(line):
+            problems.add(problem, path, number)
+        if not problems:
+            source, target = line.split("\t")
+            yield source, target
+    problems.require_none("a line end or a tab inside a sentence, or plain text without tabs?")
 
 
 def holds_both_sides(path: Path, formats: Sequence[Format] = FORMATS) -> bool:

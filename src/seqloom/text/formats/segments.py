@@ -65,7 +65,7 @@ class Filling:
     is_fuzzy: bool = False
 
 
-class Catalogue(Protocol):
+class SegmentFile(Protocol):
     """A file of segments, read as a whole."""
 
     @property
@@ -74,13 +74,17 @@ class Catalogue(Protocol):
         ...
 
     @property
-    def locked(self) -> int:
-        """How many more there are that must not be translated."""
-        ...
-
-    @property
     def languages(self) -> Languages:
         """Source and target as the file names them."""
+        ...
+
+
+class Catalogue(SegmentFile, Protocol):
+    """A file of segments that can be filled."""
+
+    @property
+    def locked(self) -> int:
+        """How many more segments there are that must not be translated."""
         ...
 
     def filled(self, fillings: Mapping[int, Filling], *, target: str | None = None) -> bytes:
@@ -119,17 +123,28 @@ class Format:
     """The file opened for `seqloom translate` to fill, if the format can be filled."""
 
 
-def segment_pairs(segments: Iterable[Segment]) -> Iterator[Pair | None]:
-    """The pairs of segments; fuzzy translations are not learnt from."""
-    for each in segments:
-        is_good = each.state == "translated" and each.text.strip()
-        yield Pair(each.text, each.target, each.line) if is_good else None
+def catalogue_format(
+    name: str, suffixes: tuple[str, ...], read: Callable[[Path], SegmentFile], *, fill: Callable[[Path], Catalogue]
+) -> Format:
+    """A format whose files are read as a whole. Fuzzy translations are not learnt from."""
 
+    def pairs(path: Path, _languages: Languages, _encoding: str) -> Iterator[Pair | None]:
+        for each in read(path).segments:
+            is_good = each.state == "translated" and each.text.strip()
+            yield Pair(each.text, each.target, each.line) if is_good else None
 
-def segment_texts(segments: Iterable[Segment], side: Side) -> Iterator[str | None]:
-    """All sources, or the translations that are not fuzzy."""
-    for each in segments:
-        yield each.text if side == "source" else each.target if each.state == "translated" else None
+    def texts(path: Path, side: Side, _language: str | None, _encoding: str) -> Iterator[str | None]:
+        for each in read(path).segments:
+            yield each.text if side == "source" else each.target if each.state == "translated" else None
+
+    return Format(
+        name,
+        suffixes,
+        pairs=pairs,
+        texts=texts,
+        languages=lambda path: read(path).languages,
+        catalogue=lambda path, _languages: fill(path),
+    )
 
 
 def text_of(content: Content) -> str:

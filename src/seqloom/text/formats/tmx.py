@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
-from seqloom.text.formats.segments import Content, Edit, Filling, Format, Pair, Script, Segment, State, text_of
+from seqloom.text.formats.segments import (
+    Content,
+    Edit,
+    Filling,
+    Format,
+    Languages,
+    Pair,
+    Script,
+    Segment,
+    State,
+    text_of,
+)
 from seqloom.text.formats.xml import (
     Element,
     content_of,
@@ -55,11 +66,9 @@ def choose_variant(variants: Sequence[tuple[str, T]], wanted: str) -> T | None:
 class _Units:
     """Receives a memory while it is parsed, and holds its finished units."""
 
-    languages: tuple[str | None, str | None]
-    done: list[tuple[str | None, str | None, int]] = field(default_factory=list)
-    """Source, target, line."""
-    codes: list[list[str]] = field(default_factory=list)
-    """The languages of those units."""
+    languages: Languages
+    done: list[tuple[str | None, str | None, int, list[str]]] = field(default_factory=list)
+    """Source, target, line, and the languages of all variants."""
     header: str | None = None
     is_memory: bool = False
     nameless: "array[int]" = field(default_factory=lambda: array("q"))
@@ -111,14 +120,7 @@ class _Units:
             self._mark = None
         elif name == "tu":
             source, target = choose_pair(self._variants, self.languages, self.header)
-            self.done.append((source, target, self._line))
-            self.codes.append([code for code, _ in self._variants])
-
-    def require_good(self, path: Path) -> None:
-        """Raise a DataError if this was not a memory, or has variants without a language."""
-        if not self.is_memory:
-            raise DataError(f"{path}: not a translation memory; it has no <tmx>")
-        _refuse_nameless(path, self.nameless)
+            self.done.append((source, target, self._line, [code for code, _ in self._variants]))
 
 
 def _refuse_nameless(path: Path, lines: Iterable[int]) -> None:
@@ -129,7 +131,7 @@ def _refuse_nameless(path: Path, lines: Iterable[int]) -> None:
 
 
 def choose_pair(
-    variants: Sequence[tuple[str, T]], languages: tuple[str | None, str | None], header: str | None
+    variants: Sequence[tuple[str, T]], languages: Languages, header: str | None
 ) -> tuple[T | None, T | None]:
     """Source and target: in the requested languages, or else in that of the header and the first other one."""
     source, target = languages
@@ -144,26 +146,26 @@ def choose_pair(
     return choose_variant(variants, source), None if target is None else choose_variant(variants, target)
 
 
-def read_pairs(path: Path, *, languages: tuple[str | None, str | None] = (None, None)) -> Iterator[Pair | None]:
-    """The pairs of a memory; None for a unit that lacks one of the languages. Memory holds a piece of the file."""
+def _read_units(path: Path, languages: Languages) -> Iterator[tuple[str | None, str | None, int]]:
+    """Source, target and line of each unit. Memory holds a piece of the file."""
     units = _Units(languages)
     for _ in parse_xml(path, units):
-        for source, target, line in units.done:
-            is_whole = source is not None and target is not None and source.strip() and target.strip()
-            yield Pair(source or "", target or "", line) if is_whole else None
+        yield from (unit[:3] for unit in units.done)
         units.done.clear()
-        units.codes.clear()
-    units.require_good(path)
+    if not units.is_memory:
+        raise DataError(f"{path}: not a translation memory; it has no <tmx>")
+    _refuse_nameless(path, units.nameless)
+
+
+def read_pairs(path: Path, *, languages: Languages = (None, None)) -> Iterator[Pair | None]:
+    """The pairs of a memory; None for a unit that lacks one of the languages."""
+    for source, target, line in _read_units(path, languages):
+        yield Pair(source, target, line) if source and target and source.strip() and target.strip() else None
 
 
 def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
     """The texts of a memory in one language, or in that of its header; None for a unit that has none."""
-    units = _Units((language, None))
-    for _ in parse_xml(path, units):
-        yield from (source for source, _, _ in units.done)
-        units.done.clear()
-        units.codes.clear()
-    units.require_good(path)
+    return (source for source, _, _ in _read_units(path, (language, None)))
 
 
 @dataclass(frozen=True)
@@ -180,18 +182,17 @@ def look_into(path: Path) -> Memory:
     """Find the languages of a memory in its first units."""
     units, seen, looked_at = _Units((None, None)), dict[str, None](), 0
     for _ in parse_xml(path, units):
-        for codes in units.codes:
+        for *_, codes in units.done:
             seen |= dict.fromkeys(map(_first, codes))
-        looked_at += len(units.codes)
+        looked_at += len(units.done)
         units.done.clear()
-        units.codes.clear()
         if looked_at >= LANGUAGE_SAMPLE_UNITS:
             break
     source = None if units.header in (None, "", "*all*") else _first(units.header or "")
     return Memory(source, tuple(code for code in dict.fromkeys([source, *seen]) if code))
 
 
-def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tuple[str | None, str | None]:
+def settle_languages(path: Path, languages: Languages) -> Languages:
     """Source and target: those requested, or else those of a memory that has no others; otherwise a UsageError."""
     source, target = languages
     if source is not None and target is not None:
@@ -200,14 +201,13 @@ def settle_languages(path: Path, languages: tuple[str | None, str | None]) -> tu
     source = source or (memory.source if not (target and is_language(memory.source, target)) else None)
     wanted = [source, target]
     left = [code for code in memory.languages if not any(is_language(code, each) for each in wanted if each)]
+    rest = iter(left)
     if len(left) > wanted.count(None) > 0:
-        there, rest = memory.languages, iter(left)
-        example = [each or next(rest) for each in wanted]
+        there, example = memory.languages, [each or next(rest) for each in wanted]
         raise UsageError(
             f"{path} holds texts in {', '.join(there[:-1])} and {there[-1]}; choose two of them, such as: "
             f"data.source={example[0]} data.target={example[1]}"
         )
-    rest = iter(left)
     return source or next(rest, None), target or next(rest, None)
 
 
@@ -223,7 +223,7 @@ class _UnitVariants:
     target: Element | None
 
 
-def read_tmx(path: Path, *, languages: tuple[str | None, str | None] = (None, None)) -> "TmxCatalogue":
+def read_tmx(path: Path, *, languages: Languages = (None, None)) -> "TmxCatalogue":
     """Read a memory as a whole, `.gz`, `.xz` and `.zst` too."""
     script, root = read_tree(path)
     if root.name != "tmx":
@@ -236,7 +236,7 @@ class TmxCatalogue:
 
     locked = 0
 
-    def __init__(self, script: Script, root: Element, *, languages: tuple[str | None, str | None]) -> None:
+    def __init__(self, script: Script, root: Element, *, languages: Languages) -> None:
         self.script = script
         header, body = root.child("header"), root.child("body")
         self._header = header.get("srclang") if header else None
@@ -259,7 +259,7 @@ class TmxCatalogue:
                 self.segments.append(self._segment(unit, source, target))
 
     @property
-    def languages(self) -> tuple[str | None, str | None]:
+    def languages(self) -> Languages:
         """Those of the first unit that has both."""
         for place in self._places:
             if place.target is not None:
@@ -267,20 +267,14 @@ class TmxCatalogue:
         return (self._header if self._header != "*all*" else None), None
 
     def _segment(self, unit: Element, source: Element, target: Element | None) -> Segment:
-        text = ""
-        if target is not None:
-            text = text_of(self._content(target))
+        text = "" if target is None else text_of(self._content(target))
         mark = None if target is None else _mark(target)
         state: State = "fuzzy" if mark is not None and self._says_true(mark) else "translated"
-        line = self.script.line(unit.start)
-        return Segment(
-            self._content(source), text, state if text.strip() else "untranslated", line, unit.get("tuid") or ""
-        )
+        line, name = self.script.line(unit.start), unit.get("tuid") or ""
+        return Segment(self._content(source), text, state if text.strip() else "untranslated", line, name)
 
     def _content(self, variant: Element) -> Content:
-        segment = variant.child("seg")
-        assert segment is not None
-        return content_of(self.script.text, segment, keeps_space=False)
+        return content_of(self.script.text, _text_of_variant(variant), keeps_space=False)
 
     def _says_true(self, mark: Element) -> bool:
         return self.script.text[mark.inner_start : mark.inner_end].strip() == "true"
@@ -300,8 +294,7 @@ class TmxCatalogue:
         return self.script.edited(edits, errors="xmlcharrefreplace")
 
     def _replaced(self, variant: Element, filling: Filling) -> Iterator[Edit]:
-        segment, mark = variant.child("seg"), _mark(variant)
-        assert segment is not None
+        segment, mark = _text_of_variant(variant), _mark(variant)
         inner = write_content(filling.content)
         if segment.is_empty:
             yield Edit(segment.start, segment.end, f"<{segment.tag}>{inner}</{segment.tag}>")
@@ -320,8 +313,7 @@ class TmxCatalogue:
         """A variant after the last one, laid out as the source is."""
         text, source = self.script.text, place.source
         last = [each for each in place.unit.children if each.name == "tuv"][-1]
-        segment = source.child("seg")
-        assert segment is not None
+        segment = _text_of_variant(source)
         inside = space_before(text, segment)
         after = text[segment.end : source.inner_end]
         after = after if not after.strip() else ""
@@ -338,6 +330,12 @@ _FUZZY_MARK = f'<prop type="{FUZZY}">true</prop>'
 def _mark(variant: Element) -> Element | None:
     """The mark of a variant that needs review."""
     return next((each for each in variant.children if each.name == "prop" and each.get("type") == FUZZY), None)
+
+
+def _text_of_variant(variant: Element) -> Element:
+    segment = variant.child("seg")
+    assert segment is not None, "variants without text are left out when a memory is read"
+    return segment
 
 
 def _code_of(variant: Element) -> str:
