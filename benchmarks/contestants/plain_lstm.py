@@ -13,7 +13,7 @@ from peer_loop import PAD, Pairs, Plan, Scores, serve
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqloom.data.plan import BatchPlan
+from seqloom.data.batches import BatchPlan
 
 State = tuple[Tensor, Tensor]
 """Hidden states and memories, each [layers, batch, width]."""

@@ -71,8 +71,7 @@ def train(run: str, steps: str) -> dict[str, float]:
 
 def seek(run: str) -> dict[str, float]:
     """Open the store, plan an epoch and put together the batch at its middle."""
-    from seqloom.data.batches import collate
-    from seqloom.data.plan import BatchPlan
+    from seqloom.data.batches import BatchPlan, collate
     from seqloom.data.store import Store
 
     started = time.monotonic()

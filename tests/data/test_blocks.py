@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from data.helping import die_at_five, fail_at_five, leave_workers, square
 from seqloom.core.errors import DataError, SeqloomError
-from seqloom.data import blocks
-from seqloom.data.blocks import RangeBlock, TextBlock
-from seqloom.data.corpus import hold_out, open_corpus
+from seqloom.data import corpus as corpus_module
+from seqloom.data.corpus import RangeBlock, TextBlock, hold_out, open_corpus
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.workers import in_order
 from seqloom.text.tokenizer import TextConfig, Tokenizers
@@ -33,7 +32,7 @@ def write(folder: Path, name: str, content: str) -> Path:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 3)
+    monkeypatch.setattr(corpus_module, "BLOCK", 3)
 
 
 @pytest.mark.usefixtures("small_blocks")

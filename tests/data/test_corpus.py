@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import nasty
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data import blocks
-from seqloom.data.blocks import Line
-from seqloom.data.corpus import hold_out, languages_from, open_corpus
+from seqloom.data import corpus as corpus_module
+from seqloom.data.corpus import Line, hold_out, open_corpus
+from seqloom.data.corpus_files import languages_from
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.store import Store
 from seqloom.text.normalise import is_blank
@@ -219,7 +219,7 @@ def letters(sentences: list[str]) -> FlatIds:
 def test_pairs_are_encoded_dropped_and_counted(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", size)
+    monkeypatch.setattr(corpus_module, "BLOCK", size)
     corpus = open_corpus(write(a_de="ab\n\nc\nabcd\nab\n\u200b\u00ad\na\n", a_en="c?\nx\n \t\nd\nabcd\nb\nabc\n"))
     told: list[tuple[int, int]] = []
     report = encode_corpus(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.data.corpus import languages_from, open_corpus
+from seqloom.data.corpus import open_corpus
+from seqloom.data.corpus_files import languages_from
 from text.formats.samples import TMX, write
 
 EN_DE = ("en", "de")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqloom.core.errors import ConfigError, DataError
 from seqloom.core.files import read_lines
-from seqloom.data.plan import BatchPlan, sort_by
+from seqloom.data.batches import BatchPlan, sort_by
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 700)), min_size=1, max_size=80)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data import blocks
+from seqloom.data import corpus as corpus_module
 from seqloom.data.corpus import open_corpus, sample_lines
 
 
@@ -12,7 +12,7 @@ from seqloom.data.corpus import open_corpus, sample_lines
 def test_a_sample_has_about_as_many_lines_from_all_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(corpus_module, "BLOCK", 10)
     paths = [tmp_path / "a.tsv"] if suffix else [tmp_path / "a.x", tmp_path / "a.y"]
     for path in paths:
         path.write_text("".join(f"{at}\t{at}\n" if suffix else f"{at}\n" for at in range(2000)))

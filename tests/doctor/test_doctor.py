@@ -14,7 +14,7 @@ from hypothesis import given
 
 import nasty
 from seqloom.classical.alignment import Bitext, Model1, Model1Config, fit_model1
-from seqloom.data.blocks import Line
+from seqloom.data.corpus import Line
 from seqloom.data.phrasebook import LANGUAGES, sample_sentences
 from seqloom.doctor import alignment, models
 from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs

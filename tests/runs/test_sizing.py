@@ -10,7 +10,7 @@ from seqloom.core.config import resolve
 from seqloom.core.declaration import DataFacts
 from seqloom.core.errors import ConfigError
 from seqloom.core.events import Event, ignore
-from seqloom.data.plan import BatchPlan
+from seqloom.data.batches import BatchPlan
 from seqloom.data.store import Store
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig

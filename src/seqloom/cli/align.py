@@ -96,7 +96,7 @@ def align(
     from seqloom.apps import align as recipe
     from seqloom.classical.alignment import score_alignments
     from seqloom.core.config import resolve
-    from seqloom.data.corpus import ParallelCorpus, open_corpus
+    from seqloom.data.corpus import CorpusReading, ParallelCorpus, open_corpus
     from seqloom.data.workers import processors
     from seqloom.text.formats.pharaoh import format_links
 
@@ -114,7 +114,7 @@ def align(
         everything = corpora[0]
         if text_paths:
             parts = [part for each in corpora for part in each.parts]
-            everything = ParallelCorpus(parts, encoding=decoding.encoding, on_bad=decoding.on_bad)
+            everything = ParallelCorpus(parts, CorpusReading(decoding.encoding, on_bad=decoding.on_bad))
         text_words = recipe.read_words(everything, config, listener=listener)
         aligner = recipe.fit_words(text_words, config, threads=threads, listener=listener)
         first = len(corpora[0]) if text_paths else 0

@@ -94,7 +94,7 @@ def doctor(
     texts = [names[0] or file_names(given.others), *names[1:]]
 
     from seqloom.core.config import resolve
-    from seqloom.data.folders import expand_folders, pairs_in
+    from seqloom.data.corpus_files import expand_folders, pairs_in
     from seqloom.doctor.examination import DoctorConfig, diagnose, write_report
     from seqloom.doctor.repairs import REPORT, choose_repairs, repair
 

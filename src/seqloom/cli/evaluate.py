@@ -275,7 +275,7 @@ def _translate(
 
 def _language_of(reference: Path) -> str | None:
     """The language code in the file name, if any."""
-    from seqloom.data.corpus import languages_from
+    from seqloom.data.corpus_files import languages_from
     from seqloom.text.languages import find_language
 
     if holds_both_sides(reference):

@@ -2,48 +2,180 @@
 
 import hashlib
 import math
-import re
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Bool, Int64, Num
+from jaxtyping import Num
 
-from seqloom.core.errors import DataError, Problem, Problems, UsageError
-from seqloom.core.files import LineReader, matching_files
+from seqloom.core.errors import DataError, Problem, Problems
+from seqloom.core.files import LineReader
 from seqloom.core.seeds import seed_for
-from seqloom.core.text_files import OnBad, bare_name
-from seqloom.data.blocks import Block, FilteredBlock, Line, changed, has_ranges, range_blocks, text_blocks
+from seqloom.core.text_files import OnBad, is_compressed
+from seqloom.data.corpus_files import Part, parts_of
 from seqloom.text.formats.readers import (
     FORMATS,
     PairReader,
     column_problem,
     format_of,
-    holds_both_sides,
     languages_of,
     skipped_notice,
 )
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.formats.tmx import is_language
-from seqloom.text.languages import LANGUAGES
-
-Part = tuple[Path, ...]
-"""A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
 
 _SETTLED = 2_000_000_000
 """Nanoseconds without a change after which the time of a file identifies its content."""
 
 _BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\r")
-_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
-_TWO_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
-_NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg", "tgt", "ref", "hyp", "out"})
+
+BLOCK = 2048
+"""Lines in a block; fewer at the end of a file."""
+
+_CHUNK = 1 << 24
+"""Bytes read at a time while line ends are counted."""
+
+_LF_ENCODINGS = frozenset({"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252"})
+"""Encodings in which the byte 0x0A is a line end and nothing else."""
+
+
+class Line(NamedTuple):
+    """A sentence pair; `number` counts from 1 over the whole corpus, `file` is the part it is in."""
+
+    number: int
+    file: int
+    source: str
+    target: str
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+#
+# Some lines in a row, in a form that another process can take and read by itself. Of two plain files a block is a range
+# of bytes in each, so that the text never passes through a pipe. Of anything else (compressed, tables of other
+# programs, UTF-16) it is the text.
+
+
+class Block(Protocol):
+    """Lines in a row."""
+
+    def lines(self) -> list[Line]:
+        """These lines, read now if they were not yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Lines that were read already."""
+
+    given: tuple[Line, ...]
+
+    def lines(self) -> list[Line]:
+        return list(self.given)
+
+
+@dataclass(frozen=True)
+class RangeBlock:
+    """Lines in these ranges of bytes of a source and a target file."""
+
+    first: int
+    """The number of the first line."""
+    count: int
+    file: int
+    paths: tuple[Path, Path]
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+    encoding: str
+
+    def lines(self) -> list[Line]:
+        sources, targets = (
+            _lines_between(path, begin, end, self.encoding)
+            for path, (begin, end) in zip(self.paths, self.ranges, strict=True)
+        )
+        if len(sources) != self.count or len(targets) != self.count:
+            raise changed(self.paths)
+        numbers = range(self.first, self.first + self.count)
+        return [Line(number, self.file, *pair) for number, *pair in zip(numbers, sources, targets, strict=True)]
+
+
+@dataclass(frozen=True)
+class FilteredBlock:
+    """The lines of a block that are among these numbers, or (`is_rest`) all the others."""
+
+    block: Block
+    numbers: frozenset[int]
+    is_rest: bool
+
+    def lines(self) -> list[Line]:
+        return [line for line in self.block.lines() if (line.number in self.numbers) != self.is_rest]
+
+
+def range_blocks(
+    paths: tuple[Path, Path], *, count: int, before: int, file: int, encoding: str
+) -> Iterator[RangeBlock]:
+    """The blocks of two files of `count` lines each, of which the first has the number `before` + 1."""
+    borders = [_line_borders(path) for path in paths]
+    for at, first in enumerate(range(0, count, BLOCK)):
+        if any(len(each) < at + 2 for each in borders):
+            raise changed(paths)
+        ranges = [(int(each[at]), int(each[at + 1])) for each in borders]
+        yield RangeBlock(before + first + 1, min(BLOCK, count - first), file, paths, (ranges[0], ranges[1]), encoding)
+
+
+def text_blocks(lines: Iterable[Line]) -> Iterator[TextBlock]:
+    """Blocks of lines that can only be read one after another."""
+    remaining = iter(lines)
+    while block := tuple(islice(remaining, BLOCK)):
+        yield TextBlock(block)
+
+
+def changed(paths: Sequence[Path]) -> DataError:
+    """The error for files that are not what they were a moment ago."""
+    return DataError(
+        f"{' or '.join(map(str, paths))} changed while it was being read; retry when nothing is writing to it"
+    )
+
+
+def has_ranges(path: Path, encoding: str) -> bool:
+    """Whether lines of a file can be found by their bytes."""
+    return not is_compressed(path) and encoding.lower().replace("_", "-") in _LF_ENCODINGS
+
+
+def _line_borders(path: Path) -> np.ndarray:
+    """Where each block of a file begins, in bytes, and at last where the file ends. A gigabyte takes a second."""
+    borders, lines, place = [0], 0, 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == 0x0A)
+            wanted = ends[BLOCK - 1 - lines % BLOCK :: BLOCK]
+            borders += (place + wanted + 1).tolist()
+            lines, place = lines + len(ends), place + len(chunk)
+    if borders[-1] != place:
+        borders.append(place)
+    return np.array(borders, dtype=np.int64)
+
+
+def _lines_between(path: Path, begin: int, end: int, encoding: str) -> list[str]:
+    """What `read_lines` gives there; it has read the file before, so all of it is known to be valid."""
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            text = file.read(end - begin).decode(encoding)
+    except (OSError, UnicodeDecodeError) as error:
+        raise changed([path]) from error
+    if begin == 0:
+        text = text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return text.removesuffix("\n").split("\n")
+
+
+# --- corpora ---------------------------------------------------------------------------------------------------------
 
 
 class Lines(Protocol):
@@ -113,8 +245,13 @@ def hold_out(corpus: Lines, count: int, *, seed: int) -> HeldOut:
     # Groups in the order of their first lines, then shuffled: which are drawn must not depend on the hashes.
     order = np.random.default_rng(seed_for(seed, "held out")).permutation(np.argsort(first))
     order = order[(sizes[order] <= count) & (keys[order] != 0)]
+    # A target is shared if the groups of its pairs are not all the same.
+    _, target_of, counts = np.unique(target_keys, return_inverse=True, return_counts=True)
+    lowest, highest = np.full(len(counts), len(group_of)), np.full(len(counts), -1)
+    np.minimum.at(lowest, target_of, group_of)
+    np.maximum.at(highest, target_of, group_of)
     has_shared = np.zeros(len(sizes), dtype=bool)
-    has_shared[group_of[_is_shared(target_keys, group_of)]] = True
+    has_shared[group_of[(lowest != highest)[target_of]]] = True
     order = np.concatenate([order[~has_shared[order]], order[has_shared[order]]])
     room, chosen = count, list[int]()
     for group in order:
@@ -134,15 +271,6 @@ def hold_out(corpus: Lines, count: int, *, seed: int) -> HeldOut:
         sources=len(chosen),
         shared_targets=int(np.count_nonzero(is_held & in_rest)),
     )
-
-
-def _is_shared(targets: Int64[np.ndarray, " lines"], groups: Int64[np.ndarray, " lines"]) -> Bool[np.ndarray, " lines"]:
-    """True where a target also occurs in a pair of another group."""
-    _, target_of, counts = np.unique(targets, return_inverse=True, return_counts=True)
-    lowest, highest = np.full(len(counts), len(groups)), np.full(len(counts), -1)
-    np.minimum.at(lowest, target_of, groups)
-    np.maximum.at(highest, target_of, groups)
-    return np.asarray((lowest != highest)[target_of])
 
 
 def sample_lines(corpus: Lines, count: int, *, seed: int) -> Iterator[Line]:
@@ -174,78 +302,29 @@ def open_corpus(
     those of a translation memory. `on_bad` says what becomes of lines with invalid bytes: one that is skipped is read
     as an empty one, whose pair is never learnt from. `formats` are the file formats, by the endings of their names.
     """
-    return ParallelCorpus(
-        parts_of(paths, formats), encoding=encoding, languages=languages, on_bad=on_bad, formats=formats
-    )
+    return ParallelCorpus(parts_of(paths, formats), CorpusReading(encoding, languages, on_bad, tuple(formats)))
 
 
-def parts_of(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> list[Part]:
-    """The files that belong together among those of a corpus: one with both sides, or two; none is opened."""
-    paths = _expanded(paths, formats)
-    tables = [path for path in paths if holds_both_sides(path, formats)]
-    if paths and len(tables) == len(paths):
-        return [(path,) for path in paths]
-    if tables:
-        raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
-    if len(paths) == 0 or len(paths) % 2:
-        names = ", ".join(map(str, paths)) or "nothing"
-        raise UsageError(
-            f"a source file and a target file are needed, or one file with both (.tsv, .tmx …); given: {names}"
-        )
-    pairs: list[Part] = list(zip(paths[::2], paths[1::2], strict=True))
-    for source, target in pairs:
-        if source.exists() and target.exists() and source.samefile(target):
-            raise UsageError(f"{source} is given as source and as target; name the file in the other language")
-    return pairs
+@dataclass(frozen=True)
+class CorpusReading:
+    """How the files of a corpus are read."""
 
+    encoding: str = "utf-8"
+    languages: Languages = (None, None)
+    on_bad: OnBad = "error"
+    formats: tuple[Format, ...] = FORMATS
 
-def _expanded(paths: Sequence[Path], formats: Sequence[Format]) -> list[Path]:
-    lists = [matching_files(path) for path in paths]
-    is_paired = len(lists) % 2 == 0 and not all(holds_both_sides(path, formats) for path in paths)
-    if not is_paired or all(len(each) == 1 for each in lists):
-        return list(chain.from_iterable(lists))
-    for at in range(0, len(lists), 2):
-        if len(lists[at]) != len(lists[at + 1]):
-            raise UsageError(
-                f"{paths[at]} matches {len(lists[at])} files, but {paths[at + 1]} for {len(lists[at + 1])}; "
-                "each source file needs its target file"
-            )
-    pairs = (zip(one, other, strict=True) for one, other in zip(lists[::2], lists[1::2], strict=True))
-    return [path for some in pairs for pair in some for path in pair]
+    def format_of(self, part: Part) -> Format | None:
+        """The format of one file with both sides; None for a table or two files."""
+        return format_of(part[0], self.formats) if len(part) == 1 else None
 
+    def lines(self, part: Part) -> list[LineReader]:
+        """The files of a part; a line that is skipped still has the tab of a table."""
+        blank = "\t" if len(part) == 1 else ""
+        return [LineReader(path, self.encoding, on_bad=self.on_bad, blank=blank) for path in part]
 
-def languages_from(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> tuple[str, str] | None:
-    """Source and target language by the names of the files: `train.de.gz train.en.gz` or `train.de-en.tsv`.
-
-    Translators' files name them inside. None where nothing does, or two parts disagree.
-    """
-    paths = _expanded(paths, formats)
-    names = [bare_name(path) for path in paths]
-    found: set[tuple[str, str] | None] = set()
-    if paths and all(format_of(path, formats) is not None for path in paths):
-        source, target = languages_of(paths[0], formats)
-        found.add((source, target) if source and target else _two_languages(Path(names[0]).stem))
-    elif all(name.endswith(".tsv") for name in names):
-        for name in names:
-            found.add(_two_languages(name.removesuffix(".tsv")))
-    elif len(names) % 2 == 0:
-        for source, target in zip(names[::2], names[1::2], strict=True):
-            one, other = _language(source), _language(target)
-            found.add((one, other) if one and other else None)
-    return found.pop() if len(found) == 1 else None
-
-
-def _two_languages(stem: str) -> tuple[str, str] | None:
-    both = _TWO_LANGUAGES.fullmatch(stem.rpartition(".")[2])
-    return (both[1], both[2]) if both else None
-
-
-def _language(name: str) -> str | None:
-    stem, _, ending = name.removesuffix(".txt").rpartition(".")
-    if not stem and ending not in LANGUAGES:
-        return None  # old and new are not languages in old.txt and new.txt, de and en are
-    is_code = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
-    return ending if is_code else None
+    def pairs(self, path: Path) -> PairReader:
+        return PairReader(path, languages=self.languages, encoding=self.encoding, formats=self.formats)
 
 
 class ParallelCorpus:
@@ -260,24 +339,19 @@ class ParallelCorpus:
     parts: tuple[Part, ...]
     """The files that are read; catalogues without a pair in these languages are left out, unless all are."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        *,
-        encoding: str = "utf-8",
-        languages: Languages = (None, None),
-        on_bad: OnBad = "error",
-        formats: Sequence[Format] = FORMATS,
-    ) -> None:
-        self.parts = tuple(parts)
-        self._reading = _Reading(encoding, languages, on_bad, tuple(formats))
+    def __init__(self, parts: Sequence[Part], reading: CorpusReading) -> None:
+        self._reading = reading
         checks: list[_PartCheck] = []
         empty: dict[Path, str] = {}
         problems: list[Problem] = []
         more = 0
-        for part in self.parts:
+        for part in parts:
+            stamps = file_stamps(part)
+            # Two changes within a tick of the clock leave the same time, so only files at rest are known by it.
+            is_settled = all(time.time_ns() - changed_at > _SETTLED for _, changed_at in stamps.values())
+            is_known = len(stamps) == len(part) and is_settled
             try:
-                check = _check_once(part, self._reading)
+                check = _check(part, reading, tuple(stamps.values()) if is_known else time.time_ns())
             except DataError as error:
                 problems += error.problems or [Problem(str(error))]
                 more += error.more
@@ -289,7 +363,7 @@ class ParallelCorpus:
         if problems or not checks:
             problems += [Problem(reason, str(path)) for path, reason in empty.items()]
             raise DataError(problems=problems, more=more)
-        self.parts = tuple(part for part in self.parts if part[0] not in empty)
+        self.parts = tuple(part for part in parts if part[0] not in empty)
         self._counts = [check.lines for check in checks]
         self._digest = hashlib.sha256(b"".join(check.digest for check in checks)).hexdigest()
         skipped = skipped_notice([f"{path}: {reason}" for path, reason in empty.items()], len(parts))
@@ -347,28 +421,6 @@ class ParallelCorpus:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """How the files of a corpus are read."""
-
-    encoding: str
-    languages: Languages
-    on_bad: OnBad
-    formats: tuple[Format, ...]
-
-    def format_of(self, part: Part) -> Format | None:
-        """The format of one file with both sides; None for a table or two files."""
-        return format_of(part[0], self.formats) if len(part) == 1 else None
-
-    def lines(self, part: Part) -> list[LineReader]:
-        """The files of a part; a line that is skipped still has the tab of a table."""
-        blank = "\t" if len(part) == 1 else ""
-        return [LineReader(path, self.encoding, on_bad=self.on_bad, blank=blank) for path in part]
-
-    def pairs(self, path: Path) -> PairReader:
-        return PairReader(path, languages=self.languages, encoding=self.encoding, formats=self.formats)
-
-
-@dataclass(frozen=True)
 class _PartCheck:
     lines: int
     digest: bytes
@@ -377,7 +429,7 @@ class _PartCheck:
     """Why a catalogue has no pair, where it has none."""
 
 
-def _pairs(part: Part, reading: _Reading) -> Iterator[tuple[str, str]]:
+def _pairs(part: Part, reading: CorpusReading) -> Iterator[tuple[str, str]]:
     try:
         if reading.format_of(part) is not None:
             for pair in reading.pairs(part[0]):
@@ -392,36 +444,40 @@ def _pairs(part: Part, reading: _Reading) -> Iterator[tuple[str, str]]:
         raise changed(part) from error
 
 
-def _check_once(part: Part, reading: _Reading) -> _PartCheck:
-    """What is known of files that were checked before and have the same size and time since."""
-    stamps = file_stamps(part)
-    # Two changes within a tick of the clock leave the same time, so only what has rested for a while is known by it.
-    is_settled = all(time.time_ns() - changed_at > _SETTLED for _, changed_at in stamps.values())
-    if len(stamps) == len(part) and is_settled:
-        return _check_remembered(part, reading, tuple(stamps.values()))
-    return _check(part, reading)
-
-
-@lru_cache(maxsize=32)
-def _check_remembered(part: Part, reading: _Reading, _stamps: tuple[tuple[int, int], ...]) -> _PartCheck:
-    return _check(part, reading)
-
-
 def file_stamps(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
     """Size and time of change, in nanoseconds, of those files that are there."""
     found = {str(path): path.stat() for path in paths if path.is_file()}
     return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
-def _check(part: Part, reading: _Reading) -> _PartCheck:
+@lru_cache(maxsize=32)
+def _check(part: Part, reading: CorpusReading, _key: object) -> _PartCheck:
+    """What is found in the files of a part; remembered for the same key, which changes with the files."""
     if reading.format_of(part) is not None:
         return _check_catalogue(reading.pairs(part[0]))
     readers = reading.lines(part)
+    digest, problems, lengths = hashlib.sha256(), Problems(), (array("I"), array("I"))
     if len(part) == 1:
-        lines, digest = _check_table(readers[0], part[0])
+        for number, line in enumerate(readers[0], start=1):
+            if problem := column_problem(line):
+                problems.add(problem, part[0], number)
+            digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
+        problems.require_none()
     else:
-        lines, digest = _check_pair(readers, part, reading.encoding)
-    return _PartCheck(lines, digest, tuple(notice for reader in readers for notice in reader.notices()))
+        for source, target in _side_by_side(readers):
+            if source is not None and target is not None:
+                digest.update(f"{source}\t{target}\n".encode("utf-8", "surrogatepass"))
+                lengths[0].append(len(source))
+                lengths[1].append(len(target))
+    counts = [reader.lines for reader in readers]
+    if 0 in counts:
+        raise DataError(problems=[Problem("empty, expected at least one line", str(part[counts.index(0)]))])
+    if counts[0] != counts[-1]:
+        drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
+        again = [LineReader(path, reading.encoding, on_bad="replace") for path in part]
+        breaks = [sum(line.count(mark) for line in lines for mark in _BREAKS) for lines in again]
+        raise _unequal(part, (counts[0], counts[1]), drift, breaks)
+    return _PartCheck(counts[0], digest.digest(), tuple(notice for reader in readers for notice in reader.notices()))
 
 
 _CHOSEN = "data.source and data.target choose the languages, and where they are not given the first file does"
@@ -444,37 +500,6 @@ def _check_catalogue(reader: PairReader) -> _PartCheck:
     return _PartCheck(reader.pairs, digest.digest(), tuple(reader.notices()))
 
 
-def _check_table(reader: LineReader, path: Path) -> tuple[int, bytes]:
-    digest, problems = hashlib.sha256(), Problems()
-    for number, line in enumerate(reader, start=1):
-        if problem := column_problem(line):
-            problems.add(problem, path, number)
-        digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
-    problems.require_none()
-    if reader.lines == 0:
-        raise _empty(path)
-    return reader.lines, digest.digest()
-
-
-def _check_pair(readers: Sequence[LineReader], part: Part, encoding: str) -> tuple[int, bytes]:
-    digest, lengths = hashlib.sha256(), (array("I"), array("I"))
-    for source, target in _side_by_side(readers):
-        if source is not None and target is not None:
-            digest.update(f"{source}\t{target}\n".encode("utf-8", "surrogatepass"))
-            lengths[0].append(len(source))
-            lengths[1].append(len(target))
-    for reader, path in zip(readers, part, strict=True):
-        if reader.lines == 0:
-            raise _empty(path)
-    one, other = (reader.lines for reader in readers)
-    if one != other:
-        drift = _drift(np.array(lengths[0], dtype=float), np.array(lengths[1], dtype=float))
-        again = [LineReader(path, encoding, on_bad="replace") for path in part]
-        breaks = [sum(line.count(mark) for line in lines for mark in _BREAKS) for lines in again]
-        raise _unequal(part, (one, other), drift, breaks)
-    return one, digest.digest()
-
-
 def _side_by_side(readers: Sequence[LineReader]) -> Iterator[tuple[str | None, str | None]]:
     """The lines of two files; the problems of both are reported at once."""
     try:
@@ -490,10 +515,6 @@ def _side_by_side(readers: Sequence[LineReader]) -> Iterator[tuple[str | None, s
         if len(problems) == len(error.problems):
             raise
         raise DataError(problems=problems, more=more) from error
-
-
-def _empty(path: Path) -> DataError:
-    return DataError(problems=[Problem("empty, expected at least one line", str(path))])
 
 
 def unequal(part: tuple[Path, Path], source: Sequence[str], target: Sequence[str]) -> DataError:

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Int64
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data.blocks import Block, Line
-from seqloom.data.corpus import Lines
+from seqloom.data.corpus import Block, Line, Lines
 from seqloom.data.store import Sentences, StoreWriter
 from seqloom.data.workers import in_order, processors
 from seqloom.text.normalise import is_blank

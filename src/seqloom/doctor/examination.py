@@ -10,8 +10,8 @@ from seqloom.core.config import Config
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.text_files import OnBad
-from seqloom.data.blocks import Line
-from seqloom.data.corpus import ParallelCorpus, languages_from, open_corpus
+from seqloom.data.corpus import Line, ParallelCorpus, open_corpus
+from seqloom.data.corpus_files import languages_from
 from seqloom.doctor.alignment import examine_alignment, examine_whole
 from seqloom.doctor.characters import examine_characters
 from seqloom.doctor.faults import Fault, Verdict, in_order, judge

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Bool
 
-from seqloom.data.blocks import Line
+from seqloom.data.corpus import Line
 from seqloom.doctor.faults import Fault, counted, grade, numbers_where, percentage
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from seqloom.data.blocks import Line
+from seqloom.data.corpus import Line
 from seqloom.doctor.alignment import (
     LONGEST,
     FoldedLexicon,

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from seqloom.data.blocks import Line
+from seqloom.data.corpus import Line
 from seqloom.doctor.faults import Fault, LineRun, Severity, Verdict, counted
 from seqloom.doctor.models import Forecast
 from seqloom.doctor.pairs import ratio_border

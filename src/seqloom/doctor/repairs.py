@@ -15,8 +15,8 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, Listener, ignore
 from seqloom.core.files import fsync, open_output, require_new
 from seqloom.core.text_files import bare_name
-from seqloom.data.blocks import Line
-from seqloom.data.corpus import ParallelCorpus, Part, parts_of
+from seqloom.data.corpus import Line, ParallelCorpus
+from seqloom.data.corpus_files import Part, parts_of
 from seqloom.doctor.alignment import MAX_SHIFT
 from seqloom.doctor.characters import repair_characters, strip_tags
 from seqloom.doctor.examination import Diagnosis

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8
 
-from seqloom.data.blocks import Line
+from seqloom.data.corpus import Line
 from seqloom.doctor.alignment import Evidence, FoldedLexicon, WordLines
 from seqloom.doctor.faults import Fault, LineRun, counted, find_fault
 from seqloom.doctor.survey import Survey

@@ -10,8 +10,7 @@ from itertools import islice, pairwise
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 
-from seqloom.data.blocks import Line
-from seqloom.data.corpus import ParallelCorpus
+from seqloom.data.corpus import Line, ParallelCorpus
 from seqloom.doctor.alignment import (
     ALIGNED,
     MAX_SHIFT,

@@ -25,8 +25,8 @@ from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice
 from seqloom.core.files import matching_files, read_json, require_run, write_atomically
 from seqloom.core.openmp import WAIT_POLICY
-from seqloom.data.corpus import file_stamps, languages_from
-from seqloom.data.folders import FolderFiles, expand_folders, pairs_in, texts_in
+from seqloom.data.corpus import file_stamps
+from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
 from seqloom.runs import plain_text, translation
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own

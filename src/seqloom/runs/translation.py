@@ -19,17 +19,8 @@ from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
-from seqloom.data.corpus import (
-    HeldOut,
-    Lines,
-    ParallelCorpus,
-    hold_out,
-    hold_out_pairs,
-    languages_from,
-    open_corpus,
-    parts_of,
-    sample_lines,
-)
+from seqloom.data.corpus import HeldOut, Lines, ParallelCorpus, hold_out, hold_out_pairs, open_corpus, sample_lines
+from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines

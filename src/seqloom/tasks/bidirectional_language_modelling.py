@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import DataError
 from seqloom.core.seeds import seed_for
+from seqloom.data.batches import BatchPlan
 from seqloom.data.plain_text import Stream
-from seqloom.data.plan import BatchPlan
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.elmo import BothWays, frame
 from seqloom.nn.outputs import AdaptiveOutput, Output

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from seqloom.core.seeds import seed_for
-from seqloom.data.batches import PairBatch, collate
-from seqloom.data.plan import BatchPlan
+from seqloom.data.batches import BatchPlan, PairBatch, collate
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import score
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for

@@ -1,26 +1,105 @@
-"""The files of a folder that make up a corpus: pairs by their names, tables of both sides, or texts of one language.
+"""The files that make up a corpus, named one by one, by a pattern or by their folder, and their languages.
+
+In a folder:
 
     pairs    news.de + news.en, talks.de.gz + talks.en.gz    one name, and the endings of the two languages
     tables   a.tsv, b.tmx, c.po …                            both sides in one file
     texts    a.txt, b.txt.gz, c.en, d.tmx                    for models of one language
 
-Files come in the order of their names, subfolders are ignored, and what is left out is reported.
+They come in the order of their names, subfolders are ignored, and what is left out is reported.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from seqloom.core.errors import UsageError
+from seqloom.core.files import matching_files
 from seqloom.core.text_files import bare_name
-from seqloom.text.formats.readers import FORMATS, format_of, holds_both_sides
+from seqloom.text.formats.readers import FORMATS, format_of, holds_both_sides, languages_of
 from seqloom.text.formats.segments import Format, Languages
-from seqloom.text.languages import is_known_language
+from seqloom.text.languages import LANGUAGES, is_known_language
 
+Part = tuple[Path, ...]
+"""A source file and a target file, or one file with both: TSV, JSONL, TMX, PO, MO or XLIFF."""
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
+_TWO_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+_NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg", "tgt", "ref", "hyp", "out"})
 _HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")
 _TEXT_ENDINGS = frozenset({"", "txt", "text", "raw", "tok", "tokens", "bpe"})
 _SHOWN = 4
+
+
+def parts_of(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> list[Part]:
+    """The files that belong together among those of a corpus: one with both sides, or two; none is opened."""
+    paths = _expanded(paths, formats)
+    tables = [path for path in paths if holds_both_sides(path, formats)]
+    if paths and len(tables) == len(paths):
+        return [(path,) for path in paths]
+    if tables:
+        raise UsageError(f"{tables[0]} is a table of both sides; give either tables or pairs of files, not both")
+    if len(paths) == 0 or len(paths) % 2:
+        names = ", ".join(map(str, paths)) or "nothing"
+        raise UsageError(
+            f"a source file and a target file are needed, or one file with both (.tsv, .tmx …); given: {names}"
+        )
+    pairs: list[Part] = list(zip(paths[::2], paths[1::2], strict=True))
+    for source, target in pairs:
+        if source.exists() and target.exists() and source.samefile(target):
+            raise UsageError(f"{source} is given as source and as target; name the file in the other language")
+    return pairs
+
+
+def _expanded(paths: Sequence[Path], formats: Sequence[Format]) -> list[Path]:
+    lists = [matching_files(path) for path in paths]
+    is_paired = len(lists) % 2 == 0 and not all(holds_both_sides(path, formats) for path in paths)
+    if not is_paired or all(len(each) == 1 for each in lists):
+        return list(chain.from_iterable(lists))
+    for at in range(0, len(lists), 2):
+        if len(lists[at]) != len(lists[at + 1]):
+            raise UsageError(
+                f"{paths[at]} matches {len(lists[at])} files, but {paths[at + 1]} for {len(lists[at + 1])}; "
+                "each source file needs its target file"
+            )
+    pairs = (zip(one, other, strict=True) for one, other in zip(lists[::2], lists[1::2], strict=True))
+    return [path for some in pairs for pair in some for path in pair]
+
+
+def languages_from(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> tuple[str, str] | None:
+    """Source and target language by the names of the files: `train.de.gz train.en.gz` or `train.de-en.tsv`.
+
+    Translators' files name them inside. None where nothing does, or two parts disagree.
+    """
+    paths = _expanded(paths, formats)
+    names = [bare_name(path) for path in paths]
+    found: set[tuple[str, str] | None] = set()
+    if paths and all(format_of(path, formats) is not None for path in paths):
+        source, target = languages_of(paths[0], formats)
+        found.add((source, target) if source and target else _two_languages(Path(names[0]).stem))
+    elif all(name.endswith(".tsv") for name in names):
+        for name in names:
+            found.add(_two_languages(name.removesuffix(".tsv")))
+    elif len(names) % 2 == 0:
+        for source, target in zip(names[::2], names[1::2], strict=True):
+            one, other = _language(source), _language(target)
+            found.add((one, other) if one and other else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _two_languages(stem: str) -> tuple[str, str] | None:
+    both = _TWO_LANGUAGES.fullmatch(stem.rpartition(".")[2])
+    return (both[1], both[2]) if both else None
+
+
+def _language(name: str) -> str | None:
+    stem, _, ending = name.removesuffix(".txt").rpartition(".")
+    if not stem and ending not in LANGUAGES:
+        return None  # old and new are not languages in old.txt and new.txt, de and en are
+    is_code = "." in name and _LANGUAGE.fullmatch(ending) and ending not in _NO_LANGUAGE
+    return ending if is_code else None
 
 
 @dataclass(frozen=True)
