@@ -9,10 +9,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.fast.beam_attention import EncoderMemory, StepAttention
-from seqloom.nn.fast.beam_cache import BeamCache, Lineage
-from seqloom.nn.fast.norms import Table
-from seqloom.nn.multihead import KeyValues
+from seqloom.nn.fast.beam_attention import BeamCache, EncoderMemory, KeyValues, Lineage, StepAttention, Table
 from seqloom.nn.packing import side_by_side
 from seqloom.search.beam import beam_search
 from seqloom.search.settings import SearchConfig

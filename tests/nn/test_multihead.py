@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn import multihead
-from seqloom.nn.fast.beam_cache import BeamCache, Lineage
+from seqloom.nn.fast.beam_attention import BeamCache, Lineage
 from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, check_heads
 from seqloom.nn.packing import additive, future, length_mask, pack_features, packing_of, side_by_side
 from seqloom.nn.probe import Probe, listen

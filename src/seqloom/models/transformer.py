@@ -26,10 +26,8 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.fast.beam_attention import EncoderMemory, StepAttention, uses_loops
-from seqloom.nn.fast.beam_cache import BeamCache, Lineage
-from seqloom.nn.fast.decoder_plan import BufferPool, DecoderPlan, Sublayers
-from seqloom.nn.fast.norms import Table
+from seqloom.nn.fast.beam_attention import BeamCache, EncoderMemory, Lineage, StepAttention, Table, uses_loops
+from seqloom.nn.fast.decoder_plan import DecoderPlan, StepBuffers
 from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
@@ -233,12 +231,6 @@ class DecoderLayer(nn.Module):
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
-    @property
-    def sublayers(self) -> Sublayers:
-        """The modules from which a faster step is made."""
-        bypasses = (self.around_self, self.around_cross, self.around_feed_forward)
-        return Sublayers(self.self, self.cross, self.feed_forward, bypasses)
-
     def step(
         self, x: Float[Tensor, "rows width"], state: "TransformerState", layer: int
     ) -> Float[Tensor, "rows width"]:
@@ -355,7 +347,7 @@ class TransformerState:
     cache: BeamCache
     lineage: Lineage
     offered: Offered | None = None
-    pool: BufferPool = field(default_factory=BufferPool)
+    buffers: StepBuffers = field(default_factory=StepBuffers)
     bias: Float[Tensor, "one heads one positions"] | None = None
     """The relative bias of self-attention in this step."""
 
@@ -388,7 +380,7 @@ class TransformerState:
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
         queries = side_by_side(owners, len(memory.mask))
-        return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.pool)
+        return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.buffers)
 
     def begin_step(self, bias: RelativeBias | None) -> "TransformerState":
         """The state for its next position: room in the cache, and each row in its slot."""
@@ -397,7 +389,7 @@ class TransformerState:
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
         added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
-        return TransformerState(self.memory, cache, now, self.offered, self.pool, added)
+        return TransformerState(self.memory, cache, now, self.offered, self.buffers, added)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
@@ -438,7 +430,7 @@ class TransformerStepper:
         self.shortlist = shortlist
         self.plan = None
         if model.decoder.bias is None:
-            self.plan = DecoderPlan.of([layer.sublayers for layer in layers], model.decoder.norm)
+            self.plan = DecoderPlan.of(layers, model.decoder.norm)
 
     def start(self, source: Source) -> TransformerState:
         decoder = self.model.decoder
@@ -460,7 +452,7 @@ class TransformerStepper:
         state = state.begin_step(decoder.bias)
         x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
         if self.policy is None and self.plan is not None and uses_loops(x):
-            features, attention = self.plan(x, state.attention, state.pool), None
+            features, attention = self.plan(x, state.attention, state.buffers), None
         else:
             features, attention = self._by_layers(x, state)
         if state.offered is None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, UsageError
-from seqloom.nn.fast.beam_cache import BeamCache
+from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import Packing, future, join_heads, split_heads
 from seqloom.nn.probe import Probe
@@ -121,14 +121,6 @@ class ShawKeys(nn.Module):
         # [batch, heads, queries, distances]
         by_distance = query @ self.weight.t() / math.sqrt(query.shape[-1])
         return by_distance.gather(-1, column.expand(*query.shape[:2], -1, -1))
-
-
-@dataclass(frozen=True)
-class KeyValues:
-    """Keys and values that a query attends to."""
-
-    keys: Float[Tensor, "rows heads positions size"]
-    values: Float[Tensor, "rows heads positions size"]
 
 
 class SelfAttention(nn.Module):

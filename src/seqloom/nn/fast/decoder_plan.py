@@ -5,174 +5,133 @@ takes as long again. The plan is made once, its buffers are reused, and it compu
 
     norm before   x ← x + f(norm(x))             norm after   x ← norm(x + f(x))
 
-for f = self-attention, attention to the memory, feed-forward. It exists for layers without relative positions and
-without listeners, where compiled loops are used (`nn.fast.beam_attention.uses_loops`); else `DecoderPlan.of` is None.
+for f = self-attention, attention to the memory, feed-forward. A sum and the norm after it are one compiled loop. The
+plan exists for layers without relative positions and without listeners, where compiled loops are used
+(`nn.fast.beam_attention.uses_loops`); else `DecoderPlan.of` is None.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.core.jit import compiled
 from seqloom.nn.blocks import FeedForward, Residual
-from seqloom.nn.fast.beam_attention import StepAttention
+from seqloom.nn.fast.beam_attention import StepAttention, Table
 from seqloom.nn.fast.int8 import Int8Linear
-from seqloom.nn.fast.norms import FusedNorm, Table
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 
-Product = Callable[[Table, Table], Table]
-"""W x + b of the first table, in the second one or in a new one."""
 
+class DecoderModules(Protocol):
+    """The modules of a decoder layer that a plan is made from."""
 
-@dataclass(frozen=True)
-class Sublayers:
-    """The modules of a decoder layer that a plan is made from; the bypasses hold the norms, in the same order."""
-
-    attention: SelfAttention
+    self: SelfAttention
     cross: CrossAttention
     feed_forward: FeedForward
-    bypasses: tuple[Residual, Residual, Residual]
+    around_self: Residual
+    around_cross: Residual
+    around_feed_forward: Residual
 
 
-@dataclass(frozen=True)
-class PlannedLayer:
-    """The products of a layer, and the norms of its three sublayers."""
-
-    joined: Product
-    self_output: Product
-    query: Product
-    cross_output: Product
-    inner: Product
-    outer: Product
-    norms: Sequence[FusedNorm]
-
-
-@dataclass(frozen=True)
 class StepBuffers:
-    """Buffers for the results of a layer, shared by all layers and by all steps of a search with this many rows."""
+    """The results of a layer, shared by all layers and by all steps of a search."""
 
-    rows: int
-    joined: Table
-    """Queries, keys and values."""
-    query: Table
-    mixed: Table
-    inner: Table
-    branch: Table
-    normed: Table
+    rows = -1
+
+    def allocate(self, rows: int, *, width: int, inner: int) -> None:
+        """Buffers for this many rows, new ones if their number has changed."""
+        if rows != self.rows:
+            self.rows = rows
+            self.joined = Table(torch.empty(rows, 3 * width))  # queries, keys and values
+            self.inner = Table(torch.empty(rows, inner))
+            self.query, self.mixed, self.branch, self.normed = (Table(torch.empty(rows, width)) for _ in range(4))
+
+
+Sublayer = Callable[[Table, StepAttention, StepBuffers], Table]
+"""f of its input."""
 
 
 @dataclass(frozen=True)
 class DecoderPlan:
-    """The layers of a decoder. With norms before, `last` is the one after all layers."""
+    """The sublayers of a decoder in their order. With norms before, one more norm is after all of them."""
 
-    layers: Sequence[PlannedLayer]
-    last: FusedNorm | None
-    is_relu: bool
+    sublayers: Sequence[Sublayer]
+    norms: Sequence["FusedNorm"]
+    is_before: bool
     width: int
     inner: int
 
     @staticmethod
-    def of(layers: Sequence[Sublayers], last: nn.Module) -> "DecoderPlan | None":
+    def of(layers: Sequence[DecoderModules], last: nn.Module) -> "DecoderPlan | None":
         """The plan of these layers with a last norm after them, if they can be planned."""
-        first = layers[0]
-        is_before = first.bypasses[0].place == "before"
-        weight = first.feed_forward.inner.weight  # [inner, width]
-        if weight.dtype != torch.float32 or weight.device.type != "cpu":
-            return None
-        if is_before != isinstance(last, nn.LayerNorm) or not all(_can_be_planned(each) for each in layers):
-            return None
-        return DecoderPlan(
-            layers=[
-                PlannedLayer(
-                    joined=_product(each.attention.qkv),
-                    self_output=_product(each.attention.output),
-                    query=_product(each.cross.query),
-                    cross_output=_product(each.cross.output),
-                    inner=_product(each.feed_forward.inner),
-                    outer=_product(each.feed_forward.outer),
-                    norms=[FusedNorm.of(bypass.norm) for bypass in each.bypasses],
-                )
-                for each in layers
-            ],
-            last=FusedNorm.of(last) if isinstance(last, nn.LayerNorm) else None,
-            is_relu=first.feed_forward.activation == "relu",
-            width=weight.shape[1],
-            inner=weight.shape[0],
+        is_before = layers[0].around_self.place == "before"
+        weight = layers[0].feed_forward.inner.weight  # [inner, width]
+        can_be_planned = (
+            weight.dtype == torch.float32
+            and weight.device.type == "cpu"
+            and is_before == isinstance(last, nn.LayerNorm)
+            and all(layer.self.relative is None for layer in layers)
+            and all(isinstance(each.output, nn.Linear) for layer in layers for each in (layer.self, layer.cross))
+            and not any(each.weights.has_listeners for layer in layers for each in (layer.self, layer.cross))
         )
+        if not can_be_planned:
+            return None
+        bypasses = [
+            each for layer in layers for each in (layer.around_self, layer.around_cross, layer.around_feed_forward)
+        ]
+        norms = [FusedNorm.of(bypass.norm) for bypass in bypasses]
+        if isinstance(last, nn.LayerNorm):
+            norms.append(FusedNorm.of(last))
+        sublayers = [each for number, layer in enumerate(layers) for each in _sublayers(layer, number)]
+        return DecoderPlan(sublayers, norms, is_before, width=weight.shape[1], inner=weight.shape[0])
 
     def __call__(
-        self, x: Float[Tensor, "rows width"], attention: StepAttention, pool: "BufferPool"
+        self, x: Float[Tensor, "rows width"], attention: StepAttention, buffers: StepBuffers
     ) -> Float[Tensor, "rows width"]:
         """The features for the output from the embedded symbols, which are overwritten. Valid until the next step."""
-        residual, buffers = Table(x), pool.buffers(self, len(x))
-        sublayers = (self._attend_to_self, self._attend_to_memory, self._feed_forward)
-        if self.last is None:
-            for number, layer in enumerate(self.layers):
-                for sublayer, norm in zip(sublayers, layer.norms, strict=True):
-                    norm.add(residual, sublayer(layer, residual, attention, buffers, number), residual)
+        residual = Table(x)
+        buffers.allocate(len(x), width=self.width, inner=self.inner)
+        if not self.is_before:
+            for sublayer, norm in zip(self.sublayers, self.norms, strict=True):
+                norm.add(residual, sublayer(residual, attention, buffers), residual)
             return x
-        norms = [norm for layer in self.layers for norm in layer.norms]
-        normed = norms[0](residual, buffers.normed)
-        following = iter([*norms[1:], self.last])
-        for number, layer in enumerate(self.layers):
-            for sublayer in sublayers:
-                next(following).add(residual, sublayer(layer, normed, attention, buffers, number), normed)
+        normed = self.norms[0](residual, buffers.normed)
+        for sublayer, norm in zip(self.sublayers, self.norms[1:], strict=True):
+            norm.add(residual, sublayer(normed, attention, buffers), normed)
         return normed.tensor
 
-    def _attend_to_self(
-        self, layer: PlannedLayer, x: Table, attention: StepAttention, buffers: StepBuffers, number: int
-    ) -> Table:
-        mixed = attention.to_self(layer.joined(x, buffers.joined), number, buffers.mixed)
-        return layer.self_output(mixed, buffers.branch)
 
-    def _attend_to_memory(
-        self, layer: PlannedLayer, x: Table, attention: StepAttention, buffers: StepBuffers, number: int
-    ) -> Table:
-        mixed = attention.to_memory(layer.query(x, buffers.query), number, buffers.mixed)
-        return layer.cross_output(mixed, buffers.branch)
+def _sublayers(layer: DecoderModules, number: int) -> tuple[Sublayer, Sublayer, Sublayer]:
+    """Self-attention, attention to the memory and feed-forward of a layer."""
+    joined, self_output = _product(layer.self.qkv), _product(layer.self.output)
+    query, cross_output = _product(layer.cross.query), _product(layer.cross.output)
+    inner, outer = _product(layer.feed_forward.inner), _product(layer.feed_forward.outer)
+    is_relu = layer.feed_forward.activation == "relu"
 
-    def _feed_forward(
-        self,
-        layer: PlannedLayer,
-        x: Table,
-        attention: StepAttention,  # noqa: ARG002 - the same call for all sublayers
-        buffers: StepBuffers,
-        number: int,  # noqa: ARG002
-    ) -> Table:
-        inner = layer.inner(x, buffers.inner)  # [rows, inner]
-        active = inner if self.is_relu else Table(F.gelu(inner.tensor))
-        if self.is_relu:
-            torch.relu_(inner.tensor)
-        return layer.outer(active, buffers.branch)
+    def attend_to_self(x: Table, attention: StepAttention, buffers: StepBuffers) -> Table:
+        return self_output(attention.to_self(joined(x, buffers.joined), number, buffers.mixed), buffers.branch)
+
+    def attend_to_memory(x: Table, attention: StepAttention, buffers: StepBuffers) -> Table:
+        return cross_output(attention.to_memory(query(x, buffers.query), number, buffers.mixed), buffers.branch)
+
+    def feed_forward(x: Table, _: StepAttention, buffers: StepBuffers) -> Table:
+        active = inner(x, buffers.inner)  # [rows, inner]
+        if is_relu:
+            torch.relu_(active.tensor)
+        else:
+            active = Table(F.gelu(active.tensor))
+        return outer(active, buffers.branch)
+
+    return attend_to_self, attend_to_memory, feed_forward
 
 
-class BufferPool:
-    """The buffers of one search, allocated again when its number of rows changes."""
-
-    def __init__(self) -> None:
-        self._buffers: StepBuffers | None = None
-
-    def buffers(self, plan: DecoderPlan, rows: int) -> StepBuffers:
-        """Buffers for this many rows."""
-        if self._buffers is None or self._buffers.rows != rows:
-            columns = (3 * plan.width, plan.width, plan.width, plan.inner, plan.width, plan.width)
-            self._buffers = StepBuffers(rows, *(Table(torch.empty(rows, each)) for each in columns))
-        return self._buffers
-
-
-def _can_be_planned(layer: Sublayers) -> bool:
-    """Output matrices, no positions inside attention, and no listeners."""
-    attention, cross = layer.attention, layer.cross
-    has_outputs = isinstance(attention.output, nn.Linear) and isinstance(cross.output, nn.Linear)
-    has_listeners = attention.weights.has_listeners or cross.weights.has_listeners
-    return has_outputs and attention.relative is None and not has_listeners
-
-
-def _product(linear: nn.Module) -> Product:
-    """The product of a linear layer, without its module."""
+def _product(linear: nn.Module) -> Callable[[Table, Table], Table]:
+    """W x + b of the first table, in the second one or in a new one: a linear layer without its module."""
     assert isinstance(linear, nn.Linear)
     if isinstance(linear, Int8Linear):
         product = linear.product
@@ -184,3 +143,67 @@ def _product(linear: nn.Module) -> Product:
         return out
 
     return multiply
+
+
+# The end of a sublayer and the beginning of the next in one pass, compiled: a sum and its layer norm.
+
+Array = Any
+"""numba infers types and shapes. Arrays are flat."""
+
+
+@compiled(fast={"contract", "reassoc"}, is_inlined=True)
+def _normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, start: Any) -> None:
+    """The same for the row that begins at `start`."""
+    width = np.uint64(weight.shape[0])
+    share = np.float32(1) / np.float32(weight.shape[0])
+    total, squares = np.float32(0), np.float32(0)
+    for k in range(width):
+        total += x[start + k]
+    mean = total * share
+    for k in range(width):
+        apart = x[start + k] - mean
+        squares += apart * apart
+    scale = np.float32(1) / np.sqrt(squares * share + epsilon)
+    for k in range(width):
+        out[start + k] = (x[start + k] - mean) * scale * weight[k] + bias[k]
+
+
+@compiled(fast={"contract", "reassoc"})
+def _add_and_normalise(x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+    """x = x + branch, out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+    width = np.uint64(weight.shape[0])
+    for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
+        for k in range(start, start + width):
+            x[k] += branch[k]
+        _normalise_row(x, weight, bias, out, epsilon, start)
+
+
+@compiled(fast={"contract", "reassoc"})
+def _normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+    """out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+    width = np.uint64(weight.shape[0])
+    for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
+        _normalise_row(x, weight, bias, out, epsilon, start)
+
+
+@dataclass(frozen=True)
+class FusedNorm:
+    """A layer norm, (x − mean) / √(variance + ε) · weight + bias of each row, as compiled loops read it."""
+
+    weight: Any
+    bias: Any
+    epsilon: np.float32
+
+    @staticmethod
+    def of(norm: nn.LayerNorm) -> "FusedNorm":
+        return FusedNorm(norm.weight.detach().numpy(), norm.bias.detach().numpy(), np.float32(norm.eps))
+
+    def __call__(self, x: Table, out: Table) -> Table:
+        """The norm of x."""
+        _normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
+        return out
+
+    def add(self, x: Table, branch: Table, out: Table) -> Table:
+        """x becomes x + branch; returns its norm. `out` may be x itself, which then holds the norm."""
+        _add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
+        return out
