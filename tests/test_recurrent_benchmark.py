@@ -28,7 +28,7 @@ from harness.sizes import LSTM_512, SIZES  # noqa: E402
 from seqloom.core.stepping import Source  # noqa: E402
 from seqloom.nn.cells.cell import unroll  # noqa: E402
 from seqloom.nn.embeddings import Symbols  # noqa: E402
-from seqloom.nn.losses import smoothed_cross_entropy  # noqa: E402
+from seqloom.nn.outputs import smoothed_cross_entropy  # noqa: E402
 
 TINY = replace(LSTM_512, name="tiny", width=8, embedding_width=6, dropout_rate=0.0, tokens_per_batch=64)
 EXTENT = layers.Extent(2, 3, 4)

@@ -11,7 +11,7 @@ from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqloom.nn.decoder import DecoderState
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.losses import smoothed_cross_entropy
+from seqloom.nn.outputs import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
 
 RESERVED = 4

@@ -16,8 +16,8 @@ from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.fast import beam_cache
-from seqloom.nn.losses import smoothed_cross_entropy
+from seqloom.nn.fast import beam_attention
+from seqloom.nn.outputs import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
 from seqloom.nn.probe import listen
 from seqloom.search.beam import beam_search
@@ -92,14 +92,14 @@ def test_stepping_laws_without_output_projection_and_with_gelu() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "bias"])
 def test_stepping_laws_while_caches_grow(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beam_cache, "FIRST_ROOM", 1)
+    monkeypatch.setattr(beam_attention, "FIRST_ROOM", 1)
     check_laws(model_of(positions=positions, encoder_layers=1, decoder_layers=1), attention=False, steps=4)
 
 
 def test_stepping_past_the_first_room_equals_teacher_forcing() -> None:
     model = model_of()
     source, _, _ = batch_of()
-    prefix = torch.randint(4, SYMBOLS.target, (3, 2 * beam_cache.FIRST_ROOM + 3))
+    prefix = torch.randint(4, SYMBOLS.target, (3, 2 * beam_attention.FIRST_ROOM + 3))
     stepper = model.stepper()
     with torch.inference_mode():
         expected = teacher_forced(model, source, prefix)

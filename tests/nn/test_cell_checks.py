@@ -193,13 +193,12 @@ PROGRAM = """
 import numpy as np, torch
 from seqloom.core.errors import ConfigError
 from seqloom.nn.objectives import AliasSampler
-from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.blocks import FeedForward, Residual, SinusoidalPositions
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import PeepholeCell
 from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.embeddings import Symbols, tied_tables
 from seqloom.nn.objectives import Nce, NegativeSampling, SampledSoftmax
-from seqloom.nn.positions import SinusoidalPositions
 from seqloom.nn.recurrent import Stack, input_widths, summarise
 
 noise = AliasSampler(np.full(6, 1 / 6))

@@ -1,13 +1,20 @@
-"""The chunked loss is its plain twin: value, gradients, every chunk size, no work that nobody asked for."""
+"""The chunked loss equals torch's with all scores at once: value, gradients, every chunk size."""
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from seqloom.nn import losses
-from seqloom.nn.losses import plain_smoothed_cross_entropy, smoothed_cross_entropy
+from seqloom.nn import outputs
+from seqloom.nn.outputs import smoothed_cross_entropy
 
 TOKENS, WIDTH, SYMBOLS = 11, 5, 7
+
+
+def plain_twin(
+    features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0
+) -> Tensor:
+    return F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
 
 
 def inputs(*, has_bias: bool, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
@@ -23,11 +30,11 @@ def inputs(*, has_bias: bool, scale: float = 1.0) -> tuple[Tensor, Tensor, Tenso
 def test_value_and_gradients_equal_the_plain_twin(
     has_bias: bool, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(losses, "CHUNK_ELEMENTS", rows * SYMBOLS)
+    monkeypatch.setattr(outputs, "CHUNK_ELEMENTS", rows * SYMBOLS)
     features, weight, bias, targets = inputs(has_bias=has_bias)
     wanted = [features, weight] if bias is None else [features, weight, bias]
     ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
-    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    plain = plain_twin(features, weight, bias, targets, smoothing=smoothing)
     torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
     left, right = (torch.autograd.grad(3.5 * each, wanted) for each in (ours, plain))
     torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
@@ -42,14 +49,14 @@ def test_the_twin_follows_the_formula(smoothing: float) -> None:
         q = torch.full((SYMBOLS,), smoothing / SYMBOLS, dtype=torch.float64)
         q[targets[token]] += 1 - smoothing
         total -= (q * log_p).sum()
-    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    plain = plain_twin(features, weight, bias, targets, smoothing=smoothing)
     torch.testing.assert_close(plain, total, rtol=0, atol=1e-12)
 
 
 def test_the_comparison_notices_another_smoothing() -> None:
     features, weight, bias, targets = inputs(has_bias=True)
     ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
-    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.11)
+    plain = plain_twin(features, weight, bias, targets, smoothing=0.11)
     assert (ours - plain).abs() > 1e-4
 
 
@@ -65,7 +72,7 @@ def test_extreme_scores_do_not_overflow(smoothing: float) -> None:
     features, weight, bias, targets = inputs(has_bias=True, scale=1e30)
     wanted = [features, weight, bias]
     ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
-    plain = plain_smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
+    plain = plain_twin(features, weight, bias, targets, smoothing=smoothing)
     assert ours.isfinite()
     torch.testing.assert_close(ours, plain, rtol=1e-12, atol=0)
     left, right = (torch.autograd.grad(each, wanted) for each in (ours, plain))
@@ -79,7 +86,7 @@ def test_a_small_loss_under_large_scores_keeps_its_digits_in_float32() -> None:
     weight = 5 * torch.eye(symbols)
     targets = torch.randint(symbols, (tokens,))
     features = 0.7 * weight[targets] + 0.05 * torch.randn(tokens, symbols)
-    exact = plain_smoothed_cross_entropy(features.double(), weight.double(), None, targets)
+    exact = plain_twin(features.double(), weight.double(), None, targets)
     assert 0.005 < exact < 0.01
     torch.testing.assert_close(
         smoothed_cross_entropy(features, weight, None, targets).double(), exact, rtol=0.05, atol=0

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.nn.positions import LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions, sinusoids
+from seqloom.nn.blocks import LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions, sinusoids
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8])

@@ -14,7 +14,7 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.ctranslate2 import write_ctranslate2
 from seqloom.models.transformer import Transformer
-from seqloom.nn.positions import sinusoids
+from seqloom.nn.blocks import sinusoids
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.peers.rules import PeerOptions
 from seqloom.search.peers.search import peer_search

@@ -26,10 +26,9 @@ from torch import Tensor, nn
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
 from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerStack
-from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.blocks import FeedForward, LearnedPositions, NoPositions, Residual, SinusoidalPositions, sinusoids
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.multihead import CrossAttention, SelfAttention
-from seqloom.nn.positions import LearnedPositions, NoPositions, SinusoidalPositions, sinusoids
 
 Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
 """How weights are stored: unchanged (none), or in fewer bits; after an underscore, the type of what stays a float."""

@@ -31,7 +31,15 @@ from torch.nn import functional as F
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.models.transformer import Transformer, TransformerStack
-from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.blocks import (
+    FeedForward,
+    LearnedPositions,
+    NoPositions,
+    RelativeBias,
+    Residual,
+    SinusoidalPositions,
+    sinusoids,
+)
 from seqloom.nn.cells.cell import Cell, GatedCell
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.cells.lstm import LSTMCell
@@ -39,7 +47,6 @@ from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.decoder import Decoder
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.multihead import SelfAttention
-from seqloom.nn.positions import LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions, sinusoids
 from seqloom.nn.recurrent import Bidirectional
 
 # --- the Transformer --------------------------------------------------------------------------------------------------

@@ -23,7 +23,17 @@ from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reaso
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
-from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual
+from seqloom.nn.blocks import (
+    AbsolutePositions,
+    Activation,
+    FeedForward,
+    LearnedPositions,
+    NoPositions,
+    NormPlace,
+    RelativeBias,
+    Residual,
+    SinusoidalPositions,
+)
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.beam_attention import BeamCache, EncoderMemory, Lineage, StepAttention, Table, uses_loops
@@ -33,7 +43,6 @@ from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Packing, additive, future, length_mask, pack, packing_of, side_by_side
-from seqloom.nn.positions import AbsolutePositions, LearnedPositions, NoPositions, RelativeBias, SinusoidalPositions
 from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)

@@ -9,7 +9,6 @@
 What depends on the memory alone (W h, U h) is its `keys`: computed once per sentence, whatever the number of queries.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -21,19 +20,22 @@ from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import additive, length_mask, slots_of
 from seqloom.nn.probe import Probe
 
+Queries = Float[Tensor, "batch queries width"]
+Memory = Float[Tensor, "batch source memory"]
+Keys = Float[Tensor, "batch source key"]
+Scores = Float[Tensor, "batch queries source"]
 
-class AttentionScore(nn.Module, ABC):
-    """How well each query matches each position of the memory."""
 
-    @abstractmethod
-    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+class AttentionScore(nn.Module):
+    """How well each query matches each position of the memory: their dot product, unless a subclass computes more."""
+
+    def keys(self, memory: Memory) -> Keys:
         """The part of the scores that depends on the memory alone."""
+        return memory
 
-    @abstractmethod
-    def forward(
-        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
-    ) -> Float[Tensor, "batch queries source"]:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         """The score of each query with each position."""
+        return queries @ keys.transpose(1, 2)
 
 
 class DotScore(AttentionScore):
@@ -47,14 +49,6 @@ class DotScore(AttentionScore):
                 f"{memory_width}; make them equal, or set model.attention=bilinear"
             )
 
-    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
-        return memory
-
-    def forward(
-        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
-    ) -> Float[Tensor, "batch queries source"]:
-        return queries @ keys.transpose(1, 2)
-
 
 class BilinearScore(AttentionScore):
     """s · W h"""
@@ -64,14 +58,9 @@ class BilinearScore(AttentionScore):
         self.from_memory = nn.Linear(memory_width, query_width, bias=False)
         xavier_uniform(self.from_memory.weight)
 
-    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+    def keys(self, memory: Memory) -> Keys:
         keys: Tensor = self.from_memory(memory)
         return keys
-
-    def forward(
-        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
-    ) -> Float[Tensor, "batch queries source"]:
-        return queries @ keys.transpose(1, 2)
 
 
 class AdditiveScore(AttentionScore):
@@ -89,13 +78,11 @@ class AdditiveScore(AttentionScore):
         for layer in (self.from_query, self.from_memory, self.weigh):
             xavier_uniform(layer.weight)
 
-    def keys(self, memory: Float[Tensor, "batch source memory"]) -> Float[Tensor, "batch source key"]:
+    def keys(self, memory: Memory) -> Keys:
         keys: Tensor = self.from_memory(memory)
         return keys
 
-    def forward(
-        self, queries: Float[Tensor, "batch queries width"], keys: Float[Tensor, "batch source key"]
-    ) -> Float[Tensor, "batch queries source"]:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         pairs = self.from_query(queries)[:, :, None] + keys[:, None]  # [batch, queries, source, width]
         scores: Tensor = self.weigh(pairs.tanh_()).squeeze(3)  # [batch, queries, source]
         return scores
@@ -129,8 +116,8 @@ class Attention(nn.Module):
         return AttentionMemory(values, self.score.keys(values), additive(mask, values.dtype)[:, None])
 
     def forward(
-        self, queries: Float[Tensor, "batch queries width"], memory: AttentionMemory
-    ) -> tuple[Float[Tensor, "batch queries memory"], Float[Tensor, "batch queries source"]]:
+        self, queries: Queries, memory: AttentionMemory
+    ) -> tuple[Float[Tensor, "batch queries memory"], Scores]:
         """The context of each query and its weights, which sum to one and are zero on padding."""
         scores = self.score(queries, memory.keys) + memory.mask  # [batch, queries, source]
         weights: Tensor = self.weights(scores.softmax(2))

@@ -74,12 +74,8 @@ class AliasSampler:
             )
         thresholds, aliases = alias_tables(probabilities.tolist())
         self.symbols = len(probabilities)
-        self._tables = (
-            torch.tensor(thresholds, dtype=torch.float32),
-            torch.tensor(aliases, dtype=torch.int64),
-            torch.from_numpy(np.log(probabilities)),
-        )
-        self._placed: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
+        tables = (torch.tensor(thresholds), torch.tensor(aliases), torch.from_numpy(np.log(probabilities)))
+        self._tables: dict[torch.device, tuple[Tensor, ...]] = {torch.device("cpu"): tables}
 
     def draw(self, shape: Sequence[int], *, generator: torch.Generator) -> Int64[Tensor, "..."]:
         """Independent draws, with replacement, on the device of the generator."""
@@ -92,11 +88,10 @@ class AliasSampler:
         """log q of some symbols, in float64, on their device."""
         return self._on(symbols.device)[2][symbols]
 
-    def _on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        if device not in self._placed:
-            thresholds, aliases, log_probs = (table.to(device) for table in self._tables)
-            self._placed[device] = (thresholds, aliases, log_probs)
-        return self._placed[device]
+    def _on(self, device: torch.device) -> tuple[Tensor, ...]:
+        if device not in self._tables:
+            self._tables[device] = tuple(table.to(device) for table in self._tables[torch.device("cpu")])
+        return self._tables[device]
 
 
 def alias_tables(probabilities: Sequence[float]) -> tuple[list[float], list[int]]:
@@ -116,6 +111,11 @@ def alias_tables(probabilities: Sequence[float]) -> tuple[list[float], list[int]
     return thresholds, aliases
 
 
+Features = Float[Tensor, "tokens width"]
+Labels = Int[Tensor, " tokens"]
+Loss = Float[Tensor, ""]
+AnyOutput = Output | AdaptiveOutput
+
 Correction = Literal["sampled", "all"]
 LogZ = Literal["fixed", "learned"]
 Sharing = Literal["batch", "token"]
@@ -129,18 +129,13 @@ class Objective(Protocol):
         """Whether it reads only some rows of the output, so that updates of these rows alone make sense."""
         ...
 
-    def prepare(self, output: Output | AdaptiveOutput) -> None:
+    def prepare(self, output: AnyOutput) -> None:
         """Initialise an output with fresh weights for this objective."""
         ...
 
     def __call__(
-        self,
-        features: Float[Tensor, "tokens width"],
-        labels: Int[Tensor, " tokens"],
-        output: Output | AdaptiveOutput,
-        *,
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]: ...
+        self, features: Features, labels: Labels, output: AnyOutput, *, generator: torch.Generator
+    ) -> Loss: ...
 
 
 @dataclass(frozen=True)
@@ -150,17 +145,17 @@ class FullSoftmax:
     smoothing: float = 0.0
     touches_rows: ClassVar[bool] = False
 
-    def prepare(self, output: Output | AdaptiveOutput) -> None:
+    def prepare(self, output: AnyOutput) -> None:
         """Nothing: every symbol is pushed into place at every step."""
 
     def __call__(
         self,
-        features: Float[Tensor, "tokens width"],
-        labels: Int[Tensor, " tokens"],
-        output: Output | AdaptiveOutput,
+        features: Features,
+        labels: Labels,
+        output: AnyOutput,
         *,
         generator: torch.Generator,  # noqa: ARG002 - nothing is drawn
-    ) -> Float[Tensor, ""]:
+    ) -> Loss:
         return output.cross_entropy(features, labels, smoothing=self.smoothing)
 
 
@@ -194,18 +189,11 @@ class SampledSoftmax:
         _require_samples(self.samples)
         check_known("correction", self.correction, get_args(Correction))
 
-    def prepare(self, output: Output | AdaptiveOutput) -> None:
+    def prepare(self, output: AnyOutput) -> None:
         """Let a fresh output begin as the noise, see `begin_as_noise`."""
         begin_as_noise(_table_of(output, self.noise), self.noise)
 
-    def __call__(
-        self,
-        features: Float[Tensor, "tokens width"],
-        labels: Int[Tensor, " tokens"],
-        output: Output | AdaptiveOutput,
-        *,
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]:
+    def __call__(self, features: Features, labels: Labels, output: AnyOutput, *, generator: torch.Generator) -> Loss:
         table = _table_of(output, self.noise)
         drawn = self.noise.draw((self.samples,), generator=generator).to(features.device).unique()
         rows, biases = table.picked(torch.cat([labels, drawn]))
@@ -258,18 +246,11 @@ class Nce:
         check_known("log_z", self.log_z, get_args(LogZ))
         check_known("sharing", self.sharing, get_args(Sharing))
 
-    def prepare(self, output: Output | AdaptiveOutput) -> None:
+    def prepare(self, output: AnyOutput) -> None:
         """Let a fresh output begin as the noise, see `begin_as_noise`."""
         begin_as_noise(_table_of(output, self.noise), self.noise)
 
-    def __call__(
-        self,
-        features: Float[Tensor, "tokens width"],
-        labels: Int[Tensor, " tokens"],
-        output: Output | AdaptiveOutput,
-        *,
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]:
+    def __call__(self, features: Features, labels: Labels, output: AnyOutput, *, generator: torch.Generator) -> Loss:
         table = _table_of(output, self.noise)
         offset = features.new_full((), math.log(self.samples))
         if self.log_z == "learned":
@@ -279,8 +260,8 @@ class Nce:
                     "one, or set log_z=fixed"
                 )
             offset = offset + table.log_z
-        drawn = self.noise.draw(_draws(self.samples, labels, self.sharing), generator=generator)
-        return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=self.noise, offset=offset)
+        drawn = _draw(self.noise, self.samples, labels, sharing=self.sharing, generator=generator)
+        return _contrast(features, labels, table, drawn=drawn, noise=self.noise, offset=offset)
 
 
 @dataclass(frozen=True)
@@ -302,20 +283,12 @@ class NegativeSampling:
         _require_samples(self.samples)
         check_known("sharing", self.sharing, get_args(Sharing))
 
-    def prepare(self, output: Output | AdaptiveOutput) -> None:
+    def prepare(self, output: AnyOutput) -> None:
         """Nothing: its scores have no scale to initialise."""
 
-    def __call__(
-        self,
-        features: Float[Tensor, "tokens width"],
-        labels: Int[Tensor, " tokens"],
-        output: Output | AdaptiveOutput,
-        *,
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]:
-        table = _table_of(output, self.noise)
-        drawn = self.noise.draw(_draws(self.samples, labels, self.sharing), generator=generator)
-        return _contrast(features, labels, table, drawn=drawn.to(labels.device), noise=None, offset=None)
+    def __call__(self, features: Features, labels: Labels, output: AnyOutput, *, generator: torch.Generator) -> Loss:
+        drawn = _draw(self.noise, self.samples, labels, sharing=self.sharing, generator=generator)
+        return _contrast(features, labels, _table_of(output, self.noise), drawn=drawn)
 
 
 @torch.no_grad()
@@ -332,14 +305,14 @@ def begin_as_noise(output: Output, noise: AliasSampler) -> None:
 
 
 def _contrast(
-    features: Float[Tensor, "tokens width"],
-    labels: Int[Tensor, " tokens"],
+    features: Features,
+    labels: Labels,
     table: Output,
     *,
     drawn: Int[Tensor, "... samples"],
-    noise: AliasSampler | None,
-    offset: Float[Tensor, ""] | None,
-) -> Float[Tensor, ""]:
+    noise: AliasSampler | None = None,
+    offset: Loss | None = None,
+) -> Loss:
     """−Σ [log σ(Δ_y) + Σ_drawn log σ(−Δ_w)] with Δ_w = s_w − offset − log q_w, or Δ = s without noise."""
     # A symbol that the batch shares and that was drawn n times is scored once and counts n times.
     distinct, counts = drawn.unique(return_counts=True) if drawn.dim() == 1 else (drawn.flatten(), None)
@@ -365,11 +338,14 @@ def _contrast(
     return -(F.logsigmoid(wanted).sum() + log_noise.sum())
 
 
-def _draws(samples: int, labels: Int[Tensor, " tokens"], sharing: Sharing) -> tuple[int, ...]:
-    return (samples,) if sharing == "batch" else (len(labels), samples)
+def _draw(
+    noise: AliasSampler, samples: int, labels: Labels, *, sharing: Sharing, generator: torch.Generator
+) -> Int[Tensor, "... samples"]:
+    shape = (samples,) if sharing == "batch" else (len(labels), samples)
+    return noise.draw(shape, generator=generator).to(labels.device)
 
 
-def _table_of(output: Output | AdaptiveOutput, noise: AliasSampler) -> Output:
+def _table_of(output: AnyOutput, noise: AliasSampler) -> Output:
     if not isinstance(output, Output):
         raise ConfigError(
             "an adaptive softmax has no table of scores to draw rows from; train it with the full softmax, or give "

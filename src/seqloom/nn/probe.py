@@ -1,4 +1,4 @@
-"""Looking inside: a layer passes what can be inspected through a named Probe, an identity without listeners.
+"""Recording values inside a model: a layer passes what can be inspected through a named Probe, an identity.
 
     with listen(model, "decoder.*.cross") as trace:
         model(...)
@@ -7,9 +7,10 @@
 A layer takes its explicit path (which has attention weights, say) only if the probe `has_listeners`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -18,43 +19,31 @@ from seqloom.core.errors import UsageError
 Trace = dict[str, list[Tensor]]
 
 
-class Probe(nn.Module):
-    """An identity that calls its listeners with every value."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._listeners: list[Callable[[Tensor], None]] = []
+class Probe(nn.Identity):
+    """An identity whose values can be recorded with `listen`."""
 
     @property
     def has_listeners(self) -> bool:
-        return bool(self._listeners)
-
-    def forward(self, value: Tensor) -> Tensor:
-        for listener in self._listeners:
-            listener(value)
-        return value
+        return bool(self._forward_hooks)
 
 
 @contextmanager
 def listen(model: nn.Module, *patterns: str) -> Iterator[Trace]:
     """Record the values of all probes that match, or are inside a module that matches; `*` is any part of a name."""
     probes = {name: module for name, module in model.named_modules() if isinstance(module, Probe)}
+    chosen: set[str] = set()
     for pattern in patterns:
-        if not any(_matches(name, pattern) for name in probes):
+        found = {name for name in probes if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")}
+        if not found:
             raise UsageError(f"no probe matches {pattern}; this model has: {', '.join(probes) or 'none'}")
-    chosen = {name: probe for name, probe in probes.items() if any(_matches(name, each) for each in patterns)}
-    trace: Trace = {name: [] for name in chosen}
-    attached: list[tuple[Probe, Callable[[Tensor], None]]] = []
-    for name, probe in chosen.items():
-        keep = trace[name].append
-        probe._listeners.append(keep)
-        attached.append((probe, keep))
-    try:
+        chosen |= found
+    trace: Trace = {name: [] for name in probes if name in chosen}
+    with ExitStack() as attached:
+        for name, values in trace.items():
+            hook = probes[name].register_forward_hook(partial(_record, values))
+            attached.callback(hook.remove)
         yield trace
-    finally:
-        for probe, keep in attached:
-            probe._listeners.remove(keep)
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+def _record(values: list[Tensor], _probe: nn.Module, _inputs: tuple[Tensor], value: Tensor) -> None:
+    values.append(value)

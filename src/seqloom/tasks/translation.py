@@ -19,7 +19,7 @@ from seqloom.metrics.scoring import score
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.dropout import evaluating
-from seqloom.nn.losses import smoothed_cross_entropy
+from seqloom.nn.outputs import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import OutputLimit, SearchConfig

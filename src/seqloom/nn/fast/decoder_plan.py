@@ -12,7 +12,7 @@ plan exists for layers without relative positions and without listeners, where c
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from seqloom.nn.fast.int8 import Int8Linear
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 
 
+@runtime_checkable
 class DecoderModules(Protocol):
     """The modules of a decoder layer that a plan is made from."""
 
