@@ -10,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, ignore
 from seqloom.runs import train as recipe
+from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import load
 from seqloom.runs.prepare import choose_config, prepare_run
 from seqloom.runs.train import Trained, resume, train
@@ -349,6 +351,12 @@ def test_too_few_batches_for_the_ranks_are_refused_before_preparing(
     with pytest.raises(ConfigError, match=r"batches_per_step=1 cannot be shared by 3 ranks; set it to at least 3"):
         train(None, TINY, out=tmp_path / "run", train=corpus[0], dev=corpus[1])
     assert not (tmp_path / "run").exists()
+
+
+def test_a_carried_state_cannot_be_shared_by_ranks() -> None:
+    config = resolve(RunConfig, overrides=["model.kind=rnn_lm", "training.batches_per_step=2"])
+    with pytest.raises(ConfigError, match=r"cannot be shared by 2 ranks; set task\.windows=random"):
+        recipe._require_shares(config, World(rank=0, size=2))
 
 
 def test_a_refusal_does_not_spoil_the_next_resume(run: Path) -> None:

@@ -24,7 +24,7 @@ from seqloom.runs.loading import find_model, load
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.train import train
 from seqloom.selfcheck.run import selfcheck
-from seqloom.training.checkpoint import RealDisk, checkpoint_folder, prune, read_checkpoint, write_checkpoint
+from seqloom.training.checkpoint import Disk, checkpoint_folder, prune, read_checkpoint, write_checkpoint
 from tiny_runs import TINY
 from training.locks import held
 
@@ -121,7 +121,7 @@ def test_a_damaged_best_checkpoint_is_replaced_by_the_newest(stopped: Path, tmp_
 def test_a_run_is_read_safely_while_another_process_saves_and_removes_checkpoints(
     stopped: Path, tmp_path: Path
 ) -> None:
-    run, disk, is_over = tmp_path / "run", RealDisk(), Flag()
+    run, disk, is_over = tmp_path / "run", Disk(), Flag()
     shutil.copytree(stopped, run)
     first = read_checkpoint(checkpoint_folder(run, 3))
 

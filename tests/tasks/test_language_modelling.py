@@ -338,12 +338,6 @@ def test_a_resumed_run_reaches_the_same_bits(tmp_path: Path, text: Stream, objec
     assert "starts with an empty one" in events[-1]["message"]
 
 
-def test_a_state_cannot_be_shared_by_ranks(tmp_path: Path, text: Stream) -> None:
-    two = World(rank=0, size=2, device=CPU)
-    with pytest.raises(ConfigError, match=r"cannot be shared by 2 ranks; set task\.windows=random"):
-        trainer_of(tmp_path, text, world=two)
-
-
 def test_only_a_carried_state_adds_a_file_to_checkpoints(tmp_path: Path, text: Stream) -> None:
     for windows in ("sequential", "random"):
         trainer_of(tmp_path / windows, text, steps=1, windows=windows)[0].train()

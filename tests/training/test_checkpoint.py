@@ -13,8 +13,9 @@ from seqloom.core.errors import ModelError, TrainingError
 from seqloom.core.events import Event, ignore
 from seqloom.training.checkpoint import (
     Checkpoint,
+    Disk,
+    LazyTensors,
     NewerFormatError,
-    RealDisk,
     checkpoint_folder,
     checkpoint_steps,
     final_folders,
@@ -29,10 +30,10 @@ from seqloom.training.checkpoint import (
 from seqloom.training.run_guard import remove_leftovers
 from training.toy import make_trainer, same_bits, weights
 
-DISK = RealDisk()
+DISK = Disk()
 
 
-class Failing(RealDisk):
+class Failing(Disk):
     """A disk that does its n-th call by halves, if at all, and fails. What fails is an error, or a dying process."""
 
     def __init__(self, at: int, error: BaseException) -> None:
@@ -47,7 +48,7 @@ class Failing(RealDisk):
         self._count()
         super().make_folder(folder)
 
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor] | LazyTensors) -> None:
         super().write_tensors(path, tensors)
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
@@ -110,7 +111,7 @@ def test_a_checkpoint_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best", "latest", "step-5"]
 
 
-def save(run: Path, disk: RealDisk) -> None:
+def save(run: Path, disk: Disk) -> None:
     write_checkpoint(run, make(20), is_best=True, disk=disk)
     prune(run, up_to=20, keep=2, average=0, save_every=10, disk=disk)
 
@@ -162,7 +163,7 @@ def test_a_process_that_dies_at_any_call_leaves_what_the_next_one_can_use(
 
 
 def test_too_little_room_is_noticed_before_anything_is_written(tmp_path: Path) -> None:
-    class Full(RealDisk):
+    class Full(Disk):
         def free_bytes(self, folder: Path) -> int:
             return 10
 
@@ -264,7 +265,7 @@ def test_a_damaged_best_is_replaced_by_the_newest_with_a_notice(tmp_path: Path) 
     assert "left out a damaged checkpoint" in said[0]["message"]
 
 
-class FullAt(RealDisk):
+class FullAt(Disk):
     """A disk that is full when these steps are saved."""
 
     def __init__(self, *steps: int) -> None:
@@ -277,7 +278,7 @@ class FullAt(RealDisk):
 
 
 def test_a_full_disk_does_not_end_a_run_until_its_last_step(tmp_path: Path) -> None:
-    def train(name: str, disk: RealDisk) -> list[Event]:
+    def train(name: str, disk: Disk) -> list[Event]:
         trainer, events = make_trainer(tmp_path / name, steps=4, validate_every=0)
         object.__setattr__(trainer.checkpointer, "disk", disk)
         trainer.train()

@@ -32,14 +32,14 @@ def test_cosine_stays_at_zero_after_its_last_step() -> None:
 
 
 def test_constant_is_a_warm_up_and_then_one() -> None:
-    assert [schedules.constant(step, warmup=2) for step in (1, 2, 3, 99)] == [0.5, 1, 1, 1]
-    assert schedules.constant(1, warmup=0) == 1
+    assert [schedules.warm_up(step, warmup=2) for step in (1, 2, 3, 99)] == [0.5, 1, 1, 1]
+    assert schedules.warm_up(1, warmup=0) == 1
 
 
 @given(some.integers(1, 10**6), some.integers(0, 10**4), some.integers(1, 10**6))
 def test_every_factor_lies_between_zero_and_one(step: int, warmup: int, steps: int) -> None:
     factors = [
-        schedules.constant(step, warmup=warmup),
+        schedules.warm_up(step, warmup=warmup),
         schedules.inverse_sqrt(step, warmup=warmup),
         schedules.cosine(step, warmup=warmup, steps=steps),
         schedules.plateau(step, warmup=warmup, factor=0.5, falls=step % 7),

@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.core.errors import ConfigError, DataError, Stopped, TrainingError, UsageError
+from seqloom.core.errors import DataError, Stopped, TrainingError, UsageError
 from seqloom.core.events import Event
 from seqloom.training.checkpoint import checkpoint_folder, checkpoint_steps, pointed_step, read_checkpoint
-from seqloom.training.distributed import World
 from seqloom.training.optimisers import trained
 from seqloom.training.task import Loss
-from seqloom.training.trainer import Trainer, in_words, layer_norms
-from training.toy import ToyBatch, ToyModel, ToyTask, make_trainer, same_bits, settings, weights
+from seqloom.training.trainer import in_words, layer_norms
+from training.toy import ToyBatch, ToyModel, ToyTask, make_trainer, same_bits, weights
 
 TIMING_KEYS = frozenset({"seconds", "tokens_per_second", "eta"})
 """Values of events that depend on the clock. Without them, two runs with one seed emit the same events."""
@@ -334,13 +333,6 @@ def test_a_target_that_is_reached_leaves_nothing_to_do(tmp_path: Path) -> None:
 def test_empty_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="epoch 0 has no batches"):
         make_trainer(tmp_path, task=ToyTask(rows=0))[0].train()
-
-
-def test_more_ranks_than_batches_in_a_step_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"batches_per_step=1 cannot be shared by 2 ranks; set it to at least 2"):
-        Trainer(
-            ToyModel(), ToyTask(), settings(), run=tmp_path, seed=1, device=torch.device("cpu"), world=World(size=2)
-        )
 
 
 def test_a_validation_without_a_loss_is_refused(tmp_path: Path) -> None:

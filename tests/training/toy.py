@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import Event, to_json
 from seqloom.nn.dropout import Dropout
-from seqloom.training.checkpoint import LazyTensors, RealDisk
+from seqloom.training.checkpoint import Disk, LazyTensors
 from seqloom.training.distributed import join
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Loss
@@ -174,18 +174,18 @@ def same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 
 @dataclass
-class FullAt(RealDisk):
+class FullAt(Disk):
     """A disk that has no room when a checkpoint is written for the n-th time, after the first of its files."""
 
     at: int
     written: int = 0
 
-    def write_lazy(self, path: Path, tensors: LazyTensors) -> None:
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor] | LazyTensors) -> None:
         if path.name == "model.safetensors":
             self.written += 1
         if path.name == "optim.safetensors" and self.written == self.at:
             raise OSError(errno.ENOSPC, "No space left on device")
-        super().write_lazy(path, tensors)
+        super().write_tensors(path, tensors)
 
 
 def main(run: Path, options: dict[str, object]) -> int:

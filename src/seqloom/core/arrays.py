@@ -25,7 +25,7 @@ from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.files import (
     FileRecord,
     check_manifest,
-    fsync_directory,
+    fsync,
     parse_json,
     partial_name,
     require_file,
@@ -98,7 +98,7 @@ class ArrayFolderWriter:
             records = {name: file.finish() for name, file in self._files.items()}
             write_atomically(self._partial / self._layout.header, json.dumps({**header, "files": records}, indent=2))
             self._partial.rename(self._folder)
-            fsync_directory(self._folder.parent)
+            fsync(self._folder.parent)
         except OSError as error:
             raise unwritten(self._folder, error) from error
 

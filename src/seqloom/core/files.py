@@ -158,7 +158,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
             raise
-        fsync_directory(path.parent)
+        fsync(path.parent)
     except OSError as error:
         raise unwritten(path, error, need=len(content)) from error
 
@@ -185,7 +185,7 @@ def open_output(path: Path) -> Iterator[TextIOWrapper]:
                 os.fsync(file.fileno())
         with _naming(path):
             partial.replace(place)
-            fsync_directory(place.parent)
+            fsync(place.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -236,18 +236,10 @@ def _is_stream(path: Path) -> bool:
 
 def fsync(path: Path) -> None:
     """Make a file, or the names in a folder, survive a power cut."""
-    if path.is_dir():
-        fsync_directory(path)
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":  # Windows has no such call and needs none
         return
-    with path.open("rb+") as file:  # Windows requires write access
-        os.fsync(file.fileno())
-
-
-def fsync_directory(folder: Path) -> None:
-    """Make the names in a folder survive a power cut. Windows has no such call and needs none."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)  # Windows requires write access
     try:
         os.fsync(handle)
     finally:
@@ -478,6 +470,6 @@ def new_place(path: Path, *, named_by: str | None = "--out", need: int | None = 
             written = sum(file.stat().st_size for file in [partial, *partial.rglob("*")] if file.is_file())
             shutil.rmtree(partial, ignore_errors=True)
             partial.unlink(missing_ok=True)
-        fsync_directory(path.parent)
+        fsync(path.parent)
     except OSError as error:
         raise unwritten(path, error, need=need or written or None, is_least=need is None) from error

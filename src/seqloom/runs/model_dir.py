@@ -32,7 +32,6 @@ from seqloom.core.files import (
     check_manifest,
     directory_manifest,
     fsync,
-    fsync_directory,
     partial_name,
     read_json,
     sha256_of,
@@ -348,7 +347,7 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         old = partial_name(folder, mark="before", is_hidden=False)  # `remove_leftovers` can put it back
         folder.replace(old)
     partial.replace(folder)
-    fsync_directory(folder.parent)
+    fsync(folder.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
 

@@ -11,12 +11,11 @@ import json
 import math
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError
@@ -28,7 +27,8 @@ from seqloom.core.events import Listener, notice
 from seqloom.core.files import (
     check_manifest,
     directory_manifest,
-    fsync_directory,
+    fsync,
+    partial_name,
     sha256_of,
     why_unwritten,
     write_atomically,
@@ -99,7 +99,14 @@ class LazyTensors:
 
 def write_safetensors(file: BinaryIO, tensors: LazyTensors) -> None:
     """Write a safetensors file with one tensor in memory at a time."""
-    file.write(_header(tensors.specs))
+    entries, offset = {}, 0
+    for name, spec in tensors.specs.items():
+        end = offset + spec.nbytes
+        entries[name] = {"dtype": _NAMES[spec.dtype], "shape": list(spec.shape), "data_offsets": [offset, end]}
+        offset = end
+    header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % _ALIGNMENT)
+    file.write(len(header).to_bytes(8, "little") + header)
     for name, tensor in tensors:
         assert tensor is not None, "only the rank that receives the tensors writes them"
         spec = tensors.specs[name]
@@ -107,45 +114,11 @@ def write_safetensors(file: BinaryIO, tensors: LazyTensors) -> None:
         file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
-def _header(specs: Mapping[str, TensorSpec]) -> bytes:
-    """Its length in eight bytes, then JSON, filled up with spaces so that what follows is aligned."""
-    entries, offset = {}, 0
-    for name, spec in specs.items():
-        end = offset + spec.nbytes
-        entries[name] = {"dtype": _NAMES[spec.dtype], "shape": list(spec.shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    return len(text).to_bytes(8, "little") + text
+class Disk:
+    """The calls that change the disk. What is written is on it when a call returns, not in a cache.
 
-
-# The disk as the write protocol sees it: a few calls, any of which a test can make fail.
-
-
-class Disk(Protocol):
-    """The calls that change the disk. A test passes one that fails, or dies, at the n-th call."""
-
-    def free_bytes(self, folder: Path) -> int: ...
-
-    def make_folder(self, folder: Path) -> None: ...
-
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None: ...
-
-    def write_lazy(self, path: Path, tensors: LazyTensors) -> None: ...
-
-    def write_text(self, path: Path, text: str) -> None: ...
-
-    def sync_folder(self, folder: Path) -> None: ...
-
-    def rename(self, source: Path, target: Path) -> None: ...
-
-    def replace_text(self, path: Path, text: str) -> None: ...
-
-    def remove_folder(self, folder: Path) -> None: ...
-
-
-class RealDisk:
-    """The disk of this machine. What is written is on it when the call returns, not in a cache."""
+    The write protocol uses nothing else, so that a test can make any of them fail.
+    """
 
     def free_bytes(self, folder: Path) -> int:
         return shutil.disk_usage(folder).free
@@ -153,16 +126,13 @@ class RealDisk:
     def make_folder(self, folder: Path) -> None:
         folder.mkdir()
 
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        save_file(dict(tensors), path)
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
-
-    def write_lazy(self, path: Path, tensors: LazyTensors) -> None:
-        with path.open("xb") as file:
-            write_safetensors(file, tensors)
-            file.flush()
-            os.fsync(file.fileno())
+    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor] | LazyTensors) -> None:
+        if isinstance(tensors, LazyTensors):
+            with path.open("xb") as file:
+                write_safetensors(file, tensors)
+        else:
+            save_file(dict(tensors), path)
+        fsync(path)
 
     def write_text(self, path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
@@ -171,7 +141,7 @@ class RealDisk:
             os.fsync(file.fileno())
 
     def sync_folder(self, folder: Path) -> None:
-        fsync_directory(folder)
+        fsync(folder)
 
     def rename(self, source: Path, target: Path) -> None:
         source.rename(target)
@@ -189,24 +159,10 @@ FORMAT = 1
 _MODEL, _OPTIMISER, _GENERATORS, _STATE = "model.safetensors", "optim.safetensors", "rng.safetensors", "state.json"
 _MEMORY, _MANIFEST = "memory.safetensors", "manifest.json"
 _FOLDER = re.compile(r"step-([0-9]{1,18})")
-_PARTIAL = ".partial-"
 
 
-@dataclass(frozen=True)
-class ShardedState:
-    """Weights and optimiser state that are sharded over ranks, and gathered as they are written, in this order."""
-
-    weights: LazyTensors
-    optimiser: LazyTensors
-
-    @property
-    def nbytes(self) -> int:
-        return self.weights.nbytes + self.optimiser.nbytes
-
-    def finish(self) -> None:
-        """Take part in gathering what the writing rank has not gathered yet."""
-        self.weights.finish()
-        self.optimiser.finish()
+ShardedState = tuple[LazyTensors, LazyTensors]
+"""Weights and optimiser state that are sharded over ranks, and gathered as they are written, in this order."""
 
 
 @dataclass(frozen=True)
@@ -238,10 +194,11 @@ def write_checkpoint(
     `sharded` replaces the weights and optimiser state of the checkpoint.
     """
     folder = checkpoint_folder(run, checkpoint.step)
-    partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
+    partial = partial_name(folder, is_hidden=False)
     parts = (checkpoint.weights, checkpoint.optimiser, checkpoint.generators, checkpoint.memory)
-    tensor_bytes = sum(tensor.nbytes for part in parts for tensor in part.values()) + (sharded.nbytes if sharded else 0)
-    need = round(1.2 * tensor_bytes)  # a fifth for everything else
+    tensor_bytes = sum(tensor.nbytes for part in parts for tensor in part.values())
+    need = round(1.2 * (tensor_bytes + sum(part.nbytes for part in sharded or ())))  # a fifth for everything else
+    weights, optimiser = sharded or (checkpoint.weights, checkpoint.optimiser)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # 1. A folder under another name, on the same file system, if there is room for it.
@@ -249,12 +206,8 @@ def write_checkpoint(
             raise TrainingError(f"it needs {need:,} bytes and {free:,} bytes are free")
         disk.make_folder(partial)
         # 2. The four files, or five.
-        if sharded is None:
-            disk.write_tensors(partial / _MODEL, checkpoint.weights)
-            disk.write_tensors(partial / _OPTIMISER, checkpoint.optimiser)
-        else:
-            disk.write_lazy(partial / _MODEL, sharded.weights)
-            disk.write_lazy(partial / _OPTIMISER, sharded.optimiser)
+        disk.write_tensors(partial / _MODEL, weights)
+        disk.write_tensors(partial / _OPTIMISER, optimiser)
         disk.write_tensors(partial / _GENERATORS, checkpoint.generators)
         disk.write_text(partial / _STATE, json.dumps(checkpoint.state, indent=1, allow_nan=False))
         if checkpoint.memory:
@@ -271,13 +224,12 @@ def write_checkpoint(
         point(run, "latest", checkpoint.step, disk=disk)
         if is_best:
             point(run, "best", checkpoint.step, disk=disk)
-    except (OSError, SafetensorError, SeqloomError) as error:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if not isinstance(error, (OSError, SafetensorError, SeqloomError)):  # a second SIGINT
+            raise
         reason = why_unwritten(error, folder.parent, need=need)
         raise TrainingError(f"{folder.name} could not be written into {folder.parent}: {reason}") from error
-    except BaseException:  # a second SIGINT
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return folder
 
 
@@ -304,7 +256,7 @@ def prune(run: Path, *, up_to: int, keep: int, average: int, save_every: int, di
 def discard(folder: Path, *, disk: Disk) -> None:
     """Remove a checkpoint. It loses its name first, so that no half-removed folder is ever taken for one."""
     if folder.exists():
-        aside = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(4)}")
+        aside = partial_name(folder, is_hidden=False)
         disk.rename(folder, aside)
         disk.remove_folder(aside)
 
@@ -443,8 +395,12 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     """
     _, files = _read_manifest(folder)
     try:
-        with path.open("wb") as copy:
-            copy.writelines(_blocks(folder / _MODEL))
+        weights = (folder / _MODEL).open("rb")
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error}") from error
+    try:
+        with weights, path.open("wb") as copy:
+            shutil.copyfileobj(weights, copy, 1 << 20)
     except OSError as error:
         reason = why_unwritten(error, path.parent, need=None)
         raise SeqloomError(
@@ -461,16 +417,6 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     if files.get(_STATE) != {"size": len(written), "sha256": hashlib.sha256(written).hexdigest()}:
         raise ModelError(f"{folder}: {_STATE} differs from what was written")
     return state
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    """What a file of a checkpoint holds, piece by piece."""
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                yield block
-    except OSError as error:
-        raise ModelError(f"{path.parent} cannot be read: {error}") from error
 
 
 def verify_checkpoint(folder: Path) -> int:

@@ -160,11 +160,16 @@ class Checkpointer:
         failures: list[TrainingError] = []
         sharded = self.strategy.sharded_state()
 
+        def finish() -> None:
+            for part in sharded or ():
+                part.finish()
+
         def write() -> None:
+            weights, optimiser = self.strategy.state()
             contents = Checkpoint(
                 step=progress.step,
-                weights=self.strategy.weights(),
-                optimiser=self.strategy.optimiser_tensors(),
+                weights=weights,
+                optimiser=optimiser,
                 generators=generators,
                 state={"progress": progress.to_json(), "circumstances": circumstances},
                 memory={name: for_disk(tensor) for name, tensor in memory.items()},
@@ -177,13 +182,12 @@ class Checkpointer:
                 failures.append(error)
                 return
             finally:
-                if sharded is not None:
-                    sharded.finish()
+                finish()
             self.listener(Event("saved", {"step": progress.step, "path": str(folder), "is_best": is_best}))
             self._prune(progress.step, config)
 
-        if sharded is not None and not self.world.is_first:
-            sharded.finish()
+        if not self.world.is_first:
+            finish()
         self.world.first_does(write, what="save a checkpoint")
         (has_failed,) = self.world.from_first(float(bool(failures)))
         if has_failed and not failures:

@@ -26,6 +26,9 @@ CONNECT_TIMEOUT = timedelta(minutes=30)
 _PAUSE = 0.05
 """Seconds between two checks for requests."""
 
+_REQUEST, _ANSWER, _ARRIVAL = "question of {}", "answer to {}", "rank {} is here"
+"""Keys of a rank, of its request and of a rank."""
+
 
 def has_torchrun_store() -> bool:
     """Whether torchrun provides a store for this process."""
@@ -36,44 +39,27 @@ def fresh_store(rank: int, size: int) -> Store:
     """A store for the ranks of this attempt only."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     lent = PrefixStore("seqloom", TCPStore(host, port, size, is_master=False, timeout=CONNECT_TIMEOUT))
-    if rank == 0:
-        own = TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=CONNECT_TIMEOUT)
-        _answer_all(lent, own, size)
-        return own
-    question = secrets.token_hex(16)
-    lent.set(_request_key(rank), question)
-    found = TCPStore(host, int(lent.get(_answer_key(question))), size, is_master=False, timeout=CONNECT_TIMEOUT)
-    found.set(_arrival_key(rank), "")
-    return found
-
-
-def _answer_all(lent: Store, own: TCPStore, size: int) -> None:
-    """Send each rank the port of the new store, until all have connected; requests of dead ranks are harmless."""
+    if rank > 0:
+        request = secrets.token_hex(16)
+        lent.set(_REQUEST.format(rank), request)
+        found = TCPStore(host, int(lent.get(_ANSWER.format(request))), size, is_master=False, timeout=CONNECT_TIMEOUT)
+        found.set(_ARRIVAL.format(rank), "")
+        return found
+    # Send each rank the port of the new store, until all have connected. Requests of dead ranks are harmless.
+    own = TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=CONNECT_TIMEOUT)
     answered: set[str] = set()
     for _ in range(round(CONNECT_TIMEOUT.total_seconds() / _PAUSE)):
-        missing = [rank for rank in range(1, size) if not own.check([_arrival_key(rank)])]
+        missing = [rank for rank in range(1, size) if not own.check([_ARRIVAL.format(rank)])]
         if not missing:
-            return
-        asking = [rank for rank in missing if lent.check([_request_key(rank)])]
-        for question in {lent.get(_request_key(rank)).decode() for rank in asking} - answered:
-            lent.set(_answer_key(question), str(own.port))
-            answered.add(question)
+            return own
+        asking = [rank for rank in missing if lent.check([_REQUEST.format(rank)])]
+        for request in {lent.get(_REQUEST.format(rank)).decode() for rank in asking} - answered:
+            lent.set(_ANSWER.format(request), str(own.port))
+            answered.add(request)
         time.sleep(_PAUSE)
     raise TrainingError(
         f"rank {', '.join(map(str, missing))} of {size} did not connect within {CONNECT_TIMEOUT}; see its error message"
     )
-
-
-def _request_key(rank: int) -> str:
-    return f"question of {rank}"
-
-
-def _answer_key(question: str) -> str:
-    return f"answer to {question}"
-
-
-def _arrival_key(rank: int) -> str:
-    return f"rank {rank} is here"
 
 
 PATIENCE = timedelta(days=30)

@@ -11,7 +11,7 @@ of their own, and checkpoints are gathered tensor by tensor into the files that 
 import copy
 import gc
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Generic, Protocol, cast, runtime_checkable
 
@@ -87,8 +87,11 @@ def require_shardable(model: nn.Module, world: World) -> None:
         )
 
 
-def shard_parameters(objective: SummedLoss[Any], world: World, *, uses: "UsedParameters") -> None:
-    """Replace the parameters of a model by the shards of this rank, layer by layer, and the rest at the root."""
+def shard_parameters(objective: SummedLoss[Any], world: World, *, used: set[str]) -> None:
+    """Replace the parameters of a model by the shards of this rank, layer by layer, and the rest at the root.
+
+    Backward passes add the names of the parameters that they give a gradient to `used`.
+    """
     # Imported late: it takes a second, which only sharded runs need.
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
@@ -107,7 +110,13 @@ def shard_parameters(objective: SummedLoss[Any], world: World, *, uses: "UsedPar
         *((layer, entry, list(layer.modules())) for layer, entry in layers),
         (objective, "forward", rest),
     ]:
-        _watch(module, entry, uses.watching(modules, names=names))
+        places = [
+            (names[id(each)], owner, attribute)
+            for owner in modules
+            for attribute, each in owner.named_parameters(recurse=False)
+            if each.requires_grad
+        ]
+        _watch(module, entry, places, used)
         fully_shard(module, mesh=mesh, ignored_params=replicated)
         if entry != "forward":
             register_fsdp_forward_method(module, entry)
@@ -131,41 +140,17 @@ def separate_layers(model: nn.Module) -> list[tuple[nn.Module, str]]:
     return separate
 
 
-class UsedParameters:
-    """The names of the parameters that backward passes have given a gradient."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._watched: dict[str, Tensor] = {}
-
-    def watching(self, modules: Sequence[nn.Module], *, names: Mapping[int, str]) -> Callable[[], None]:
-        """What to call when the parameters of these modules have been gathered."""
-        places = [
-            (names[id(each)], module, attribute)
-            for module in modules
-            for attribute, each in module.named_parameters(recurse=False)
-            if each.requires_grad
-        ]
-
-        def watch() -> None:
-            for name, module, attribute in places:
-                self._watch(name, getattr(module, attribute))
-
-        return watch
-
-    def _watch(self, name: str, parameter: Tensor) -> None:
-        # torch gathers into the same tensor every time, so this is done once.
-        if self._watched.get(name) is not parameter:
-            self._watched[name] = parameter
-            parameter.register_post_accumulate_grad_hook(lambda _: self.names.add(name))
-
-
-def _watch(module: nn.Module, entry: str, act: Callable[[], None]) -> None:
-    """Act when a method is entered, after torch has gathered what it needs."""
+def _watch(module: nn.Module, entry: str, places: Sequence[tuple[str, nn.Module, str]], used: set[str]) -> None:
+    """When a method is entered, and torch has gathered what it needs, watch which parameters get a gradient."""
     enter = getattr(module, entry)
+    watched: dict[str, Tensor] = {}
 
     def entered(*args: Any, **options: Any) -> Any:
-        act()
+        for name, owner, attribute in places:
+            parameter: Tensor = getattr(owner, attribute)
+            if watched.get(name) is not parameter:  # torch gathers into the same tensor every time: watch it once
+                watched[name] = parameter
+                parameter.register_post_accumulate_grad_hook(lambda _, name=name: used.add(name))
         return enter(*args, **options)
 
     setattr(module, entry, entered)
@@ -175,12 +160,11 @@ def choose_strategy(
     model: nn.Module, task: Task[Batch], config: TrainingConfig, *, world: World, listener: Listener
 ) -> ParallelStrategy[Batch]:
     """The strategy that `training.parallel` names."""
-    if config.parallel == "replicated":
-        return Replicated(model, task, config, world=world)
-    if world.size == 1:
+    if config.parallel == "sharded" and world.size > 1:
+        return Sharded(model, task, config, world=world)
+    if config.parallel == "sharded":
         notice(listener, "training.parallel=sharded: a single process holds the whole model")
-        return Replicated(model, task, config, world=world)
-    return Sharded(model, task, config, world=world)
+    return Replicated(model, task, config, world=world)
 
 
 class Sharded(Generic[Batch]):
@@ -214,8 +198,8 @@ class Sharded(Generic[Batch]):
         for each in whole.values():
             distributed.broadcast(each.detach(), src=0)
         self._objective = SummedLoss(self.learner, self._task)
-        self._uses = UsedParameters()
-        shard_parameters(self._objective, self._world, uses=self._uses)
+        self._used: set[str] = set()
+        shard_parameters(self._objective, self._world, used=self._used)
         self._sharded = dict(self.learner.named_parameters())
         # A scalar cannot be split: every rank has it.
         self._replicated = [name for name, each in self._sharded.items() if each.dim() == 0]
@@ -236,20 +220,18 @@ class Sharded(Generic[Batch]):
                     f"this run has updated single rows of {owner} so far (training.table_updates=rows), and the step "
                     "of the last update of each row cannot be sharded; resume with training.parallel=replicated"
                 )
-            mine[name] = tensor if not tensor.dim() or owner in self._replicated else self._local_rows(tensor)
+            mine[name] = tensor
+            if tensor.dim() and owner not in self._replicated:
+                rows = -(-len(tensor) // self._world.size)
+                mine[name] = tensor[rows * self._world.rank : rows * (self._world.rank + 1)]
         restore_optimiser(self.optimiser, self.parameters, mine)
-
-    def _local_rows(self, whole: Tensor) -> Tensor:
-        """The rows of a tensor that are this rank's."""
-        rows = -(-len(whole) // self._world.size)
-        return whole[rows * self._world.rank : rows * (self._world.rank + 1)]
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         for each in (*self._sharded.values(), *self.parameters.values()):
             each.grad = None
-        self._uses.names.clear()
+        self._used.clear()
         # As with DDP, buffers are those of the first rank.
         for buffer in self.learner.buffers():
             distributed.broadcast(buffer, src=0)
@@ -265,7 +247,7 @@ class Sharded(Generic[Batch]):
     @torch.no_grad()
     def collect(self) -> None:
         """A parameter that no batch of the step has used, on any rank, has no gradient and is not updated."""
-        used_here = [float(name in self._uses.names) for name in self.parameters]
+        used_here = [float(name in self._used) for name in self.parameters]
         used = [count > 0 for count in self._world.sum(*used_here)]
         for (name, parameter), is_used in zip(self.parameters.items(), used, strict=True):
             if not is_used:
@@ -295,7 +277,7 @@ class Sharded(Generic[Batch]):
         """Release what refers to the process group, cycles included, see `Replicated.close`."""
         self.learner = self._model
         self.parameters, self.counted, self.held = {}, {}, {}
-        for name in ("_objective", "_sharded", "_uses", "optimiser"):
+        for name in ("_objective", "_sharded", "_used", "optimiser"):
             self.__dict__.pop(name, None)
         gc.collect()
 
@@ -337,13 +319,9 @@ class Sharded(Generic[Batch]):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
-    def weights(self) -> Mapping[str, Tensor]:
-        """They are sharded."""
-        return {}
-
-    def optimiser_tensors(self) -> Mapping[str, Tensor]:
-        """They are sharded."""
-        return {}
+    def state(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Nothing: all of it is sharded."""
+        return {}, {}
 
     def sharded_state(self) -> ShardedState:
         kept = {**dict(self.learner.named_buffers()), **self.held}
@@ -351,17 +329,14 @@ class Sharded(Generic[Batch]):
         states = optimiser_tensors(self.optimiser, self.parameters)
         owners = {name: name.rsplit("/", 1)[0] for name in states}
         optimiser_specs = {name: self._full_spec(tensor, like=owners[name]) for name, tensor in states.items()}
-        return ShardedState(
-            weights=LazyTensors(weight_specs, self._maker(kept, {name: name for name in kept})),
-            optimiser=LazyTensors(optimiser_specs, self._maker(states, owners)),
+
+        def whole(owner: str, part: Tensor) -> Tensor | None:
+            return self._gather(owner, part) if owner in self.held else part.detach()
+
+        return (
+            LazyTensors(weight_specs, lambda name: whole(name, kept[name])),
+            LazyTensors(optimiser_specs, lambda name: whole(owners[name], states[name])),
         )
-
-    def _maker(self, parts: Mapping[str, Tensor], owners: Mapping[str, str]) -> Callable[[str], Tensor | None]:
-        def make(name: str) -> Tensor | None:
-            owner = owners[name]
-            return self._gather(owner, parts[name]) if owner in self.held else parts[name].detach()
-
-        return make
 
     def _full_spec(self, part: Tensor, *, like: str) -> TensorSpec:
         """What this part of a weight, or of what is remembered of it, is when it is whole."""

@@ -31,7 +31,7 @@ class SummedLoss(nn.Module, Generic[Batch]):
         self.model = model
         self.task = task
         self.spare: nn.Parameter | None = None
-        """Used by empty batches alone, see `share_gradients`."""
+        """Used by empty batches alone, see `Replicated.share`."""
 
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
@@ -40,19 +40,6 @@ class SummedLoss(nn.Module, Generic[Batch]):
         loss = self.task.loss(self.model, batch)
         assert loss.count == self.task.count(batch), "the loss counts differently than task.count"
         return loss.total
-
-
-def share_gradients(objective: SummedLoss[Batch], world: World) -> nn.Module:
-    """The objective with gradients that are averaged over the ranks as they are computed; itself where there is one."""
-    if world.size == 1:
-        return objective
-    # A batch need not use every parameter, and ranks need not use the same ones: torch has to look which are used. If
-    # it finds that all of them are, it prints a long warning; the spare one, which is neither trained nor stored,
-    # avoids that. An empty batch uses it too: if it used the model, a parameter that no other batch of the step uses
-    # would count as used, and decay.
-    like = next(objective.model.parameters())
-    objective.spare = nn.Parameter(torch.zeros((), dtype=like.dtype, device=like.device))
-    return DistributedDataParallel(objective, find_unused_parameters=True, gradient_as_bucket_view=True)
 
 
 Fed = TypeVar("Fed", contravariant=True)
@@ -66,26 +53,14 @@ class ParallelStrategy(Protocol[Fed]):
     """Whether each rank holds a shard; then every rank needs a batch while any rank has one."""
     optimiser: Optimizer
     """Updates `parameters`; available after `share`."""
-
-    @property
-    def learner(self) -> nn.Module:
-        """The model that losses are computed with."""
-        ...
-
-    @property
-    def parameters(self) -> Mapping[str, nn.Parameter]:
-        """What the optimiser of this rank updates, by the names of the parameters that it is, or is a part of."""
-        ...
-
-    @property
-    def counted(self) -> Mapping[str, nn.Parameter]:
-        """Those that this rank counts in sums over ranks: no element is counted twice."""
-        ...
-
-    @property
-    def held(self) -> Mapping[str, Tensor]:
-        """All that this rank has of the parameters, trained or not."""
-        ...
+    learner: nn.Module
+    """The model that losses are computed with."""
+    parameters: Mapping[str, nn.Parameter]
+    """What the optimiser of this rank updates, by the names of the parameters that it is, or is a part of."""
+    counted: Mapping[str, nn.Parameter]
+    """Those that this rank counts in sums over ranks: no element is counted twice."""
+    held: Mapping[str, Tensor]
+    """All that this rank has of the parameters, trained or not."""
 
     def share(self) -> None:
         """Distribute the model with its current weights."""
@@ -115,12 +90,8 @@ class ParallelStrategy(Protocol[Fed]):
         """Inside, the original model has all its weights on the first rank."""
         ...
 
-    def weights(self) -> Mapping[str, Tensor]:
-        """The weights of the model for a checkpoint, as far as this rank has them unsharded."""
-        ...
-
-    def optimiser_tensors(self) -> Mapping[str, Tensor]:
-        """The state of the optimiser, likewise."""
+    def state(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Weights and optimiser state for a checkpoint, as far as this rank has them unsharded."""
         ...
 
     def sharded_state(self) -> ShardedState | None:
@@ -143,17 +114,26 @@ class Replicated(Generic[Batch]):
 
     def __init__(self, model: nn.Module, task: Task[Batch], config: TrainingConfig, *, world: World) -> None:
         self.learner = model
-        self.parameters = self.counted = trained(model)
+        self.parameters: Mapping[str, nn.Parameter] = trained(model)
+        self.counted: Mapping[str, nn.Parameter] = self.parameters
+        self.held: Mapping[str, Tensor] = dict(model.named_parameters())
         self.optimiser = make_optimiser(model, config)
         self._task, self._world = task, world
         self._objective: nn.Module = SummedLoss(model, task)
 
-    @property
-    def held(self) -> Mapping[str, Tensor]:
-        return dict(self.learner.named_parameters())
-
     def share(self) -> None:
-        self._objective = share_gradients(SummedLoss(self.learner, self._task), self._world)
+        objective = SummedLoss(self.learner, self._task)
+        self._objective = objective
+        if self._world.size > 1:
+            # A batch need not use every parameter, and ranks need not use the same ones: torch has to look which are
+            # used. If it finds that all of them are, it prints a long warning; the spare one, which is neither trained
+            # nor stored, avoids that. An empty batch uses it too: if it used the model, a parameter that no other batch
+            # of the step uses would count as used, and decay.
+            like = next(self.learner.parameters())
+            objective.spare = nn.Parameter(torch.zeros((), dtype=like.dtype, device=like.device))
+            self._objective = DistributedDataParallel(
+                objective, find_unused_parameters=True, gradient_as_bucket_view=True
+            )
 
     def restore_optimiser(self, tensors: Mapping[str, Tensor]) -> None:
         restore_optimiser(self.optimiser, self.parameters, tensors)
@@ -177,15 +157,12 @@ class Replicated(Generic[Batch]):
     def full_model(self) -> Iterator[None]:
         yield
 
-    def weights(self) -> Mapping[str, Tensor]:
-        return weights_of(self.learner)
+    def state(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        tensors = optimiser_tensors(self.optimiser, self.parameters)
+        return weights_of(self.learner), {name: for_disk(tensor) for name, tensor in tensors.items()}
 
     def sharded_state(self) -> ShardedState | None:
         return None
-
-    def optimiser_tensors(self) -> Mapping[str, Tensor]:
-        tensors = optimiser_tensors(self.optimiser, self.parameters)
-        return {name: for_disk(tensor) for name, tensor in tensors.items()}
 
     def gather(self) -> None:
         """Nothing to do."""

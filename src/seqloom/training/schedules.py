@@ -18,11 +18,6 @@ def warm_up(step: int, *, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
 
-def constant(step: int, *, warmup: int) -> float:
-    """The highest rate from the end of the warm-up on."""
-    return warm_up(step, warmup=warmup)
-
-
 def inverse_sqrt(step: int, *, warmup: int) -> float:
     """√(w / t) after the warm-up."""
     start = max(1, warmup)

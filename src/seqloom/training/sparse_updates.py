@@ -96,29 +96,25 @@ def update_touched_rows(optimiser: Optimizer, rule: RowRule) -> None:
     def before_step(optimiser: Optimizer, _positional: Any, _named: Any) -> None:
         for group in optimiser.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    _update_rows(optimiser, parameter, rule, group)
+                values, gradient = gradient_values(parameter), parameter.grad
+                if values is None:
+                    continue
+                clock = optimiser.state[parameter].get("step") if parameter in optimiser.state else None
+                axes = clock.dim() if isinstance(clock, Tensor) else None
+                if gradient.is_sparse and axes == 0:
+                    # Trained densely so far, by a run that was resumed with other settings: its counter cannot be split
+                    # by row.
+                    parameter.grad = gradient.to_dense()
+                elif gradient.is_sparse or axes == 1:
+                    # Its gradient or its memory is kept by rows: the table is moved here, and its gradient used up.
+                    if gradient.is_sparse:
+                        rows = gradient._indices()[0]
+                    else:
+                        rows = torch.arange(len(parameter), device=parameter.device)
+                    rule(parameter, rows, values, optimiser.state[parameter], group)
+                    parameter.grad = None
 
     optimiser.register_step_pre_hook(before_step)
-
-
-def _update_rows(optimiser: Optimizer, parameter: nn.Parameter, rule: RowRule, group: dict[str, Any]) -> None:
-    """Move a table whose gradient or whose memory is kept by rows, and use its gradient up."""
-    clock = optimiser.state[parameter].get("step") if parameter in optimiser.state else None
-    values = gradient_values(parameter)
-    assert parameter.grad is not None
-    assert values is not None
-    if parameter.grad.is_sparse and isinstance(clock, Tensor) and clock.dim() == 0:
-        # Trained densely so far, by a run that was resumed with other settings: its counter cannot be split by row.
-        parameter.grad = parameter.grad.to_dense()
-    elif parameter.grad.is_sparse:
-        rows = parameter.grad._indices()[0]
-        rule(parameter, rows, values, optimiser.state[parameter], group)
-        parameter.grad = None
-    elif isinstance(clock, Tensor) and clock.dim() == 1:
-        rows = torch.arange(len(parameter), device=parameter.device)
-        rule(parameter, rows, values, optimiser.state[parameter], group)
-        parameter.grad = None
 
 
 def adam_rows(

@@ -11,7 +11,7 @@ import ctypes
 import math
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,12 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor, nn
 
-from seqloom.core.errors import ConfigError, DataError, ModelError, Stopped, TrainingError, is_out_of_memory
+from seqloom.core.errors import DataError, ModelError, Stopped, TrainingError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore, notice
 from seqloom.core.seeds import seed_for
 from seqloom.nn.dropout import reseed
 from seqloom.training import schedules
-from seqloom.training.checkpoint import Disk, RealDisk
+from seqloom.training.checkpoint import Disk
 from seqloom.training.checkpointer import Checkpointer, generators_kept, seed_generators
 from seqloom.training.distributed import World, alone
 from seqloom.training.fsdp import choose_strategy
@@ -108,70 +108,19 @@ class Pace:
         return {"seconds": progress.seconds, "tokens_per_second": speed, "eta": per_step * (steps - progress.step)}
 
 
-@dataclass(frozen=True)
-class BadStep:
-    """A step whose loss or gradient was not finite."""
-
-    epoch: int
-    batches: tuple[int, ...]
-    """The first batch with such a loss, or else all of the step."""
-    where: str
-    """A description of these batches and of the gradients that were not finite."""
-    norms: Mapping[str, float]
-    """Length of the gradient of each layer."""
-
-    @property
-    def place(self) -> str:
-        """Its batches, briefly."""
-        return f"epoch {self.epoch}, batch {', '.join(map(str, self.batches[:_SHOWN]))}"
-
-
-def find_bad_step(
-    strategy: ParallelStrategy[Batch], task: Task[Batch], *, share: Share, losses: Sequence[Tensor], world: World
-) -> BadStep:
-    """Find the batches and gradients that made a step fail.
-
-    All ranks must call it: the batch may belong to another rank. Each rank can load every batch, since a batch is a
-    function of its position.
-    """
-    pairs = zip(share.mine, losses, strict=True)
-    mine = [index for index, loss in pairs if index is not None and not math.isfinite(loss.item())]
-    found = world.least(mine[0] if mine else share.last)
-    indices = (found,) if found < share.last else tuple(range(share.first, share.last))
-    texts = [f"batch {index} ({task.describe(task.batch(share.epoch, index))})" for index in indices[:_SHOWN]]
-    bad_here = [
-        (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
-        for parameter in strategy.parameters.values()
-    ]
-    found_bad = zip(strategy.parameters, world.sum(*map(float, bad_here)), strict=True)
-    names = [name for name, ranks in found_bad if ranks]
-    bad = f"; non-finite gradients: {_some(names)}" if names else ""
-    where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if indices[_SHOWN:] else ''}{bad}"
-    norms = layer_norms(strategy.parameters)
-    if strategy.is_sharded:
-        # Every rank has the same layers, since all have a gradient of the same parameters.
-        counted = layer_norms(strategy.counted)
-        squares = world.sum(*(counted.get(layer, 0.0) * counted.get(layer, 0.0) for layer in norms))
-        norms = {layer: math.sqrt(square) for layer, square in zip(norms, squares, strict=True)}
-    return BadStep(share.epoch, indices, where, norms)
-
-
 def layer_norms(parameters: Mapping[str, nn.Parameter]) -> dict[str, float]:
-    """The norm of the gradient of each layer: parameters whose names agree up to their first number."""
+    """The norm of the gradient of each layer: parameters whose names agree up to their first number.
+
+    encoder.layers.0.attention.weight belongs to encoder.layers.0, output.weight to output.
+    """
     squares: dict[str, float] = {}
     for name, parameter in parameters.items():
         values = gradient_values(parameter)
         if values is not None:
-            layer = _layer(name)
+            parts = name.split(".")
+            layer = ".".join(parts[: next((at for at, part in enumerate(parts) if part.isdigit()), 0) + 1])
             squares[layer] = squares.get(layer, 0.0) + values.detach().double().square().sum().item()
     return {layer: math.sqrt(square) for layer, square in squares.items()}
-
-
-def _layer(name: str) -> str:
-    """encoder.layers.0.attention.weight → encoder.layers.0; output.weight → output."""
-    parts = name.split(".")
-    numbers = [at for at, part in enumerate(parts) if part.isdigit()]
-    return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
 
 
 def in_words(norms: Mapping[str, float]) -> str:
@@ -179,10 +128,6 @@ def in_words(norms: Mapping[str, float]) -> str:
     shown = [f"{layer} {norm:.3g}" for layer, norm in list(norms.items())[:_MAX_LAYERS_SHOWN]]
     more = len(norms) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
 
 
 MAX_FAILED_SAVES = 3
@@ -206,16 +151,6 @@ class Trainer(Generic[Batch]):
         disk: Disk | None = None,
     ) -> None:
         self.world = world or alone(device)
-        if config.batches_per_step < self.world.size:
-            raise ConfigError(
-                f"training.batches_per_step={config.batches_per_step} cannot be shared by {self.world.size} ranks; "
-                f"set it to at least {self.world.size}, or start fewer ranks"
-            )
-        if as_stateful(task) and self.world.size > 1:
-            raise ConfigError(
-                f"a state carried from batch to batch cannot be shared by {self.world.size} ranks; set "
-                "task.windows=random, or start one rank"
-            )
         self.model = model.to(device)
         self.task = task
         self.config = config
@@ -231,7 +166,7 @@ class Trainer(Generic[Batch]):
             run=run,
             device=device,
             world=self.world,
-            disk=disk or RealDisk(),
+            disk=disk or Disk(),
             listener=self.listener,
         )
         self._data = task.fingerprint()
@@ -239,7 +174,8 @@ class Trainer(Generic[Batch]):
         self.saved_step: int | None = None
         self._signals = Signals()
         self._pace = Pace(self.progress)
-        self._bad_steps: list[BadStep] = []
+        self._bad_steps: list[str] = []
+        """Where the last non-finite steps were."""
         self._must_save = False
         self._last_loss: float | None = None
         self._failed_saves = 0
@@ -399,7 +335,7 @@ class Trainer(Generic[Batch]):
         config, warmup = self.config, self.config.warmup
         match config.schedule:
             case "constant":
-                return schedules.constant(step, warmup=warmup)
+                return schedules.warm_up(step, warmup=warmup)
             case "inverse_sqrt":
                 return schedules.inverse_sqrt(step, warmup=warmup)
             case "cosine":
@@ -425,9 +361,6 @@ class Trainer(Generic[Batch]):
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def _emit(self, kind: str, values: Mapping[str, Value]) -> None:
-        self.listener(Event(kind, values))
-
     def _report_step(self, measured: Measured) -> None:
         progress, steps = self.progress, self.config.steps
         if progress.step % self.config.log_every == 0 or progress.step == steps:
@@ -439,25 +372,51 @@ class Trainer(Generic[Batch]):
                 "norm": measured.norm,
                 "tokens": progress.tokens,
             }
-            self._emit("step", {**values, **self._pace.figures(progress, steps=steps)})
+            self.listener(Event("step", {**values, **self._pace.figures(progress, steps=steps)}))
             self.progress = replace(progress, logged_loss=0.0, logged_count=0)
 
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
-        """Report a step that changed no weight, and end the run after too many in a row."""
-        step, in_a_row, limit = self.progress.step, self.progress.bad_steps, self.config.bad_steps
-        found = find_bad_step(self.strategy, self.task, share=share, losses=losses, world=self.world)
-        earlier = [bad.place for bad in self._bad_steps][-(in_a_row - 1) :] if in_a_row > 1 else []
-        self._bad_steps = [*self._bad_steps[-limit:], found]
+        """Report the batches and gradients of a step that changed no weight; end the run after too many in a row.
+
+        The batch may belong to another rank, but each rank can load every batch: it is a function of its position.
+        """
+        task, strategy, world, progress = self.task, self.strategy, self.world, self.progress
+        pairs = zip(share.mine, losses, strict=True)
+        mine = [index for index, loss in pairs if index is not None and not math.isfinite(loss.item())]
+        found = world.least(mine[0] if mine else share.last)
+        # The first batch with such a loss, or else all of the step.
+        batches = [found] if found < share.last else list(range(share.first, share.last))
+        bad_here = [
+            (values := gradient_values(parameter)) is not None and not bool(torch.isfinite(values).all())
+            for parameter in strategy.parameters.values()
+        ]
+        bad_ranks = zip(strategy.parameters, world.sum(*map(float, bad_here)), strict=True)
+        bad = [name for name, ranks in bad_ranks if ranks]
+        texts = [f"batch {index} ({task.describe(task.batch(share.epoch, index))})" for index in batches[:_SHOWN]]
+        where = f"epoch {share.epoch}, {', '.join(texts)}{', …' if batches[_SHOWN:] else ''}"
+        if bad:
+            more = f" and {len(bad) - _SHOWN} more" if bad[_SHOWN:] else ""
+            where += f"; non-finite gradients: {', '.join(bad[:_SHOWN])}{more}"
+        norms = layer_norms(strategy.parameters)
+        if strategy.is_sharded:
+            # Every rank has the same layers, since all have a gradient of the same parameters.
+            counted = layer_norms(strategy.counted)
+            squares = world.sum(*(counted.get(layer, 0.0) * counted.get(layer, 0.0) for layer in norms))
+            norms = {layer: math.sqrt(square) for layer, square in zip(norms, squares, strict=True)}
+        in_a_row, limit = progress.bad_steps, self.config.bad_steps
         loss = measured.loss / max(1, measured.count)
         figures: dict[str, Value] = {"loss": loss, "norm": measured.norm, "in_a_row": in_a_row}
-        place: dict[str, Value] = {"step": step, "epoch": share.epoch, "batches": list(found.batches)}
-        self._emit("bad_step", {**place, **figures, "norms": found.norms, "where": found.where})
+        place: dict[str, Value] = {"step": progress.step, "epoch": share.epoch, "batches": batches}
+        self.listener(Event("bad_step", {**place, **figures, "norms": norms, "where": where}))
+        shown = f"epoch {share.epoch}, batch {', '.join(map(str, batches[:_SHOWN]))}"
+        self._bad_steps = [*self._bad_steps[-limit:], shown]
         if in_a_row >= limit:
+            earlier = self._bad_steps[-in_a_row:-1]
             before = f" The steps before it: {'; '.join(earlier)}." if earlier else ""
             raise TrainingError(
-                f"step {step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} steps in a "
-                f"row were not finite (training.bad_steps={limit}). Batches: {found.where}.{before} Gradient norms "
-                f"by layer: {in_words(found.norms)}. Training has diverged, or these data are invalid: start a new "
+                f"step {progress.step}: loss {loss:g} and gradient norm {measured.norm:g}; with this one, {in_a_row} "
+                f"steps in a row were not finite (training.bad_steps={limit}). Batches: {where}.{before} Gradient "
+                f"norms by layer: {in_words(norms)}. Training has diverged, or these data are invalid: start a new "
                 f"run with a lower training.learning_rate, now {self.config.learning_rate:g}, or with "
                 f"another training.clip_norm, now {self.config.clip_norm:g}. {self._how_to_resume()}"
             )
@@ -483,7 +442,7 @@ class Trainer(Generic[Batch]):
         self._pace.leave_out(self.progress.seconds - progress.seconds)
         is_best = best.step == progress.step
         values = {"step": progress.step, "epoch": progress.epoch, **figures, "is_best": is_best}
-        self._emit("validation", {**values, "seconds": self.progress.seconds})
+        self.listener(Event("validation", {**values, "seconds": self.progress.seconds}))
         return is_best
 
     def _figures(self) -> Mapping[str, float]:
@@ -535,13 +494,13 @@ class Trainer(Generic[Batch]):
             skipped=progress.skipped,
             last_loss=self._last_loss,
         )
-        self._emit("finished", vars(outcome))
+        self.listener(Event("finished", vars(outcome)))
         return outcome
 
     def _stopped(self, code: int) -> Stopped:
         name = SystemSignals(code - 128).name
         message = f"stopped by {name} after step {self.progress.step}. {self._how_to_resume()}"
-        self._emit("stopped", {"step": self.progress.step, "signal": name, "message": message})
+        self.listener(Event("stopped", {"step": self.progress.step, "signal": name, "message": message}))
         return Stopped(message, code)
 
     def _how_to_resume(self) -> str:
@@ -574,7 +533,9 @@ class Trainer(Generic[Batch]):
             return
         values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
         taken = "weights, optimiser state, position in the data, best dev loss"
-        self._emit("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
+        self.listener(
+            Event("resumed", {**values, "from_checkpoint": taken, "changed_settings": changed_settings(then, now)})
+        )
 
     def _restore_memory(self, memory: Mapping[str, Tensor]) -> None:
         task = as_stateful(self.task)
@@ -612,4 +573,6 @@ class Trainer(Generic[Batch]):
                 f"{self.progress.step}. {self._how_to_resume()}"
             )
         else:
-            self._emit("save_failed", {"step": self.progress.step, "message": f"{failure}. Training continues"})
+            self.listener(
+                Event("save_failed", {"step": self.progress.step, "message": f"{failure}. Training continues"})
+            )
