@@ -7,6 +7,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from seqloom.doctor.faults import Fault, LineRun, Severity, Verdict, counted
 from seqloom.doctor.models import Forecast
 from seqloom.doctor.pairs import ratio_border
 from seqloom.doctor.splits import Split
-from seqloom.drawing.pages import as_text, fill_page, read_template
+from seqloom.drawing.pages import fill_page, read_template
 
 # The plots of a data report, as SVG with the colours of the page (light or dark).
 
@@ -227,12 +228,12 @@ def doctor_page(report: PageContent) -> str:
     survey = train.survey
     usual, border = ratio_border(survey)
     parts = {
-        "TITLE": as_text(f"Data report: {', '.join(map(_file, report.names))}"),
-        "NAMES": as_text(", ".join(map(_file, report.names))),
-        "PATHS": as_text(", ".join(report.names)),
-        "FACTS": as_text(_facts(report.splits)),
+        "TITLE": escape(f"Data report: {', '.join(map(_file, report.names))}"),
+        "NAMES": escape(", ".join(map(_file, report.names))),
+        "PATHS": escape(", ".join(report.names)),
+        "FACTS": escape(_facts(report.splits)),
         "SEVERITY": report.verdict.severity or "fine",
-        "VERDICT": as_text(report.verdict.sentence),
+        "VERDICT": escape(report.verdict.sentence),
         "FIRST": _first(report.verdict),
         "FAULTS": _faults([each for each in report.faults if each[0].severity != "note"]),
         "NOTES": _faults([each for each in report.faults if each[0].severity == "note"]),
@@ -253,7 +254,7 @@ def _file(path: str) -> str:
 
 
 def _list(tag: str, items: Sequence[str]) -> str:
-    return f"<{tag}>{''.join(f'<li>{as_text(item)}</li>' for item in items)}</{tag}>" if items else ""
+    return f"<{tag}>{''.join(f'<li>{escape(item)}</li>' for item in items)}</{tag}>" if items else ""
 
 
 def _facts(splits: Sequence[Split]) -> str:
@@ -275,7 +276,7 @@ def visible(text: str) -> str:
     for character in text[:LONGEST]:
         is_hidden = unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
         is_hidden = is_hidden or (character.isspace() and character != " ") or character == "\ufffd"
-        pieces.append(f'<span class="odd">U+{ord(character):04X}</span>' if is_hidden else as_text(character))
+        pieces.append(f'<span class="odd">U+{ord(character):04X}</span>' if is_hidden else escape(character))
     return "".join(pieces) + ("…" if len(text) > LONGEST else "")
 
 
@@ -285,10 +286,10 @@ def _faults(faults: "Sequence[tuple[Fault, Sequence[Shown]]]") -> str:
 
 def _fault(fault: Fault, shown: Sequence[Shown]) -> str:
     head = (
-        f'<h3><span class="badge {fault.severity}">{_LABELS[fault.severity]}</span>{as_text(fault.title)}'
-        f'<span class="split">{as_text(fault.split)}</span></h3>'
+        f'<h3><span class="badge {fault.severity}">{_LABELS[fault.severity]}</span>{escape(fault.title)}'
+        f'<span class="split">{escape(fault.split)}</span></h3>'
     )
-    body = f"<p>{as_text(_sentence(fault.sentence))}</p><p class='quiet'>{as_text(_sentence(fault.advice))}</p>"
+    body = f"<p>{escape(_sentence(fault.sentence))}</p><p class='quiet'>{escape(_sentence(fault.advice))}</p>"
     return f'<section class="fault">{head}{body}{_runs(fault)}{_examples(fault, shown)}</section>'
 
 
@@ -315,10 +316,10 @@ def _examples(fault: Fault, shown: Sequence[Shown]) -> str:
     notes = [fault.describe(each.line.source, each.line.target) for each in shown]
     heads = ["line", "source", "target", *(["what"] if any(notes) else [])]
     rows = [
-        f'<tr><td class="place">{as_text(_file(each.place))}</td>'
+        f'<tr><td class="place">{escape(_file(each.place))}</td>'
         f'<td class="text"><bdi>{visible(each.line.source)}</bdi></td>'
         f'<td class="text"><bdi>{visible(each.line.target)}</bdi></td>'
-        + (f"<td>{as_text(note)}</td>" if any(notes) else "")
+        + (f"<td>{escape(note)}</td>" if any(notes) else "")
         + "</tr>"
         for each, note in zip(shown, notes, strict=True)
     ]
@@ -349,6 +350,6 @@ def _forecast(forecast: Forecast) -> str:
         shares = dict(side.words)
         cells = "".join(f"<td>{f'{shares[size]:.1%}' if size in shares else '–'}</td>" for size in sizes)
         rows.append(f"<tr><td>{name}</td>{cells}<td>{side.characters:.3%}</td></tr>")
-    first, last = f"{as_text(forecast.split)}, words in the vocabulary", "new characters"
+    first, last = f"{escape(forecast.split)}, words in the vocabulary", "new characters"
     heads = f'<thead><tr><th scope="col">{first}</th>{head}<th scope="col">{last}</th></tr></thead>'
     return f'<div class="scroll"><table class="figures">{heads}<tbody>{"".join(rows)}</tbody></table></div>'

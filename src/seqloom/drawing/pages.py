@@ -1,21 +1,15 @@
-"""Self-contained HTML pages, made from a template and its values."""
+"""Self-contained HTML pages from a template and its values; text of models and data is escaped by html.escape."""
 
-import html
+import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 
 def fill_page(template: str, parts: Mapping[str, str]) -> str:
-    """The template of this name with a part in the place of each {{NAME}}.
-
-    Part by part and not by replacing: what a part holds is never taken for the place of another.
-    """
-    opening, *rest = read_template(template).split("{{")
-    pieces = [opening]
-    for section in rest:
-        name, _, after = section.partition("}}")
-        pieces += [parts[name], after]
-    return "".join(pieces)
+    """The template of this name with a part in the place of each {{NAME}}; braces inside a part mean nothing."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_template(template))
 
 
 def read_template(name: str) -> str:
@@ -23,6 +17,7 @@ def read_template(name: str) -> str:
     return (files("seqloom.drawing") / "templates" / name).read_text(encoding="utf-8")
 
 
-def as_text(text: str) -> str:
-    """Escape text for HTML."""
-    return html.escape(text, quote=True)
+def script_data(values: Any) -> str:
+    """Values for a script, as JSON that cannot end its element."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

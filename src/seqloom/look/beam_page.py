@@ -4,11 +4,10 @@ The tree is drawn here, as SVG, and can be read without the script; the script (
 of a node and the keys. Whatever comes from a model is escaped where it enters the page.
 """
 
-import json
 import textwrap
+from html import escape
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
@@ -16,8 +15,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from seqloom.drawing.figures import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
-from seqloom.drawing.pages import as_text, fill_page, read_template
-from seqloom.look.beam_tree import GAP, MARKER, BeamTree, Leaf, PlacedNode, cells, describe, number, percent
+from seqloom.drawing.pages import fill_page, read_template, script_data
+from seqloom.look.beam_tree import MARKER, BeamTree, cells, describe, number, percent
 
 # The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band.
 
@@ -45,7 +44,8 @@ def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
     """A search for the translation `target` of `source`."""
     above, below = tree.span
     width = max(7.2, CHARACTER_INCHES * (tree.columns[-1] + MARKER))
-    title = _wrapped(as_written(f"{source} → {target}"), width)
+    characters = max(30, int(width / (0.62 * 9 / 72)))
+    title = textwrap.wrap(as_written(f"{source} → {target}"), width=characters) or [""]
     legend = _picture_legend(tree)
     columns = max(1, int(width // 3.6))
     head, foot = 0.45 + 0.19 * len(title), 0.25 + 0.22 * -(-len(legend) // columns)
@@ -57,15 +57,46 @@ def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
     axes.set_xlim(-MARKER, -MARKER + width / CHARACTER_INCHES)
     top = above - 0.5 - head / LINE_INCHES
     axes.set_ylim(top + height / LINE_INCHES, top)
-    families = ["DejaVu Sans Mono", *fonts()]
     axes.text(
         0, top + 0.12 / LINE_INCHES, "\n".join(title), va="top", fontsize=9, color=INK, family=fonts(), parse_math=False
     )
     for step in range(1, tree.steps + 1):
         axes.text(tree.columns[step] - 0.6, above - 1, f"step {step}", fontsize=SIZE - 1, color=QUIET, va="center")
-    _draw_lines(axes, tree)
+    text: dict[str, Any] = {
+        "fontsize": SIZE,
+        "va": "center_baseline",
+        "family": ["DejaVu Sans Mono", *fonts()],
+        "parse_math": False,
+        "zorder": 4,
+    }
     for place in tree.places:
-        _draw_node(axes, place, families)
+        colour, shape, _ = LOOKS[place.node.fate]
+        x, y, is_pruned, weight = place.x, place.y, place.node.fate == "pruned", "bold" if place.is_winner else "normal"
+        # Level to the end of the column, then in one curve over to the child.
+        middle, level = (place.bend + x) / 2, place.start[1]
+        points = [place.start, (place.bend, level), (middle, level), (middle, y), (x, y)]
+        path = Path(points, [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+        if place.is_winner:
+            axes.add_patch(PathPatch(path, fill=False, edgecolor=THIRD, alpha=0.55, linewidth=9, zorder=1))
+            band = x, x + place.width + 0.3
+            axes.plot(band, [y, y], color=THIRD, alpha=0.55, linewidth=9, solid_capstyle="butt", zorder=1)
+        axes.add_patch(
+            PathPatch(
+                path,
+                fill=False,
+                edgecolor=colour,
+                alpha=PALE if is_pruned else None,
+                linewidth=line_width(0.0 if is_pruned else place.probability),
+                zorder=1.5 if is_pruned else 2,  # pruned candidates are drawn below what was kept
+                capstyle="butt",
+            )
+        )
+        ms, alpha = (3.5, PALE) if is_pruned else (6, 1.0)
+        axes.plot([x + 0.6], [y], marker=shape, ms=ms, alpha=alpha, color=colour, zorder=3, ls="")
+        axes.text(x + MARKER, y, place.label, color=QUIET if is_pruned else INK, weight=weight, **text)
+        after = x + MARKER + cells(place.label) + 1
+        quiet = INK if place.has_ended or place.is_winner else QUIET
+        axes.text(after, y, place.note, color=quiet, weight=weight if place.has_ended else "normal", **text)
     axes.plot([0.6], [tree.root], marker="o", ms=6, mfc="white", mec=INK, zorder=3)
     handles: list[Any] = [mark for mark, _ in legend]  # whose types know nothing of the tuples that a handler takes
     figure.legend(
@@ -83,70 +114,6 @@ def draw_beam(tree: BeamTree, *, source: str, target: str) -> Figure:
 def line_width(probability: float) -> float:
     """In points: an improbable symbol still has a line."""
     return 0.5 + 3.0 * probability
-
-
-def _wrapped(text: str, width: float) -> list[str]:
-    return textwrap.wrap(text, width=max(30, int(width / (0.62 * 9 / 72)))) or [""]
-
-
-def _draw_lines(axes: Axes, tree: BeamTree) -> None:
-    by_number = {place.node.number: place for place in tree.places}
-    for place in tree.places:
-        parent = None if place.node.parent is None else by_number[place.node.parent]
-        if parent is None:
-            begin, height = MARKER, tree.root
-        else:
-            begin, height = parent.x + MARKER + cells(parent.label) + 1 + cells(parent.note), parent.y
-        path = _curve((begin + 0.3, height), bend=tree.columns[place.node.step] - GAP, to=(place.x, place.y))
-        colour = LOOKS[place.node.fate][0]
-        if place.is_winner:
-            axes.add_patch(PathPatch(path, fill=False, edgecolor=THIRD, alpha=0.55, linewidth=9, zorder=1))
-        is_pruned = place.node.fate == "pruned"
-        axes.add_patch(
-            PathPatch(
-                path,
-                fill=False,
-                edgecolor=colour,
-                alpha=PALE if is_pruned else None,
-                linewidth=line_width(0.0 if is_pruned else place.probability),
-                zorder=1.5 if is_pruned else 2,  # below what was kept, so that it draws no eye
-                capstyle="butt",
-            )
-        )
-
-
-def _curve(start: tuple[float, float], *, bend: float, to: tuple[float, float]) -> Path:
-    """Level to the end of the column, then in one curve over to the child."""
-    middle = (bend + to[0]) / 2
-    points = [start, (bend, start[1]), (middle, start[1]), (middle, to[1]), to]
-    return Path(points, [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-
-
-def _draw_node(axes: Axes, place: PlacedNode, families: list[str]) -> None:
-    colour, shape, _ = LOOKS[place.node.fate]
-    is_pruned = place.node.fate == "pruned"
-    ms, alpha = (3.5, PALE) if is_pruned else (6, 1.0)
-    axes.plot([place.x + 0.6], [place.y], marker=shape, ms=ms, alpha=alpha, color=colour, zorder=3, ls="")
-    label: dict[str, Any] = {
-        "fontsize": SIZE,
-        "va": "center_baseline",
-        "family": families,
-        "parse_math": False,
-        "zorder": 4,
-    }
-    weight = "bold" if place.is_winner else "normal"
-    if place.is_winner:
-        ends = place.x, place.x + MARKER + cells(place.label) + 1 + cells(place.note) + 0.3
-        axes.plot(ends, [place.y] * 2, color=THIRD, alpha=0.55, linewidth=9, solid_capstyle="butt", zorder=1)
-    axes.text(place.x + MARKER, place.y, place.label, color=QUIET if is_pruned else INK, weight=weight, **label)
-    axes.text(
-        place.x + MARKER + cells(place.label) + 1,
-        place.y,
-        place.note,
-        color=INK if place.has_ended or place.is_winner else QUIET,
-        weight=weight if place.has_ended else "normal",
-        **label,
-    )
 
 
 def _picture_legend(tree: BeamTree) -> list[tuple[Line2D | tuple[Line2D, ...], str]]:
@@ -180,28 +147,10 @@ DIGITS = 6
 
 def beam_page(tree: BeamTree, *, source: str, settings: str = "") -> str:
     """The page of a search for translations of `source`; `settings` say in a line how it was searched."""
-    parts = {
-        "TITLE": as_text(f"Beam search: {source}"),
-        "SOURCE": as_text(source),
-        "SETTINGS": as_text(settings),
-        "SENTENCE": as_text(describe(tree)),
-        "STEPS": str(tree.steps),
-        "LEGEND": _legend(tree),
-        "TREE": _tree(tree),
-        "LEAVES": _table(tree),
-        "DATA": _data(tree),
-        "STYLE": read_template("beam_page.css"),
-        "SCRIPT": read_template("beam_page.js"),
-    }
-    return fill_page("beam_page.html", parts)
-
-
-def _data(tree: BeamTree) -> str:
-    """What the script shows, as JSON that cannot end its element."""
     by_parent: dict[int | None, list[int]] = {}
     for place in sorted(tree.places, key=lambda place: place.rank):
         by_parent.setdefault(place.node.parent, []).append(place.node.number)
-    values = {
+    nodes = {
         str(place.node.number): {
             "symbol": place.symbol,
             "step": place.node.step,
@@ -216,73 +165,61 @@ def _data(tree: BeamTree) -> str:
         }
         for place in tree.places
     }
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-# --- the tree ---------------------------------------------------------------------------------------------------------
+    parts = {
+        "TITLE": escape(f"Beam search: {source}"),
+        "SOURCE": escape(source),
+        "SETTINGS": escape(settings),
+        "SENTENCE": escape(describe(tree)),
+        "STEPS": str(tree.steps),
+        "LEGEND": _legend(tree),
+        "TREE": _tree(tree),
+        "LEAVES": _table(tree),
+        "DATA": script_data(nodes),
+        "STYLE": read_template("beam_page.css"),
+        "SCRIPT": read_template("beam_page.js"),
+    }
+    return fill_page("beam_page.html", parts)
 
 
 def _tree(tree: BeamTree) -> str:
     above, below = tree.span
-    width = 2 * MARGIN + CHARACTER * tree.columns[-1]
-    height = 2 * MARGIN + HEAD + LINE * (below - above + 1)
-    by_number = {place.node.number: place for place in tree.places}
+
+    def right(characters: float) -> str:
+        return f"{MARGIN + CHARACTER * characters:.1f}"
+
+    def down(lines: float) -> float:
+        return round(MARGIN + HEAD + LINE * (lines - above + 0.5), 1)
+
+    width, height = 2 * MARGIN + CHARACTER * tree.columns[-1], 2 * MARGIN + HEAD + LINE * (below - above + 1)
     parts = [
         f'<svg id="tree" width="{width:.0f}" height="{height:.0f}" role="group" aria-label="The tree of the search">'
     ]
     parts += [
-        f'<text class="step" data-step="{step}" x="{_x(tree.columns[step])}" y="{MARGIN + 12}">step {step}</text>'
+        f'<text class="step" data-step="{step}" x="{right(tree.columns[step])}" y="{MARGIN + 12}">step {step}</text>'
         for step in range(1, tree.steps + 1)
     ]
+    nodes = [f'<circle class="root" cx="{right(0.6)}" cy="{down(tree.root)}" r="4"/>']
     for place in tree.places:
-        parent = None if place.node.parent is None else by_number[place.node.parent]
-        parts.append(_line(tree, place, parent))
-    parts.append(f'<circle class="root" cx="{_x(0.6)}" cy="{_y(tree, tree.root)}" r="4"/>')
-    parts += [_node(tree, place) for place in tree.places]
-    return "\n".join([*parts, "</svg>"])
-
-
-def _x(characters: float) -> str:
-    return f"{MARGIN + CHARACTER * characters:.1f}"
-
-
-def _y(tree: BeamTree, lines: float) -> str:
-    return f"{MARGIN + HEAD + LINE * (lines - tree.span[0] + 0.5):.1f}"
-
-
-def _width(place: PlacedNode) -> float:
-    return MARKER + cells(place.label) + 1 + cells(place.note)
-
-
-def _line(tree: BeamTree, place: PlacedNode, parent: PlacedNode | None) -> str:
-    """Level to the end of the parent's column, then in one curve over to the child; under the winner a band."""
-    begin = MARKER if parent is None else parent.x + _width(parent)
-    start, end = _y(tree, tree.root if parent is None else parent.y), _y(tree, place.y)
-    bend, reach = tree.columns[place.node.step] - GAP, place.x + 0.4
-    middle = _x((bend + reach) / 2)
-    curve = f"M{_x(begin + 0.3)} {start}L{_x(bend)} {start}C{middle} {start} {middle} {end} {_x(reach)} {end}"
-    step = place.node.step
-    band = (
-        f'<path class="band" data-step="{step}" d="{curve}H{_x(place.x + _width(place))}"/>' if place.is_winner else ""
-    )
-    thickness = 0.6 if place.node.fate == "pruned" else 0.6 + 4.4 * place.probability
-    return f'{band}<path class="{place.node.fate}" data-step="{step}" d="{curve}" stroke-width="{thickness:.2f}"/>'
-
-
-def _node(tree: BeamTree, place: PlacedNode) -> str:
-    x, y = _x(place.x + 0.6), _y(tree, place.y)
-    label = f"{place.symbol}, probability {percent(place.probability)}, {FATES[place.node.fate]}"
-    classes = f"node {place.node.fate}{' winner' if place.is_winner else ''}"
-    middle = float(y)
-    return (
-        f'<g class="{classes}" data-step="{place.node.step}" data-number="{place.node.number}" role="button" '
-        f'tabindex="-1" aria-label="{as_text(label)}"><title>{as_text(label)}</title>'
-        f'<rect x="{_x(place.x - 0.4)}" y="{middle - LINE / 2:.1f}" width="{CHARACTER * (_width(place) + 0.6):.1f}" '
-        f'height="{LINE:.0f}"/>{_mark(place.node.fate, float(x), middle)}'
-        f'<text x="{_x(place.x + MARKER)}" y="{middle + 4:.1f}">{as_text(place.label)}'
-        f'<tspan x="{_x(place.x + MARKER + cells(place.label) + 1)}">{as_text(place.note)}</tspan></text></g>'
-    )
+        step, fate, reach = place.node.step, place.node.fate, place.x + 0.4
+        # Level to the end of the parent's column, then in one curve over to the child; under the winner a band.
+        start, y, middle = down(place.start[1]), down(place.y), right((place.bend + reach) / 2)
+        curve = f"M{right(place.start[0])} {start}L{right(place.bend)} {start}C{middle} {start} {middle} {y} "
+        curve += f"{right(reach)} {y}"
+        if place.is_winner:
+            parts.append(f'<path class="band" data-step="{step}" d="{curve}H{right(place.x + place.width)}"/>')
+        thickness = 0.6 if fate == "pruned" else 0.6 + 4.4 * place.probability
+        parts.append(f'<path class="{fate}" data-step="{step}" d="{curve}" stroke-width="{thickness:.2f}"/>')
+        label = escape(f"{place.symbol}, probability {percent(place.probability)}, {FATES[fate]}")
+        nodes.append(
+            f'<g class="node {fate}{" winner" if place.is_winner else ""}" data-step="{step}" '
+            f'data-number="{place.node.number}" role="button" tabindex="-1" aria-label="{label}">'
+            f'<title>{label}</title><rect x="{right(place.x - 0.4)}" y="{y - LINE / 2:.1f}" '
+            f'width="{CHARACTER * (place.width + 0.6):.1f}" height="{LINE:.0f}"/>'
+            f'{_mark(fate, float(right(place.x + 0.6)), y)}<text x="{right(place.x + MARKER)}" y="{y + 4:.1f}">'
+            f'{escape(place.label)}<tspan x="{right(place.x + MARKER + cells(place.label) + 1)}">{escape(place.note)}'
+            "</tspan></text></g>"
+        )
+    return "\n".join([*parts, *nodes, "</svg>"])
 
 
 def _mark(fate: str, x: float, y: float) -> str:
@@ -302,37 +239,29 @@ def _legend(tree: BeamTree) -> str:
     entries = ['<li><svg width="34" height="16" aria-hidden="true"><path class="band" d="M0 8H34"/></svg>the best</li>']
     entries += [
         f'<li><svg width="16" height="16" aria-hidden="true"><g class="node {fate}">{_mark(fate, 8.0, 8.0)}</g></svg>'
-        f"{as_text(meaning)}</li>"
+        f"{escape(meaning)}</li>"
         for fate, meaning in FATES.items()
         if fate in tree.fates
     ]
     return "".join([*entries, "<li>wider lines are more probable; +n: with n pruned siblings that are not shown</li>"])
 
 
-# --- the list ---------------------------------------------------------------------------------------------------------
-
-
 def _table(tree: BeamTree) -> str:
     names = list(dict.fromkeys(name for leaf in tree.leaves for name in leaf.node.terms))
     heads = ["", "hypothesis", "symbols", "score", *names, ""]
-    head = "".join(f'<th scope="col">{as_text(name)}</th>' for name in heads)
-    rows = [_row(place, leaf, names) for place, leaf in enumerate(tree.leaves, start=1)]
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    rows = []
+    for rank, leaf in enumerate(tree.leaves, start=1):
+        node = leaf.node
+        figures = [node.score, *(node.terms.get(name, 0.0) for name in names)]
+        remarks = [
+            "returned" if leaf.is_returned else "",
+            "proven complete" if leaf.is_complete else "",
+            FATES["cut"] if node.fate == "cut" else "",
+        ]
+        rows.append(
+            f'<tr><td>{rank}</td><td><button type="button" data-path="{node.number}">{escape(leaf.text) or "(empty)"}'
+            f"</button></td><td>{node.step}</td>{''.join(f'<td>{number(figure, DIGITS)}</td>' for figure in figures)}"
+            f"<td>{escape(', '.join(filter(None, remarks)))}</td></tr>"
+        )
     return f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-
-
-def _row(place: int, leaf: Leaf, names: list[str]) -> str:
-    terms: dict[str, Any] = dict(leaf.node.terms)
-    figures = [leaf.node.score, *(terms.get(name, 0.0) for name in names)]
-    remarks = [
-        "returned" if leaf.is_returned else "",
-        "proven complete" if leaf.is_complete else "",
-        FATES["cut"] if leaf.node.fate == "cut" else "",
-    ]
-    cells_of_row = [
-        f"<td>{place}</td>",
-        f'<td><button type="button" data-path="{leaf.node.number}">{as_text(leaf.text) or "(empty)"}</button></td>',
-        f"<td>{leaf.node.step}</td>",
-        *(f"<td>{number(figure, DIGITS)}</td>" for figure in figures),
-        f"<td>{as_text(', '.join(remark for remark in remarks if remark))}</td>",
-    ]
-    return f"<tr>{''.join(cells_of_row)}</tr>"

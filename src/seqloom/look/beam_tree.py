@@ -20,7 +20,7 @@ from seqloom.core.symbols import END
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.trace import Trace, TraceNode
 
-LONGEST_LABEL = 14
+MAX_LABEL = 14
 """Maximum number of characters shown of a symbol."""
 
 MARKER, GAP = 2.0, 4.0
@@ -47,6 +47,18 @@ class PlacedNode:
     """Whether it is on the path of the best hypothesis."""
     x: float
     y: float
+    start: tuple[float, float]
+    """Where the line from its parent begins; it is level up to `bend`."""
+
+    @property
+    def bend(self) -> float:
+        """The end of the parent's column."""
+        return self.x - GAP
+
+    @property
+    def width(self) -> float:
+        """Characters of its mark, label and note."""
+        return MARKER + cells(self.label) + 1 + cells(self.note)
 
     @property
     def probability(self) -> float:
@@ -118,19 +130,53 @@ def lay_out(
         raise UsageError(f"pruned={pruned} is invalid; give 1 or more pruned candidates per node")
     leaves = _leaves(trace, hypotheses, text=text, end=end)
     winner = set(leaves[0].path)
-    ranks = _ranks(trace)
-    shown, others = _shown(trace, ranks, pruned=pruned)
-    steps = 1 + max(node.step for node in trace.nodes)
-    heights = _heights([_of_step(shown, step) for step in range(1, steps)], winner)
+    by_step: dict[int, list[TraceNode]] = defaultdict(list)
+    for node in trace.nodes:
+        by_step[node.step].append(node)
+    heights: dict[int | None, float] = {None: 0.0}
+    ends: dict[int | None, float] = {None: MARKER}
     columns, places = [0.0, MARKER + GAP], []
-    for step in range(1, steps):
-        column = [
-            _place(node, piece(node.symbol), columns[-1], heights[node.number], ranks, others, winner)
-            for node in sorted(_of_step(shown, step), key=lambda node: heights[node.number])
+    for step in range(1, 1 + max(by_step)):
+        # Of equal candidates the one that was not pruned was better.
+        ranked = sorted(by_step[step], key=lambda node: (-ranking_score(node), node.fate == "pruned", node.number))
+        ranks = {node.number: rank for rank, node in enumerate(ranked, start=1)}
+        shown, dropped, others = [], defaultdict[int | None, list[int]](list), Counter[int]()
+        for node in ranked:
+            siblings = dropped[node.parent]
+            if node.fate == "pruned" and len(siblings) == pruned:
+                others[siblings[-1]] += 1
+                continue
+            shown.append(node)
+            if node.fate == "pruned":
+                siblings.append(node.number)
+        # Sorting keeps the order of what compares equal: children of one parent stay best first.
+        shown.sort(key=lambda node: heights[node.parent])
+        weights = [
+            WEIGHTS["winner" if node.number in winner else "pruned" if node.fate == "pruned" else "continued"]
+            for node in shown
         ]
-        places += column
-        widest = max(cells(place.label) + 1 + cells(place.note) for place in column)
-        columns.append(columns[-1] + MARKER + widest + GAP)
+        wanted = spread([heights[node.parent] for node in shown], weights)
+        for node, height in zip(shown, wanted, strict=True):
+            symbol, note = visible(piece(node.symbol)), percent(math.exp(node.token_log_prob))
+            if node.fate in ("finished", "cut"):
+                note += f" {number(node.score)}"
+            if others[node.number]:
+                note += f" +{others[node.number]}"
+            place = PlacedNode(
+                node=node,
+                symbol=symbol,
+                label=symbol if len(symbol) <= MAX_LABEL else f"{symbol[: MAX_LABEL - 1]}…",
+                note=note,
+                rank=ranks[node.number],
+                others=others[node.number],
+                is_winner=node.number in winner,
+                x=columns[-1],
+                y=height,
+                start=(ends[node.parent] + 0.3, heights[node.parent]),
+            )
+            places.append(place)
+            heights[node.number], ends[node.number] = height, place.x + place.width
+        columns.append(max(ends[node.number] for node in shown) + GAP)
     return BeamTree(tuple(places), tuple(columns), 0.0, leaves, dict(Counter(node.fate for node in trace.nodes)))
 
 
@@ -167,48 +213,36 @@ def describe(tree: BeamTree) -> str:
     """What is seen: how many candidates there were, whether the best is proven, where it was not ahead."""
     fates, best = tree.fates, tree.leaves[0]
     parts = [f"{fates.get('kept', 0)} kept", f"{fates.get('pruned', 0)} pruned", f"{fates.get('finished', 0)} finished"]
-    parts += [f"{fates[fate]} {words}" for fate, words in _RARE.items() if fate in fates]
-    looked = f"{sum(fates.values())} candidates were expanded in {tree.steps} steps: {_listed(parts)}."
+    rare = {"cut": "cut at the maximum length", "left": "left when the sentence was decided"}
+    parts += [f"{fates[fate]} {words}" for fate, words in rare.items() if fate in fates]
     if best.is_complete:
         proof = "it is proven that no wider beam finds a better one"
     elif best.node.fate == "cut":
         proof = "it reached the maximum length without an end"
     else:
         proof = "a wider beam may find a better one"
-    return f"{looked} The best has score {number(best.node.score)}; {proof}. {_describe_path(tree)}"
-
-
-_RARE = {"cut": "cut at the maximum length", "left": "left when the sentence was decided"}
-
-
-def _describe_path(tree: BeamTree) -> str:
+    summary = (
+        f"{sum(fates.values())} candidates were expanded in {tree.steps} steps: {_listed(parts)}. "
+        f"The best has score {number(best.node.score)}; {proof}."
+    )
     path = [place for place in tree.places if place.is_winner]
     behind = [place for place in path if place.rank > 1]
     if not behind:
-        return "The winner led at every step, so greedy search finds it as well."
+        return f"{summary} The winner led at every step, so greedy search finds it as well."
     last = max(behind, key=lambda place: place.rank)
+    plural, at = ("s", f" at step {last.node.step}") if len(behind) > 1 else ("", "")
     steps = _listed([str(place.node.step) for place in behind])
-    where = f"The winner was not the best at step{'s' if len(behind) > 1 else ''} {steps}"
-    furthest = f" (place {last.rank} at step {last.node.step})" if len(behind) > 1 else f" (place {last.rank})"
-    first = next((place for place in path if _has_better_sibling(tree, place)), None)
-    if first is None:
-        return (
-            f"{where}{furthest}, but each of its symbols is the most probable after those before it: greedy finds it."
-        )
-    return f"{where}{furthest}; greedy search leaves its path at step {first.node.step}."
-
-
-def _has_better_sibling(tree: BeamTree, place: PlacedNode) -> bool:
-    """The best child of a node is always shown: it continues, or is the best of the pruned."""
-    siblings = [other for other in tree.places if other.node.parent == place.node.parent]
-    return any(other.rank < place.rank for other in siblings)
+    where = f"{summary} The winner was not the best at step{plural} {steps} (place {last.rank}{at})"
+    # The best child of a node is always shown: it continues, or is the best of the pruned.
+    leading = {place.node.parent: place.rank for place in sorted(tree.places, key=lambda place: -place.rank)}
+    left = next((place.node.step for place in path if leading[place.node.parent] < place.rank), None)
+    if left is None:
+        return f"{where}, but each of its symbols is the most probable after those before it: greedy finds it."
+    return f"{where}; greedy search leaves its path at step {left}."
 
 
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-# --- which are shown --------------------------------------------------------------------------------------------------
 
 
 def _leaves(
@@ -233,83 +267,6 @@ def _leaves(
             )
         )
     return tuple(leaves)
-
-
-def _ranks(trace: Trace) -> dict[int, int]:
-    """The place of each candidate in its step. Of equal ones that which was not pruned was better."""
-    ranks: dict[int, int] = {}
-    by_step: dict[int, list[TraceNode]] = defaultdict(list)
-    for node in trace.nodes:
-        by_step[node.step].append(node)
-    for nodes in by_step.values():
-        nodes.sort(key=lambda node: (-ranking_score(node), node.fate == "pruned", node.number))
-        ranks.update({node.number: place for place, node in enumerate(nodes, start=1)})
-    return ranks
-
-
-def _shown(trace: Trace, ranks: Mapping[int, int], *, pruned: int) -> tuple[list[TraceNode], dict[int, int]]:
-    """The nodes that are shown, best first, and behind which of them how many siblings are not."""
-    shown = [node for node in trace.nodes if node.fate != "pruned"]
-    others: dict[int, int] = {}
-    by_parent: dict[int | None, list[TraceNode]] = defaultdict(list)
-    for node in trace.nodes:
-        if node.fate == "pruned":
-            by_parent[node.parent].append(node)
-    for nodes in by_parent.values():
-        best = sorted(nodes, key=lambda node: ranks[node.number])[:pruned]
-        shown += best
-        others[best[-1].number] = len(nodes) - len(best)
-    return sorted(shown, key=lambda node: ranks[node.number]), others
-
-
-def _of_step(nodes: Sequence[TraceNode], step: int) -> list[TraceNode]:
-    return [node for node in nodes if node.step == step]
-
-
-# --- positions --------------------------------------------------------------------------------------------------------
-
-
-def _place(
-    node: TraceNode,
-    symbol: str,
-    x: float,
-    y: float,
-    ranks: Mapping[int, int],
-    others: Mapping[int, int],
-    winner: set[int],
-) -> PlacedNode:
-    seen, more = visible(symbol), others.get(node.number, 0)
-    note = percent(math.exp(node.token_log_prob))
-    if node.fate in ("finished", "cut"):
-        note += f" {number(node.score)}"
-    if more:
-        note += f" +{more}"
-    return PlacedNode(
-        node=node,
-        symbol=seen,
-        label=seen if len(seen) <= LONGEST_LABEL else f"{seen[: LONGEST_LABEL - 1]}…",
-        note=note,
-        rank=ranks[node.number],
-        others=more,
-        is_winner=node.number in winner,
-        x=x,
-        y=y,
-    )
-
-
-def _heights(columns: Sequence[Sequence[TraceNode]], winner: set[int]) -> dict[int, float]:
-    """The vertical position of each node; nodes of a column come best first."""
-    heights: dict[int | None, float] = {None: 0.0}
-    for column in columns:
-        # Sorting keeps the order of what compares equal: children of one parent stay best first.
-        ordered = sorted(column, key=lambda node: heights[node.parent])
-        weights = [
-            WEIGHTS["winner" if node.number in winner else "pruned" if node.fate == "pruned" else "continued"]
-            for node in ordered
-        ]
-        found = spread([heights[node.parent] for node in ordered], weights)
-        heights.update({node.number: height for node, height in zip(ordered, found, strict=True)})
-    return {number: height for number, height in heights.items() if number is not None}
 
 
 def spread(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:

@@ -6,10 +6,9 @@
 Both are a pure function of the vectors: t-SNE begins at the plane of PCA and draws no random number.
 """
 
-import html
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +20,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_folders_above, write_atomically
 from seqloom.drawing.figures import FIRST, INK, QUIET, as_written, fonts
-from seqloom.drawing.pages import fill_page
+from seqloom.drawing.pages import fill_page, script_data
 
 Method = Literal["pca", "tsne"]
 
@@ -260,9 +259,8 @@ def map_page(found: EmbeddingMap, *, title: str = "A map of words") -> str:
         for word, a, b, near in zip(found.words, x, y, found.neighbours, strict=True)
     ]  # fmt: skip
     parts = {
-        "TITLE": html.escape(title),
-        "SENTENCE": html.escape(found.describe()),
-        # So the JSON cannot end its HTML element.
-        "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+        "TITLE": escape(title),
+        "SENTENCE": escape(found.describe()),
+        "DATA": script_data(data),
     }
     return fill_page("embedding_map.html", parts)

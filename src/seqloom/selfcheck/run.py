@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +20,6 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.drawing.pages import as_text
 from seqloom.runs.loading import Loaded, LoadedModel, find_model, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
@@ -226,19 +226,19 @@ def selfcheck_page(report: CheckReport) -> str:
     """The page of a report. What comes from models and texts is escaped where it enters the page."""
     rows = "".join(_row(each) for each in report.checked)
     state = "holds" if report.is_kept else "broken"
-    advice = f"<p>{as_text(report.advice)}</p>" if report.advice else ""
+    advice = f"<p>{escape(report.advice)}</p>" if report.advice else ""
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("kept", "promise", "what was seen", "time"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Self-check of {as_text(str(report.folder))}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>Self-check of {as_text(str(report.folder))}</h1>"
-        f"<p>{as_text(report.model)}</p>"
-        f'<p class="verdict {state}">{as_text(report.verdict)}</p>{advice}'
-        f'<p class="quiet">Checked with {as_text(report.lines)}.</p>'
+        f"<title>Self-check of {escape(str(report.folder))}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>Self-check of {escape(str(report.folder))}</h1>"
+        f"<p>{escape(report.model)}</p>"
+        f'<p class="verdict {state}">{escape(report.verdict)}</p>{advice}'
+        f'<p class="quiet">Checked with {escape(report.lines)}.</p>'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        f'<p class="quiet">{as_text(versions)}</p></body></html>\n'
+        f'<p class="quiet">{escape(versions)}</p></body></html>\n'
     )
 
 
@@ -247,10 +247,10 @@ def _row(checked: Checked) -> str:
     state = "none" if finding.outcome == "not applicable" else finding.outcome
     figures = "\n".join(f"{name}: {value}" for name, value in finding.figures.items())
     more = "\n".join(text for text in (figures, f"worst: {finding.worst}" if finding.worst else "") if text)
-    details = f"<details><summary>figures</summary><pre><bdi>{as_text(more)}</bdi></pre></details>" if more else ""
+    details = f"<details><summary>figures</summary><pre><bdi>{escape(more)}</bdi></pre></details>" if more else ""
     return (
         f'<tr class="{state}"><td class="mark"><span role="img" aria-label="{finding.outcome}">'
         f"{MARKS[finding.outcome]}</span></td>"
-        f"<td><b>{as_text(checked.name)}</b><br>{as_text(checked.promise)}</td>"
-        f'<td><bdi>{as_text(finding.sentence)}</bdi>{details}</td><td class="time">{checked.seconds:.1f} s</td></tr>'
+        f"<td><b>{escape(checked.name)}</b><br>{escape(checked.promise)}</td>"
+        f'<td><bdi>{escape(finding.sentence)}</bdi>{details}</td><td class="time">{checked.seconds:.1f} s</td></tr>'
     )
