@@ -16,8 +16,9 @@ from seqloom.core.events import Event
 from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.doctor import repairs
-from seqloom.doctor.examination import Diagnosis, diagnose, write_report
+from seqloom.doctor.examination import Diagnosis, diagnose
 from seqloom.doctor.faults import LineRun
+from seqloom.doctor.page import doctor_page
 from seqloom.doctor.repairs import REPAIRS, SAFE, choose_repairs, left_over, repair
 
 LANGUAGES = ("en", "de")
@@ -199,7 +200,7 @@ def test_a_text_that_is_shifted_as_a_whole_stops(tmp_path: Path) -> None:
 def test_very_little_text_is_examined_too(tmp_path: Path, pairs: Pairs) -> None:
     found = diagnose(write_pairs(pairs, tmp_path, "train", ("a", "b")))
     assert found.verdict.is_fit == (pairs[0] != ("", "") and pairs[0] != ("", "x"))
-    assert "</html>" in write_report(found)
+    assert "</html>" in doctor_page(found)
 
 
 # --- repairs ---------------------------------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ def test_names_of_columns_are_reported_and_dropped(tmp_path: Path) -> None:
     table.write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
     found = diagnose([table])
     (fault,) = (fault for fault in found.faults if fault.kind == "header")
-    assert [shown.place for shown in found.shown(fault)] == [f"{table}:1"]
+    assert [place for place, _ in found.shown(fault)] == [f"{table}:1"]
     repaired = repair(found, choose_repairs("safe"), tmp_path / "repaired")
     assert (repaired.kept, repaired.dropped) == (30, 1)
     assert repaired.log.read_text().split("\n")[1] == f"1\t{table}\tdropped\theader: header line"

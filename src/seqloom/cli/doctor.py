@@ -95,7 +95,8 @@ def doctor(
 
     from seqloom.core.config import resolve
     from seqloom.data.corpus_files import expand_folders, pairs_in
-    from seqloom.doctor.examination import DoctorConfig, diagnose, write_report
+    from seqloom.doctor.examination import DoctorConfig, diagnose
+    from seqloom.doctor.page import doctor_page
     from seqloom.doctor.repairs import REPORT, choose_repairs, repair
 
     data = resolve(DoctorConfig, overrides=[*given.overrides, *encoding_settings(encoding, on_bad_utf8)]).data
@@ -125,7 +126,7 @@ def doctor(
             repaired = repair(found, kinds, out, listener=listener)
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(page, write_report(found))
+            write_atomically(page, doctor_page(found))
     for line in _records(found, repaired, page) if json else _lines(found, repaired, page, fix=fix):
         print(line)
     if not found.verdict.is_fit:
@@ -166,11 +167,11 @@ def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *
     for fault in found.faults:
         yield ""
         yield clean(f"{fault.severity:4}  {fault.title} ({fault.split}): {fault.sentence}")
-        for shown in found.shown(fault)[:MAX_EXAMPLES]:
-            sides = [clean(side) for side in (shown.line.source, shown.line.target)]
+        for place, line in found.shown(fault)[:MAX_EXAMPLES]:
+            sides = [clean(side) for side in (line.source, line.target)]
             most = MAX_EXAMPLE_CHARACTERS
             short = [side if len(side) <= most else f"{side[: most - 1]}…" for side in sides]
-            yield f"      {clean(shown.place)}  {' | '.join(short)}"
+            yield f"      {clean(place)}  {' | '.join(short)}"
         yield f"      → {fault.advice}"
     yield ""
     for forecast in found.forecasts:

@@ -18,7 +18,6 @@ from seqloom.doctor.faults import Fault, Verdict, in_order, judge
 from seqloom.doctor.language import examine_languages, examine_names, examine_scripts
 from seqloom.doctor.leakage import NearLeaks, examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.doctor.models import HELD_OUT, Counts, Forecast, TextSample, examine_unknown, forecast_side
-from seqloom.doctor.page import PageContent, Shown, doctor_page
 from seqloom.doctor.pairs import (
     examine_blanks,
     examine_copies,
@@ -87,10 +86,10 @@ class Diagnosis:
         """Recommended sizes for this amount of text, each with its reason."""
         return [self.sizing.summary, *(reason.text for reason in self.sizing.reasons)]
 
-    def shown(self, fault: Fault) -> list[Shown]:
-        """Some lines of a fault with their text."""
+    def shown(self, fault: Fault) -> list[tuple[str, Line]]:
+        """Some lines of a fault, each with its place."""
         found = [(number, self.examples.get((fault.split, number))) for number in shown_lines(fault)]
-        return [Shown(self.place(fault.split, number), line) for number, line in found if line is not None]
+        return [(self.place(fault.split, number), line) for number, line in found if line is not None]
 
     def place(self, split: str, number: int) -> str:
         """File and line number of a line: `train.de:17`."""
@@ -243,10 +242,3 @@ def shown_lines(fault: Fault) -> list[int]:
         return near[:EXAMPLES]
     chosen = np.linspace(0, len(fault.lines) - 1, min(EXAMPLES, len(fault.lines))).astype(np.int64)
     return [int(number) for number in fault.lines[chosen]] if len(fault.lines) else []
-
-
-def write_report(found: Diagnosis) -> str:
-    """The report as a self-contained HTML page."""
-    names = [str(path) for part in found.train.corpus.parts for path in part]
-    faults = [(fault, found.shown(fault)) for fault in found.faults]
-    return doctor_page(PageContent(names, found.splits, faults, found.verdict, found.forecasts, found.sizes))
