@@ -186,7 +186,7 @@ def _svg(title: str, parts: Sequence[str], *, width: int, height: int) -> str:
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def _text(x: float | int, y: float | int, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
