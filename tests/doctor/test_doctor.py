@@ -88,7 +88,7 @@ def test_a_long_pair_costs_no_more_than_its_first_words(monkeypatch: pytest.Monk
     lexicon = alignment.learn_lexicon(numbers, words, words)
     lines = alignment.WordLines(lexicon, numbers, words, words)
     longest = [int(np.diff(starts).max()) for text in fitted for starts in (text.source_starts, text.target_starts)]
-    assert [*longest, *(int(side.max()) for side in lines.words)] == [alignment.LONGEST] * 10
+    assert [*longest, *(int(side.max()) for side in lines.words)] == [alignment.MAX_LINE_WORDS] * 10
 
 
 def test_scripts_by_their_names() -> None:

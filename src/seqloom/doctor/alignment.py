@@ -113,16 +113,16 @@ MIN_COUNT, MAX_WORDS = 3, 30_000
 BACKGROUND = 0.2
 """β: how much of a word's probability is its own frequency."""
 
-APART = 7
+UNRELATED_DISTANCE = 7
 """Distance in lines between the sides of the unrelated pairs used for comparison."""
 
-LONGEST = 200
+MAX_LINE_WORDS = 200
 """Maximum number of words compared per line: the cost is the product of both sides."""
 
-FEWEST = 200
+MIN_PAIRS = 200
 """Minimum number of pairs to learn a lexicon; lengths alone are too weak."""
 
-FEWEST_KNOWN = 0.5
+MIN_KNOWN_SHARE = 0.5
 """Minimum share of pairs with a known word on both sides."""
 
 SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
@@ -132,24 +132,23 @@ UNSCORED_SHIFT = -8.0
 """The evidence for shifts of lines that look aligned; these are not scored."""
 
 
+FoldedTable = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+"""Starts, columns and probabilities of a translation table for each of two folds."""
+
+
 @dataclass(frozen=True, eq=False)
 class FoldedLexicon:
-    """Word translation tables of two folds, each trained on the lines that the other one scores."""
+    """Word translation tables of two folds, each trained on the lines that the other one scores; source side first."""
 
-    source_ids: Mapping[str, int]
-    target_ids: Mapping[str, int]
-    source_shares: Float[np.ndarray, " source_words"]
-    target_shares: Float[np.ndarray, " target_words"]
-    forward: tuple[TranslationTable, TranslationTable]
-    backward: tuple[TranslationTable, TranslationTable]
+    ids: tuple[Mapping[str, int], Mapping[str, int]]
+    shares: tuple[Float[np.ndarray, " source_words"], Float[np.ndarray, " target_words"]]
+    """How frequent each word is."""
+    tables: tuple[FoldedTable, FoldedTable]
+    """The probabilities of the words of a side, given those of the other."""
 
-    def known(self, words: Sequence[str], *, is_source: bool) -> list[int]:
-        """The ids of the known words among the first LONGEST words."""
-        return _numbers(words, self.source_ids if is_source else self.target_ids)
-
-
-def _numbers(words: Sequence[str], ids: Mapping[str, int]) -> list[int]:
-    return [ids[word] for word in words[:LONGEST] if word in ids]
+    def numbers(self, side: int, words: Sequence[str]) -> list[int]:
+        """The ids of the known words among the first MAX_LINE_WORDS words of a line of this side."""
+        return [self.ids[side][word] for word in words[:MAX_LINE_WORDS] if word in self.ids[side]]
 
 
 def fold_of(numbers: Num[np.ndarray, " lines"]) -> Int64[np.ndarray, " lines"]:
@@ -165,28 +164,27 @@ def have_common_words(sources: Sequence[Sequence[str]], targets: Sequence[Sequen
     for source, target in zip(sources, targets, strict=True):
         full += bool(source) and bool(target)
         known += any(word in source_ids for word in source) and any(word in target_ids for word in target)
-    return known >= FEWEST and known >= FEWEST_KNOWN * full
+    return known >= MIN_PAIRS and known >= MIN_KNOWN_SHARE * full
 
 
 def learn_lexicon(
     numbers: Sequence[int], sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], *, iterations: int = 4
 ) -> FoldedLexicon:
     """Fit model 1 in both directions to each half of some pairs."""
-    source_ids, source_shares = _vocabulary(sources)
-    target_ids, target_shares = _vocabulary(targets)
-    folds = fold_of(np.array(numbers))
-    tables: list[list[TranslationTable]] = [[], []]
-    config = Model1Config(iterations=iterations)
+    (source_ids, source_shares), (target_ids, target_shares) = _vocabulary(sources), _vocabulary(targets)
+    lexicon = FoldedLexicon((source_ids, target_ids), (source_shares, target_shares), ((), ()))
+    folds, config = fold_of(np.array(numbers)), Model1Config(iterations=iterations)
+    tables: tuple[list[TranslationTable], list[TranslationTable]] = [], []
     for fold in (0, 1):
         taught = np.flatnonzero(folds != fold).tolist()
         bitext = Bitext.from_sentences(
-            [_numbers(sources[line], source_ids) for line in taught],
-            [_numbers(targets[line], target_ids) for line in taught],
+            [lexicon.numbers(0, sources[line]) for line in taught],
+            [lexicon.numbers(1, targets[line]) for line in taught],
         )
-        tables[0].append(fit_model1(bitext, config).table)
-        tables[1].append(fit_model1(bitext.turned(), config).table)
-    forward, backward = (tables[0][0], tables[0][1]), (tables[1][0], tables[1][1])
-    return FoldedLexicon(source_ids, target_ids, source_shares, target_shares, forward, backward)
+        tables[1].append(fit_model1(bitext, config).table)
+        tables[0].append(fit_model1(bitext.turned(), config).table)
+    source, target = (tuple((each.starts, each.columns, each.probabilities) for each in side) for side in tables)
+    return replace(lexicon, tables=(source, target))
 
 
 def _vocabulary(lines: Sequence[Sequence[str]]) -> tuple[dict[str, int], Float[np.ndarray, " words"]]:
@@ -207,32 +205,24 @@ class WordLines:
         targets: Sequence[Sequence[str]],
     ) -> None:
         self._lexicon = lexicon
-        self._bitext = Bitext.from_sentences(
-            [lexicon.known(words, is_source=True) for words in sources],
-            [lexicon.known(words, is_source=False) for words in targets],
+        bitext = Bitext.from_sentences(
+            [lexicon.numbers(0, words) for words in sources], [lexicon.numbers(1, words) for words in targets]
         )
+        self._sides = (bitext.sources, bitext.source_starts), (bitext.targets, bitext.target_starts)
         self._folds = fold_of(np.array(numbers, np.int64))
 
     @property
     def words(self) -> tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]:
         """How many known words the lines of each side have."""
-        return np.diff(self._bitext.source_starts), np.diff(self._bitext.target_starts)
+        return np.diff(self._sides[0][1]), np.diff(self._sides[1][1])
 
     def score(
         self, lines: Int64[np.ndarray, " wanted"], partners: Int64[np.ndarray, " wanted"]
     ) -> Float32[np.ndarray, " wanted"]:
         """s of the source lines with these target lines, by their places here."""
-        lexicon, text, folds = self._lexicon, self._bitext, self._folds[lines]
-        found = np.empty((2, len(lines)))
-        score_pairs(
-            lines, partners, folds, text.sources, text.source_starts, text.targets, text.target_starts,
-            _plain(lexicon.forward), lexicon.target_shares, BACKGROUND, found[0],
-        )  # fmt: skip
-        score_pairs(
-            partners, lines, folds, text.targets, text.target_starts, text.sources, text.source_starts,
-            _plain(lexicon.backward), lexicon.source_shares, BACKGROUND, found[1],
-        )  # fmt: skip
-        scores: Float32[np.ndarray, " wanted"] = found.mean(axis=0).astype(np.float32)
+        folds = self._folds[lines]
+        both = [self._score(1, partners, lines, folds=folds), self._score(0, lines, partners, folds=folds)]
+        scores: Float32[np.ndarray, " wanted"] = np.mean(both, axis=0).astype(np.float32)
         return scores
 
     def explain(
@@ -248,36 +238,29 @@ class WordLines:
 
         A line is cut into so many parts of about the same length, of which `part` is used.
         """
-        lexicon, text = self._lexicon, self._bitext
-        sides = (text.sources, text.source_starts), (text.targets, text.target_starts)
-        (words, starts), (others, other_starts) = sides if is_source else sides[::-1]
-        tables, shares = (
-            (lexicon.backward, lexicon.source_shares) if is_source else (lexicon.forward, lexicon.target_shares)
-        )
+        side = 0 if is_source else 1
+        starts = self._sides[side][1]
         counts = np.diff(starts)
         borders = np.empty(2 * len(counts) + 1, starts.dtype)
         borders[0:-1:2] = starts[:-1] + counts * part // parts
         borders[1::2] = starts[:-1] + -(-counts * (part + 1) // parts)
         borders[-1] = starts[-1]
-        found = np.empty(len(lines))
-        score_pairs(
-            partners, 2 * lines, self._folds[lines], others, other_starts, words, borders,
-            _plain(tables), shares, BACKGROUND, found,
-        )  # fmt: skip
+        return self._score(side, 2 * lines, partners, folds=self._folds[lines], borders=borders)
+
+    def _score(
+        self, side: int, lines: Array, partners: Array, *, folds: Array, borders: Array | None = None
+    ) -> Float[np.ndarray, " wanted"]:
+        """How well lines of a side are explained by partners of the other one; `borders` replace those of the lines."""
+        (words, starts), others = self._sides[side], self._sides[1 - side]
+        tables, shares = self._lexicon.tables[side], self._lexicon.shares[side]
+        to, found = starts if borders is None else borders, np.empty(len(lines))
+        score_pairs(partners, lines, folds, *others, words, to, tables, shares, BACKGROUND, found)
         return found
-
-
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def _plain(tables: tuple[TranslationTable, TranslationTable]) -> tuple[Arrays, Arrays]:
-    one, other = ((table.starts, table.columns, table.probabilities) for table in tables)
-    return one, other
 
 
 # --- evidence --------------------------------------------------------------------------------------------------------
 
-CLASSES = (0, 4, 7, 11)
+WORD_CLASSES = (0, 4, 7, 11)
 """Known words on the shorter side from which on scores are compared among themselves: few words say little."""
 
 
@@ -326,7 +309,7 @@ class Judge:
     ) -> Float32[np.ndarray, " pairs"]:
         """L of pairs, by their scores, the known words of their shorter sides, and the logarithms of their ratios."""
         found = self.by_length.of(np.abs(ratios - self.usual_ratio))
-        classes = np.searchsorted(CLASSES, words, side="right") - 1
+        classes = np.searchsorted(WORD_CLASSES, words, side="right") - 1
         for at, evidence in enumerate(self.by_words):
             is_here = classes == at
             found[is_here] += evidence.of(scores[is_here])
@@ -336,7 +319,7 @@ class Judge:
 def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], Int64[np.ndarray, " lines"]]) -> Judge:
     """Compare lines with their partners, and with distant targets."""
     places = np.arange(len(characters[0]))
-    far = (places + APART) % len(places)
+    far = (places + UNRELATED_DISTANCE) % len(places)
     known = lines.words
     values = []
     for partners in (places, far):
@@ -344,8 +327,8 @@ def make_judge(lines: WordLines, characters: tuple[Int64[np.ndarray, " lines"], 
         values.append((lines.score(places, partners), np.minimum(known[0], known[1][partners]), ratios))
     usual = float(np.median(values[0][2]))
     by_words = []
-    for at in range(len(CLASSES)):
-        inside = [np.searchsorted(CLASSES, words, side="right") - 1 == at for _, words, _ in values]
+    for at in range(len(WORD_CLASSES)):
+        inside = [np.searchsorted(WORD_CLASSES, words, side="right") - 1 == at for _, words, _ in values]
         by_words.append(Evidence.between(values[0][0][inside[0]].astype(float), values[1][0][inside[1]].astype(float)))
     by_length = Evidence.between(np.abs(values[0][2] - usual), np.abs(values[1][2] - usual))
     return Judge(usual, tuple(by_words), by_length)
@@ -390,9 +373,13 @@ def examine_whole(survey: Survey) -> list[Fault]:
     """Whether all lines are shifted, or the sides are unrelated, judged by lengths alone."""
     is_full = survey.blank == 0
     source, target = (np.log1p(side.characters[is_full].astype(float)) for side in (survey.source, survey.target))
-    if len(source) < FEWEST:
+    if len(source) < MIN_PAIRS:
         return []
-    found = {shift: _correlation(source, target, shift) for shift in SHIFTS}
+    found, end = dict[int, float](), len(source)
+    for shift in SHIFTS:  # line n of the source with line n + shift of the target
+        one, other = source[max(0, -shift) : end - max(0, shift)], target[max(0, shift) : end - max(0, -shift)]
+        # With constant lengths there is no evidence against it.
+        found[shift] = float(np.corrcoef(one, other)[0, 1]) if one.std() > 0 and other.std() > 0 else 1.0
     best = max(found, key=lambda shift: found[shift])
     chance = 4 / np.sqrt(len(source))
     if best != 0 and found[best] > found[0] + max(0.1, chance):
@@ -412,15 +399,6 @@ def examine_whole(survey: Survey) -> list[Fault]:
     return []
 
 
-def _correlation(source: Float[np.ndarray, " lines"], target: Float[np.ndarray, " lines"], shift: int) -> float:
-    """Of line n of the source with line n + shift of the target."""
-    end = len(source)
-    one, other = source[max(0, -shift) : end - max(0, shift)], target[max(0, shift) : end - max(0, -shift)]
-    if one.std() == 0 or other.std() == 0:
-        return 1.0  # with constant lengths there is no evidence against it
-    return float(np.corrcoef(one, other)[0, 1])
-
-
 # Runs of lines that are not aligned: the path through the states of a text with the most evidence.
 #
 # The states of a line are its shifts and "unrelated"; each change of state costs `SWITCH`. Where the shift falls from
@@ -432,10 +410,7 @@ def _correlation(source: Float[np.ndarray, " lines"], target: Float[np.ndarray, 
 SWITCH = 12.0
 """Cost of a change of state in nats: four consecutive shifted lines outweigh two changes."""
 
-SHORTEST_RUN = 3
-
-Table = Float32[np.ndarray, "lines states"]
-"""The evidence for each state of each line; columns are SHIFTS, unrelated."""
+MIN_RUN = 3
 
 
 @dataclass(frozen=True)
@@ -447,36 +422,21 @@ class _Stretch:
     state: int
 
 
-def find_runs(table: Table) -> list[LineRun]:
-    """The runs of lines that are not aligned, with those at their borders that have lost their translations."""
+def find_runs(table: Float32[np.ndarray, "lines states"]) -> list[LineRun]:
+    """The runs of lines that are not aligned, with those at their borders that have lost their translations.
+
+    `table` has the evidence for each state of each line; its columns are SHIFTS, then unrelated.
+    """
     if len(table) == 0:
         return []
-    return [
-        LineRun(each.first + 1, each.end, None if each.state == UNRELATED else SHIFTS[each.state])
-        for each in _with_lost(_stretches(table), table)
-        if each.state != ALIGNED and each.end > each.first
-    ]
-
-
-def _stretches(table: Table) -> list[_Stretch]:
-    """The best path; runs that are too short count as aligned."""
     path = np.empty(len(table), np.int64)
     best_path(table, SWITCH, path)
-    for each in _cut(path):
-        if each.end - each.first < SHORTEST_RUN:
+    for each in _stretches(path):
+        if each.end - each.first < MIN_RUN:
             path[each.first : each.end] = ALIGNED
-    return _cut(path)
-
-
-def _cut(path: np.ndarray) -> list[_Stretch]:
-    borders = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
-    return [_Stretch(first, end, int(path[first])) for first, end in pairwise(borders)]
-
-
-def _with_lost(stretches: list[_Stretch], table: Table) -> list[_Stretch]:
-    """Assign lost lines to the adjacent shifted run."""
-    found = stretches[:1]
-    for right in stretches[1:]:
+    first, *others = _stretches(path)
+    found = [first]
+    for right in others:
         left, between = found[-1], right.first
         # A few lines of no state between two shifts are the lost ones.
         if left.state == UNRELATED and len(found) > 1 and left.end - left.first <= _lost(found[-2], right) + 1:
@@ -486,11 +446,26 @@ def _with_lost(stretches: list[_Stretch], table: Table) -> list[_Stretch]:
         if lost == 0:
             found.append(right)
             continue
-        first = _first_lost(table, left, right, between=between)
-        border = min(first + lost, right.end) if right.state == ALIGNED else first
+        # The path has its border among the lost lines or near, or has left out what is between.
+        low, high = max(left.first, between - 2 * lost), min(right.end, right.first + lost)
+        before = np.append(0.0, np.cumsum(table[low:high, left.state], dtype=np.float64))
+        after = np.append(0.0, np.cumsum(table[low:high, right.state], dtype=np.float64))
+        behind = np.minimum(np.arange(high - low + 1) + lost, high - low)
+        border = low + int(np.argmax(before + after[-1] - after[behind]))
+        # Lost lines belong to the adjacent shifted run.
+        border = min(border + lost, right.end) if right.state == ALIGNED else border
         found[-1] = replace(left, end=border)
         found.append(replace(right, first=border))
-    return found
+    return [
+        LineRun(each.first + 1, each.end, None if each.state == UNRELATED else SHIFTS[each.state])
+        for each in found
+        if each.state != ALIGNED and each.end > each.first
+    ]
+
+
+def _stretches(path: Int64[np.ndarray, " lines"]) -> list[_Stretch]:
+    borders = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
+    return [_Stretch(first, end, int(path[first])) for first, end in pairwise(borders)]
 
 
 def _lost(left: _Stretch, right: _Stretch) -> int:
@@ -498,14 +473,3 @@ def _lost(left: _Stretch, right: _Stretch) -> int:
     if UNRELATED in (left.state, right.state):
         return 0
     return max(0, SHIFTS[left.state] - SHIFTS[right.state])
-
-
-def _first_lost(table: Table, left: _Stretch, right: _Stretch, *, between: int) -> int:
-    """Where the lost lines begin; the path has its border among them or near, or has left out what is `between`."""
-    lost = _lost(left, right)
-    low, high = max(left.first, between - 2 * lost), min(right.end, right.first + lost)
-    before = np.append(0.0, np.cumsum(table[low:high, left.state], dtype=np.float64))
-    after = np.append(0.0, np.cumsum(table[low:high, right.state], dtype=np.float64))
-    places = np.arange(high - low + 1)
-    behind = np.minimum(places + lost, high - low)
-    return low + int(np.argmax(before[places] + after[-1] - after[behind]))

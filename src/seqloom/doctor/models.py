@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from seqloom.data.corpus import Line
 from seqloom.doctor.alignment import (
-    LONGEST,
+    MAX_LINE_WORDS,
     FoldedLexicon,
     Judge,
     WordLines,
@@ -186,7 +186,7 @@ class TextSample:
         counts = self.held_out if len(self._numbers) % HELD_OUT_EVERY == 0 else self.counts
         for side, (text, words) in enumerate(((line.source, source), (line.target, target))):
             counts[side].add(text, words)
-            self._words[side].append([self._once.setdefault(word, word) for word in words[:LONGEST]])
+            self._words[side].append([self._once.setdefault(word, word) for word in words[:MAX_LINE_WORDS]])
             self._texts[side].append(text)
         if len(self._texts[0]) == CHUNK:
             self._learn_texts()
