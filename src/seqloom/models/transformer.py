@@ -439,7 +439,7 @@ class TransformerStepper:
         self.shortlist = shortlist
         self.plan = None
         if model.decoder.bias is None:
-            self.plan = DecoderPlan.of(layers, model.decoder.norm)
+            self.plan = DecoderPlan.of([*layers], model.decoder.norm)
 
     def start(self, source: Source) -> TransformerState:
         decoder = self.model.decoder
