@@ -57,7 +57,3 @@ def test_prefixes_are_passed_on_and_other_constraints_are_refused(translator: En
         translator.run(["a"], Request(constraints=ConstraintSet(forbidden=("b",))))
     with pytest.raises(UsageError, match="glossaries, dictionaries, tags and alignments are not supported"):
         translator.run(["a"], Request(glossary=Glossary((("a", "b"),))))
-
-
-def test_unknown_words_are_counted(translator: EngineTranslator) -> None:
-    assert translator.unknown_rate(["a zz", "b zz"]) == 0.5

@@ -1,8 +1,9 @@
 """Align: which word of a sentence translates which word of its partner, learned from the text itself."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -12,7 +13,7 @@ from jaxtyping import Int64
 from seqloom.classical.alignment import Bitext, Model1Config, Symmetrisation, WordAligner, fit_aligner
 from seqloom.core.config import Config
 from seqloom.core.errors import DataError, Problem
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Listener, ignore, notice, progress
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.text.formats.pharaoh import GoldFile, GoldLinks, Link, read_gold
@@ -21,6 +22,9 @@ from seqloom.text.tokenizer import Segmentation, word_cutter
 
 PROGRESS_LINES = 1000
 """Lines between two reports of progress."""
+
+WordCounts = dict[Segmentation, Int64[np.ndarray, "pairs 2"]]
+"""How many words both sentences of each pair have, by segmentation."""
 
 
 class AlignConfig(Config):
@@ -83,14 +87,9 @@ def read_words(corpus: ParallelCorpus, config: AlignConfig, *, listener: Listene
 
 def fit_words(text: WordText, config: AlignConfig, *, threads: int = 1, listener: Listener = ignore) -> WordAligner:
     """Fit both directions; the number of threads does not change the result."""
-    rounds = 2 * config.model.iterations
-    what = "learning alignments, rounds"
-    listener(Event("progress", {"what": what, "done": 0, "all": rounds}))
-
-    def on_round(done: int) -> None:
-        listener(Event("progress", {"what": what, "done": done, "all": rounds}))
-
-    return fit_aligner(text.bitext, config.model, threads=threads, progress=on_round)
+    report = partial(progress, listener, "learning alignments, rounds", total=2 * config.model.iterations)
+    report(0)
+    return fit_aligner(text.bitext, config.model, threads=threads, progress=report)
 
 
 def link_words(
@@ -118,9 +117,17 @@ def read_reference(
     Gold links count the words that the annotators saw. If another segmentation fits them better, a notice says so.
     """
     gold = read_gold(path, len(corpus))
-    counts = _count_words(corpus, config)  # [segmentation, pair, side]
-    ends = np.array([_ends(links) for links in gold.links]).reshape(-1, 2)  # [pair, side]
-    _require_inside(path, gold, counts[config.segmentation], fitting=_fitting(ends, counts))
+    normalise = Normaliser(lowercase=config.lowercase)
+    texts = [(normalise(line.source), normalise(line.target)) for line in corpus]
+    counts: WordCounts = {}  # by segmentation: [pair, side]
+    for segmentation in get_args(Segmentation):
+        cut = word_cutter(segmentation)
+        lengths = [[len(cut(text)) for text in pair] for pair in texts]
+        counts[segmentation] = np.array(lengths, np.int64).reshape(-1, 2)
+    # How many words both sentences must have at least.
+    least = [[max((link[side] + 1 for link in links.possible), default=0) for side in (0, 1)] for links in gold.links]
+    ends = np.array(least, np.int64).reshape(-1, 2)  # [pair, side]
+    _require_inside(path, gold, ends, counts, chosen=config.segmentation)
     if gold.null_links:
         notice(listener, f"{path}: {gold.null_links:,} links to the null word (position 0) are left out")
     unlinked = sum(not links.possible for links in gold.links)
@@ -135,40 +142,12 @@ def read_reference(
     return gold.links
 
 
-def _count_words(corpus: ParallelCorpus, config: AlignConfig) -> dict[Segmentation, Int64[np.ndarray, "pairs 2"]]:
-    """How many words both sentences of each pair have, by segmentation."""
-    normalise = Normaliser(lowercase=config.lowercase)
-    texts = [(normalise(line.source), normalise(line.target)) for line in corpus]
-    return {
-        each: np.array([[len(cut(text)) for text in pair] for pair in texts], np.int64).reshape(-1, 2)
-        for each, cut in ((name, word_cutter(name)) for name in get_args(Segmentation))
-    }
-
-
-def _ends(links: GoldLinks) -> tuple[int, int]:
-    """How many words both sentences must have at least."""
-    sides = zip(*links.possible, strict=True) if links.possible else ((-1,), (-1,))
-    source, target = (max(side) + 1 for side in sides)
-    return source, target
-
-
-def _fitting(ends: Int64[np.ndarray, "pairs 2"], counts: Mapping[Segmentation, Int64[np.ndarray, "pairs 2"]]) -> str:
-    """What to change so that all links lie inside their sentences."""
-    for segmentation, count in counts.items():
-        if (ends <= count).all():
-            return f"all links fit with segmentation={segmentation}"
-    for segmentation, count in counts.items():
-        if (ends[:, ::-1] <= count).all():
-            return (
-                f"all links fit the other way round, with segmentation={segmentation}: the first position of a link "
-                "belongs to the source; give the two files in the other order"
-            )
-    return "are these the gold links of this text, with the same tokens? segmentation=spaces splits at spaces only"
-
-
-def _require_inside(path: Path, gold: GoldFile, counts: Int64[np.ndarray, "pairs 2"], *, fitting: str) -> None:
+def _require_inside(
+    path: Path, gold: GoldFile, ends: Int64[np.ndarray, "pairs 2"], counts: WordCounts, *, chosen: Segmentation
+) -> None:
+    """Refuse links outside their sentences, and say what to change so that all lie inside."""
     problems, base = [], 1 if gold.form == "wa" else 0
-    for number, (links, (source, target)) in enumerate(zip(gold.links, counts, strict=True), start=1):
+    for number, (links, (source, target)) in enumerate(zip(gold.links, counts[chosen], strict=True), start=1):
         outside = [link for link in links.possible if link[0] >= source or link[1] >= target]
         if outside:
             first, second = min(outside)
@@ -177,15 +156,20 @@ def _require_inside(path: Path, gold: GoldFile, counts: Int64[np.ndarray, "pairs
                 problems.append(Problem(f"sentence {number}: {message} (counted from 1)", str(path)))
             else:
                 problems.append(Problem(message, str(path), number))
-    if problems:
-        raise DataError(f"gold links lie outside their sentences; {fitting}", problems=problems)
+    if not problems:
+        return
+    fitting = "are these the gold links of this text, with the same tokens? segmentation=spaces splits at spaces only"
+    if inside := [each for each, count in counts.items() if (ends <= count).all()]:
+        fitting = f"all links fit with segmentation={inside[0]}"
+    elif swapped := [each for each, count in counts.items() if (ends[:, ::-1] <= count).all()]:
+        fitting = (
+            f"all links fit the other way round, with segmentation={swapped[0]}: the first position of a link belongs "
+            "to the source; give the two files in the other order"
+        )
+    raise DataError(f"gold links lie outside their sentences; {fitting}", problems=problems)
 
 
-def _mismatch(
-    ends: Int64[np.ndarray, "pairs 2"],
-    counts: Mapping[Segmentation, Int64[np.ndarray, "pairs 2"]],
-    chosen: Segmentation,
-) -> str | None:
+def _mismatch(ends: Int64[np.ndarray, "pairs 2"], counts: WordCounts, chosen: Segmentation) -> str | None:
     """A sentence if the links seem to count the words of another segmentation than the chosen one.
 
     Annotators link most last words, which are full stops as a rule. So of the sentences that two segmentations cut
@@ -206,4 +190,4 @@ def _mismatch(
 
 def _report(listener: Listener, what: str, done: int, everything: int) -> None:
     if done % PROGRESS_LINES == 0 or done == everything:
-        listener(Event("progress", {"what": what, "done": done, "all": everything}))
+        progress(listener, what, done, everything)

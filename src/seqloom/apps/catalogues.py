@@ -125,7 +125,13 @@ def fill_catalogue(
     given = iter(best)
     fillings: dict[int, Filling] = {}
     for number, carrier in work.carriers.items():
-        renderings = [_rendering(next(given)) for _ in carrier.lines]
+        renderings = []
+        for each in (next(given) for _ in carrier.lines):
+            known, is_whole = each.alignment, not each.hit_limit
+            rendering = Rendering(each.text, is_whole=is_whole)
+            if known is not None:
+                rendering = Rendering(each.text, known.target_spans, known.links, is_whole)
+            renderings.append(rendering)
         filling = carrier.filling(renderings, normalise=translator.tokenizers.source.normaliser)
         if filling is not None:
             fillings[number] = filling
@@ -141,14 +147,6 @@ def fill_catalogue(
         lines,
         Counter(work.passed_over.values()),
     )
-
-
-def _rendering(translation: Translation) -> Rendering:
-    is_whole = not translation.hit_limit
-    known = translation.alignment
-    if known is None:
-        return Rendering(translation.text, is_whole=is_whole)
-    return Rendering(translation.text, known.target_spans, known.links, is_whole)
 
 
 def require_languages(

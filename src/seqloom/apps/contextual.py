@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.events import Event, Listener, ignore
+from seqloom.core.events import Listener, ignore, progress
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import INK, as_written, fonts
 from seqloom.models.elmo import ElmoConfig, GivesContextualVectors
@@ -123,15 +123,12 @@ class WordComparison:
 
     def draw(self) -> Figure:
         """A map for each layer."""
-        labels = [" ".join(_marked(use)) for use in self.uses]
+        labels = []
+        for use in self.uses:
+            words = [use.sentence[begin:end] for begin, end in word_spans(use.sentence)]
+            labels.append(" ".join(word.upper() if at == use.place else word for at, word in enumerate(words)))
         names = ["word by itself", *(f"layer {number}" for number in range(1, len(self.similarities)))]
         return draw_similarities(self.similarities, labels=labels, names=names)
-
-
-def _marked(use: WordUse) -> list[str]:
-    """The words of the sentence, the compared one in capitals."""
-    words = [use.sentence[begin:end] for begin, end in word_spans(use.sentence)]
-    return [word.upper() if place == use.place else word for place, word in enumerate(words)]
 
 
 def compare(model: ContextualModel, sentences: Sequence[str], word: str | Sequence[str]) -> WordComparison:
@@ -209,7 +206,7 @@ def teach(
         optimiser.step()
         schedule.step()
         if step % 50 == 0 or step == steps:
-            listener(Event("progress", {"what": "teaching both directions", "done": step, "all": steps}))
+            progress(listener, "teaching both directions", step, steps)
     return ContextualModel(model.eval(), tokenizer)
 
 

@@ -13,7 +13,7 @@ from seqloom.apps.translator import Translator
 from seqloom.core.arguments import as_path
 from seqloom.core.config import resolve
 from seqloom.core.errors import SeqloomError, Stopped, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice, progress_counter
 from seqloom.core.files import partial_name, read_json, require_folders_above, sha256_of, write_atomically
 from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
 from seqloom.metrics.scoring import CorpusScore
@@ -27,6 +27,7 @@ from seqloom.training.run_guard import locked
 SEED = 1
 TRAIN_PAIRS, DEV_PAIRS, TEST_PAIRS = 20_000, 500, 1_000
 SPLITS: tuple[Split, ...] = ("train", "dev", "test", "unseen")
+PAIRS: dict[Split, int] = {"train": TRAIN_PAIRS, "dev": DEV_PAIRS, "test": TEST_PAIRS, "unseen": TEST_PAIRS}
 SHOWN_SAMPLES = 10
 WARMUP = 150
 
@@ -103,14 +104,27 @@ def demo(
     resolve(RunConfig, overrides=_settings(steps or STEPS))  # refuses a wrong number of steps
     is_new = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or is_unprepared(out)))
     if not is_new and force:
-        _require_removable(out)
+        try:
+            is_demo = out.is_dir() and _is_demo(out, open_run(out)[0])
+        except SeqloomError:
+            is_demo = False
+        if not is_demo:  # a wrong --out must not cost another run or folder
+            raise UsageError(
+                f"{out} is not a run of the demo with its corpus in {corpus}, so --force does not remove it. "
+                "Choose another --out, or remove it yourself."
+            )
     elif not is_new:
         _require_demo(out, languages=languages, steps=steps)
         if (finished := _read_result(out)) is not None:
             notice(listener, f"{out} has finished already: these are its results. Start over with --force.")
             return finished
     try:
-        texts = _make_corpus(corpus, languages)
+        texts: dict[Path, str] = {}
+        for split in SPLITS:
+            pairs = _pairs(split, languages, PAIRS[split])
+            sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            for language, lines in zip(languages, sides, strict=True):
+                texts[corpus / f"{split}.{language}"] = "".join(f"{line}\n" for line in lines)
         wrong = _wrong_files(corpus, texts, overwrite=force or not is_new)
         if not is_new and force:
             with locked(out):  # refused while it is trained
@@ -168,13 +182,8 @@ def _test(trained: Trained, *, languages: tuple[str, str], listener: Listener) -
     translator = Translator.load(trained.model)
 
     def tested(split: Split, what: str) -> tuple[tuple[CorpusScore, ...], list[DemoSample]]:
-        pairs, done = _pairs(split, languages, TEST_PAIRS), 0
-
-        def progress(lines: int) -> None:
-            nonlocal done
-            done += lines
-            listener(Event("progress", {"what": f"translating {what}", "done": done, "all": len(pairs)}))
-
+        pairs = _pairs(split, languages, TEST_PAIRS)
+        progress = progress_counter(listener, f"translating {what}", len(pairs))
         found = translator.search([pair.source for pair in pairs], progress=progress)
         samples = [DemoSample(pair.source, best[0].text, pair.target) for pair, best in zip(pairs, found, strict=True)]
         references = [each.reference for each in samples]
@@ -252,19 +261,6 @@ def _names_in(corpus: Path) -> set[str]:
     return {name for name in names if not unfinished.fullmatch(name)}
 
 
-def _require_removable(out: Path) -> None:
-    """Refuse to remove anything but an earlier demo: a wrong --out must not cost another run or folder."""
-    try:
-        is_demo = out.is_dir() and _is_demo(out, open_run(out)[0])
-    except SeqloomError:
-        is_demo = False
-    if not is_demo:
-        raise UsageError(
-            f"{out} is not a run of the demo with its corpus in {_corpus_of(out)}, so --force does not remove it. "
-            "Choose another --out, or remove it yourself."
-        )
-
-
 def _read_result(out: Path) -> DemoResult | None:
     """The results of a demo that has finished, if its model is whole and the one that was tested."""
     model = out / "model"
@@ -300,17 +296,6 @@ def _read_scores(records: Sequence[Mapping[str, Any]]) -> tuple[CorpusScore, ...
 def _pairs(split: Split, languages: tuple[str, str], count: int) -> list[PhrasePair]:
     pairs = sample_pairs(*languages, count=count, seed=SEED, split=split)
     return [*note_pairs(*languages), *pairs] if split == "train" else pairs
-
-
-def _make_corpus(folder: Path, languages: tuple[str, str]) -> dict[Path, str]:
-    """The text of each file of the corpus, one per split and language."""
-    counts = {"train": TRAIN_PAIRS, "dev": DEV_PAIRS, "test": TEST_PAIRS, "unseen": TEST_PAIRS}
-    files: dict[Path, str] = {}
-    for split in SPLITS:
-        pairs = _pairs(split, languages, counts[split])
-        for language, lines in zip(languages, zip(*((p.source, p.target) for p in pairs), strict=True), strict=True):
-            files[folder / f"{split}.{language}"] = "".join(f"{line}\n" for line in lines)
-    return files
 
 
 def _wrong_files(folder: Path, texts: Mapping[Path, str], *, overwrite: bool) -> list[Path]:

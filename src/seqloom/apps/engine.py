@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from seqloom.apps.request import ConstraintSet, Request, part_constraints
-from seqloom.apps.search_settings import require_effect, settings_for
-from seqloom.apps.translator import PartListener, Translation, unknown_share
+from seqloom.apps.request import Request, part_constraints
+from seqloom.apps.search_settings import device_of, require_effect, settings_for
+from seqloom.apps.translator import PartListener, Translation
 from seqloom.core.config import resolve
 from seqloom.core.errors import UsageError
 from seqloom.interop.ctranslate2 import require_ctranslate2
@@ -40,8 +40,6 @@ class Translates(Protocol):
 
     @property
     def source_language(self) -> str | None: ...
-
-    def unknown_rate(self, lines: Sequence[str]) -> float: ...
 
     def run(
         self,
@@ -77,18 +75,9 @@ class EngineTranslator:
     ) -> None:
         """`longest` is the maximum number of tokens of a source sentence, END included."""
         self.source_language = source_language
-        self.engine = engine
+        self.engine, self.tokenizers = engine, engine.tokenizers
         self.settings = search
         self.longest = longest
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """Those of the model."""
-        return self.engine.tokenizers
-
-    def unknown_rate(self, lines: Sequence[str]) -> float:
-        """Share of unknown source tokens."""
-        return unknown_share(self.tokenizers.source, lines)
 
     def run(
         self,
@@ -116,18 +105,15 @@ class EngineTranslator:
         # CTranslate2 refuses a sentence of no tokens; it is left out here.
         by_part = zip(parts, part_constraints(parts, request.line_constraints(len(lines))), strict=True)
         asked = [(part, given) for part, given in by_part if len(part.ids) > 1]
-        prefixes = [self._prefix(given) for _, given in asked]
+        if any(given and replace(given, prefix="") for _, given in asked):
+            raise UsageError("forced and forbidden words and stops are not supported with CTranslate2; use no engine")
+        prefixes = [self.tokenizers.target.encode(given.prefix) if given else [] for _, given in asked]
         found = self.engine.translate_ids([part.ids for part, _ in asked], settings, prefixes=prefixes)
         by_line: dict[int, list[tuple[Part, list[Found]]]] = {}
         for (part, _), some in zip(asked, found, strict=True):
             by_line.setdefault(part.line, []).append((part, some))
         progress(len(lines))
         return [self._translations(by_line.get(number, [])) for number in range(len(lines))]
-
-    def _prefix(self, given: ConstraintSet | None) -> list[int]:
-        if given and replace(given, prefix=""):
-            raise UsageError("forced and forbidden words and stops are not supported with CTranslate2; use no engine")
-        return self.tokenizers.target.encode(given.prefix) if given else []
 
     def _translations(self, searched: Sequence[tuple[Part, Sequence[Found]]]) -> list[Translation]:
         """The translations of a line out of those of its parts: of several parts, the best of each."""
@@ -151,8 +137,7 @@ def open_engine(folder: Path, overrides: Sequence[str] = ()) -> EngineTranslator
     `overrides` are search settings; unsupported ones are refused before anything is written.
     """
     require_ctranslate2()
-    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
-    device = devices[-1] if devices else "cpu"
+    device = device_of(overrides) or "cpu"
     if (folder / DESCRIPTION).is_file():
         description = read_description(folder)
         config = resolve(RunConfig, defaults={"search": dict(description.search)}, overrides=overrides)

@@ -100,11 +100,7 @@ def _rounded(folder: Path, place: Path) -> Path:
     card = replace(loaded.card, format=INT8_FORMAT)
     save_model(place, config, tokenizers=loaded.tokenizers, weights=weights, card=card)
     if has_file(folder, LEXICON):
-
-        def copy(path: Path) -> None:
-            shutil.copyfile(folder / LEXICON, path)
-
-        add_file(place, LEXICON, write=copy)
+        add_file(place, LEXICON, write=lambda path: shutil.copyfile(folder / LEXICON, path))
     return place
 
 
@@ -215,6 +211,9 @@ def export_argos(
     codes = require_codes(from_code, to_code)
     package = Package(*codes, version=version)
     notes = differences(tokenizer.config, from_code=codes[0])
+    readme = f"# {_languages(*codes)}\n\nA package for Argos Translate, exported by Seqloom {__version__}.\n"
+    if notes:
+        readme += "\nArgos processes text slightly differently:\n\n" + "".join(f"- {note}\n" for note in notes)
     with new_place(file) as partial, TemporaryDirectory() as folder:
         write_engine_files(loaded, Path(folder), quantization=quantization)
         model = {f"model/{each.name}": each.read_bytes() for each in Path(folder).iterdir()}
@@ -224,7 +223,7 @@ def export_argos(
             **model,
             "metadata.json": package.metadata().encode(),
             "sentencepiece.model": sentencepiece_for_argos(unigram, tokenizer.normaliser, from_code=codes[0]),
-            "README.md": _package_readme(package, notes).encode(),
+            "README.md": readme.encode(),
         }
         write_package(partial, package, contents=contents)
     return Exported("argos", file, quantization, _size(file), tuple(notes))
@@ -243,12 +242,7 @@ def export_onnx(loaded: LoadedModel, folder: Path) -> Exported:
         partial.mkdir()
         write_graphs(partial, write_onnx(partial, loaded.model, positions=positions))
         loaded.tokenizers.save(partial / "text")
-        write_atomically(partial / "README.md", _onnx_readme(loaded, folder.name))
-    return Exported("onnx", folder, "none", _size(folder))
-
-
-def _onnx_readme(loaded: LoadedModel, name: str) -> str:
-    return f"""# {_languages(loaded.card.source, loaded.card.target)}
+        readme = f"""# {_languages(loaded.card.source, loaded.card.target)}
 
 A translator as ONNX graphs, exported by Seqloom {__version__}.
 
@@ -259,8 +253,10 @@ A translator as ONNX graphs, exported by Seqloom {__version__}.
 | `graphs.json` | the names of these tensors, and how many positions there are |
 | `text/` | the tokenisers, which Seqloom reads |
 
-`seqloom.interop.onnx_stepper.OnnxStepper("{name}")` is a stepper for every search of Seqloom.
+`seqloom.interop.onnx_stepper.OnnxStepper("{folder.name}")` is a stepper for every search of Seqloom.
 """
+        write_atomically(partial / "README.md", readme)
+    return Exported("onnx", folder, "none", _size(folder))
 
 
 # --- sizes and READMEs ------------------------------------------------------------------------------------------------
@@ -308,12 +304,3 @@ print(text.target.decode([ids[piece] for piece in found[0].hypotheses[0]]))
 
 `seqloom.interop.ctranslate2_engine.CTranslate2Engine` does the same from ids to ids.
 """
-
-
-def _package_readme(package: Package, notes: list[str]) -> str:
-    rows = "".join(f"- {note}\n" for note in notes)
-    differences_text = f"\nArgos processes text slightly differently:\n\n{rows}" if notes else ""
-    return f"""# {_languages(package.from_code, package.to_code)}
-
-A package for Argos Translate, exported by Seqloom {__version__}.
-{differences_text}"""

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float64, Int
 from torch import Tensor
 
-from seqloom.apps.search_settings import require_effect, search_with
+from seqloom.apps.search_settings import device_of, require_effect, search_with
 from seqloom.classical.ngram import NGram
 from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, require_choice, shown
 from seqloom.core.config import resolve
@@ -91,17 +91,6 @@ class PromptedStepper:
         log_probs = step.log_probs.clone()
         log_probs[:, self._left_out] = -torch.inf
         return Step(log_probs, step.state)
-
-
-def split_lines(symbols: Sequence[int]) -> list[list[int]]:
-    """The symbols of each line, without the ENDs between them."""
-    lines: list[list[int]] = [[]]
-    for symbol in symbols:
-        if symbol == END:
-            lines.append([])
-        else:
-            lines[-1].append(symbol)
-    return lines
 
 
 # --- ARPA files -------------------------------------------------------------------------------------------------------
@@ -217,7 +206,7 @@ class LanguageModel:
         """One model, or several that are mixed with these weights (equal ones by default)."""
         companions = require_loaded(loaded, companions, caller="LanguageModel")
         self.loaded = loaded
-        self.config = loaded.config
+        self.config, self.card, self.tokenizer = loaded.config, loaded.card, loaded.tokenizers.target
         members = [loaded, *companions]
         for member in companions:
             if member.tokenizers.target != loaded.tokenizers.target:
@@ -243,16 +232,6 @@ class LanguageModel:
         """Read a model directory, a run or an ARPA file, and others that are mixed with it."""
         loaded = [load_language_model(each, device=device) for each in (folder, *others)]
         return LanguageModel(loaded[0], loaded[1:], weights=weights)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokeniser of its text."""
-        return self.loaded.tokenizers.target
-
-    @property
-    def card(self) -> Card:
-        """The metadata of the model."""
-        return self.loaded.card
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 
@@ -365,7 +344,15 @@ class LanguageModel:
         chosen = search_with(own, search, changes, method=self.generate, check=_require_effect)
         limit = OutputLimit(own.length_factor or 0.0, own.length_constant or OutputLimit().constant)
         chosen = chosen.with_output_limit(limit).model_copy(update={"length_overrun": 1.0})
-        settings = self._for_texts(chosen, as_whole_number(count, "count", least=1), seed=seed)
+        count = as_whole_number(count, "count", least=1)
+        is_beam, groups = chosen.method == "beam", chosen.groups
+        most = MAX_BEAM_TEXTS // groups * groups if is_beam else MAX_SAMPLED_TEXTS
+        most = min(most, MAX_SCORES_AT_ONCE // self.tokenizer.size)
+        if count > most:
+            raise UsageError(f"count={count} is more than fits into one search; give at most {most:,}")
+        given = {**chosen.model_dump(), "nbest": count, "seed": chosen.seed if seed is None else seed}
+        if is_beam:
+            given["beam"] = max(chosen.beam_for(count), chosen.beam)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
         stepper = PromptedStepper(
             self.stepper(),
@@ -376,22 +363,8 @@ class LanguageModel:
         )
         one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
         with torch.inference_mode():
-            (found,) = decode(stepper, Source(one, one[0]), settings, keys=[0], show=self.tokenizer.decode)
+            (found,) = decode(stepper, Source(one, one[0]), SearchConfig(**given), keys=[0], show=self.tokenizer.decode)
         return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
-
-    def _for_texts(self, settings: SearchConfig, count: int, *, seed: int | None) -> SearchConfig:
-        """Settings that return so many texts."""
-        most = MAX_SCORES_AT_ONCE // self.tokenizer.size
-        most = min(
-            most,
-            MAX_BEAM_TEXTS // settings.groups * settings.groups if settings.method == "beam" else MAX_SAMPLED_TEXTS,
-        )
-        if count > most:
-            raise UsageError(f"count={count} is more than fits into one search; give at most {most:,}")
-        given = {**settings.model_dump(), "nbest": count, "seed": settings.seed if seed is None else seed}
-        if settings.method == "beam":
-            given["beam"] = max(settings.beam_for(count), settings.beam)
-        return SearchConfig(**given)
 
     def unknown_in(self, text: str) -> tuple[int, int]:
         """The number of unknown tokens in a text, and of all tokens."""
@@ -404,7 +377,13 @@ class LanguageModel:
         return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
 
     def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
-        first, *others = split_lines(hypothesis.symbols)
+        lines: list[list[int]] = [[]]
+        for symbol in hypothesis.symbols:
+            if symbol == END:
+                lines.append([])
+            else:
+                lines[-1].append(symbol)
+        first, *others = lines
         # How a piece joins depends on those before it, so the whole line is decoded and the prompt taken off.
         known, whole = self.tokenizer.decode(begun), self.tokenizer.decode([*begun, *first])
         rest = whole[len(known) :] if whole.startswith(known) else whole
@@ -428,8 +407,7 @@ def open_language_model(
     weights: Sequence[float] | None = None,
 ) -> LanguageModel:
     """A model with other search settings or another device, and models that are mixed with it."""
-    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
-    device = devices[-1] if devices else None
+    device = device_of(overrides)
     loaded = load_language_model(folder, device=device)
     if is_arpa(folder):
         config = resolve(RunConfig, defaults=loaded.config.model_dump(mode="json"), overrides=overrides)

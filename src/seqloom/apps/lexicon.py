@@ -5,8 +5,9 @@ directory. A search with `search.shortlist=N` then scores the N best translation
 frequent symbols, not the whole vocabulary.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,15 +20,15 @@ from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.archive import is_archive
 from seqloom.core.errors import ModelError, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Listener, ignore, notice, progress
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import RESERVED
 from seqloom.core.text_files import OnBad
-from seqloom.data.corpus import ParallelCorpus, open_corpus
+from seqloom.data.corpus import open_corpus
 from seqloom.data.store import HEADER, Side, Store
 from seqloom.runs.loading import find_model, require_finished, require_translator
 from seqloom.runs.model_dir import add_file, has_file, read_card, read_settings
-from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.tokenizer import Tokenizers
 
 FILE = "lexicon.safetensors"
 """Its name in a model directory."""
@@ -82,16 +83,20 @@ def fit_lexicon(
         corpus = open_corpus(train, encoding=encoding, languages=languages, on_bad=on_bad)
         for sentence in corpus.notices:
             notice(listener, sentence)
-        bitext = _encoded(corpus, tokenizers, listener)
+        sides: tuple[list[list[int]], list[list[int]]] = [], []
+        lines = iter(corpus)
+        while some := list(islice(lines, LINES_AT_ONCE)):
+            texts = [line.source for line in some], [line.target for line in some]
+            for side, tokenizer, given in zip(sides, (tokenizers.source, tokenizers.target), texts, strict=True):
+                # Reserved symbols, such as the unknown one, translate nothing.
+                side += [[id for id in ids if id >= len(RESERVED)] for ids in tokenizer.encode_many(given)]
+            progress(listener, "encoding text", len(sides[0]), len(corpus))
+        bitext = Bitext.from_sentences(*sides)
     else:
         bitext = _stored(folder, tokenizers)
     config = config or Model1Config()
-
-    def on_round(done: int) -> None:
-        what = "learning translations, rounds"
-        listener(Event("progress", {"what": what, "done": done, "all": 2 * config.iterations}))
-
-    aligner = fit_aligner(bitext, config, threads=threads, progress=on_round)
+    report = partial(progress, listener, "learning translations, rounds", total=2 * config.iterations)
+    aligner = fit_aligner(bitext, config, threads=threads, progress=report)
     counts = np.bincount(bitext.targets, minlength=tokenizers.target.size)
     # Ranked by t(y ∣ x) alone, lists of the same length contain more used words and fewer rare ones.
     lexicon = Lexicon.from_aligner(aligner, counts, best=MAX_TRANSLATIONS, ranking="forward")
@@ -134,25 +139,6 @@ def offered_symbols(
     for row, symbols in enumerate(lists):
         table[row, : len(symbols)] = symbols
     return torch.from_numpy(table).to(source.ids.device)
-
-
-# --- text ------------------------------------------------------------------------------------------------------------
-
-
-def _encoded(corpus: ParallelCorpus, tokenizers: Tokenizers, listener: Listener) -> Bitext:
-    sources: list[list[int]] = []
-    targets: list[list[int]] = []
-    lines = iter(corpus)
-    while some := list(islice(lines, LINES_AT_ONCE)):
-        sources += _without_reserved(tokenizers.source, [line.source for line in some])
-        targets += _without_reserved(tokenizers.target, [line.target for line in some])
-        listener(Event("progress", {"what": "encoding text", "done": len(sources), "all": len(corpus)}))
-    return Bitext.from_sentences(sources, targets)
-
-
-def _without_reserved(tokenizer: Tokenizer, lines: list[str]) -> Iterator[list[int]]:
-    """Reserved symbols, such as the unknown one, translate nothing."""
-    return ([id for id in ids if id >= len(RESERVED)] for ids in tokenizer.encode_many(lines))
 
 
 def _stored(folder: Path, tokenizers: Tokenizers) -> Bitext:

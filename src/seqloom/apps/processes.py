@@ -23,7 +23,6 @@ from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import PartListener, Translation, Translator, open_translator
 from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.data.workers import OwnProcesses, end_with_parent
-from seqloom.text.tokenizer import Tokenizers
 
 SHARES_PER_JOB = 4
 """Shares of the lines for each process, so that none waits long for the last one."""
@@ -51,6 +50,8 @@ class ProcessTranslator:
         if jobs < 1:
             raise UsageError(f"{jobs} processes cannot translate; give 1 or more")
         self._translator = translator
+        self.tokenizers, self.longest = translator.tokenizers, translator.longest
+        self.source_language = translator.source_language
         self._jobs = jobs
         self._processes = OwnProcesses()
         self._pool = ProcessPoolExecutor(
@@ -69,25 +70,6 @@ class ProcessTranslator:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
         if kind is not None:  # the results are no longer needed
             self._processes.end()
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """Those of the model."""
-        return self._translator.tokenizers
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a source sentence, END included, up to which it is not split."""
-        return self._translator.longest
-
-    @property
-    def source_language(self) -> str | None:
-        """The source language, if the model knows it."""
-        return self._translator.source_language
-
-    def unknown_rate(self, lines: Sequence[str]) -> float:
-        """Share of unknown source tokens."""
-        return self._translator.unknown_rate(lines)
 
     def run(
         self,

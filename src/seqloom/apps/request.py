@@ -132,7 +132,13 @@ def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constrai
             )
         parts.append(Prefix(tuple(ids)))
     if given.phrases:
-        phrases = tuple(OneOf(_ways(phrase, tokenizer)) for phrase in given.phrases)
+        ways = {phrase: tuple(ways_to_write(phrase, tokenizer)) for phrase in given.phrases}
+        if unwritable := [phrase for phrase, found in ways.items() if not found]:
+            raise UsageError(
+                f"the phrase {unwritable[0]!r} cannot be written in the vocabulary of this model; choose another, or "
+                "train the model with a subword tokeniser and byte fallback, which can write everything"
+            )
+        phrases = tuple(OneOf(ways[phrase]) for phrase in given.phrases)
         parts.append(Phrases(phrases, END, word_borders(tokenizer)))
     if given.forbidden:
         parts.append(_forbidden_text(given.forbidden, tokenizer))
@@ -166,16 +172,6 @@ def _forbidden_text(phrases: tuple[str, ...], tokenizer: Tokenizer) -> Forbidden
     if any(is_blank(phrase) for phrase in phrases):
         raise UsageError(f"a forbidden phrase is blank: {phrases}; leave it out")
     return ForbiddenText(unwritten(tokenizer, phrases), phrases, tokenizer.size, END)
-
-
-def _ways(phrase: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    ways = ways_to_write(phrase, tokenizer)
-    if not ways:
-        raise UsageError(
-            f"the phrase {phrase!r} cannot be written in the vocabulary of this model; choose another, or train the "
-            "model with a subword tokeniser and byte fallback, which can write everything"
-        )
-    return tuple(ways)
 
 
 def _as_written(text: str, tokenizer: Tokenizer) -> str:

@@ -26,6 +26,12 @@ def resolved(folder: Path | str, overrides: Sequence[str]) -> RunConfig:
     return read_settings(find_model(Path(folder)), overrides)
 
 
+def device_of(overrides: Sequence[str]) -> str | None:
+    """The device among these overrides, if it is set."""
+    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
+    return devices[-1] if devices else None
+
+
 def require_effect(settings: SearchConfig, overrides: Sequence[str]) -> None:
     """Refuse overrides that change nothing."""
     for override in overrides:

@@ -14,7 +14,7 @@ from seqloom.apps.alignments import Alignment, align_parts
 from seqloom.apps.language_model import load_language_model
 from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of
 from seqloom.apps.request import ConstraintSet, Request, constraint_of, part_constraints, required_symbols
-from seqloom.apps.search_settings import resolved, search_with, settings_for
+from seqloom.apps.search_settings import device_of, resolved, search_with, settings_for
 from seqloom.classical.lexicon import Lexicon
 from seqloom.core.arguments import (
     as_lines,
@@ -31,7 +31,6 @@ from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
 from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
-from seqloom.runs.model_dir import Card
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,
@@ -59,7 +58,7 @@ from seqloom.search.trace import Recorder, Trace
 from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
 from seqloom.text.tags import Tagged, place_tags, take_out
-from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.tokenizer import Tokenizers
 
 
 @dataclass(frozen=True)
@@ -176,6 +175,11 @@ class Translator:
                 )
         self.loaded = loaded
         self.config = loaded.config.model_copy(update={"search": loaded.search_settings()})
+        self.tokenizers, self.card = loaded.tokenizers, loaded.card
+        self.source_language = loaded.card.source
+        """None if it is not known."""
+        self.longest = loaded.config.data.longest
+        """Tokens of a source sentence, END included, up to which it is not split."""
         self._model = cast("TranslationModel", loaded.model)
         self._steppers = Steppers([loaded, *companions], fused=fused)
         self._members = [each.summary() for each in (loaded, *companions)]
@@ -187,26 +191,6 @@ class Translator:
 
     def __repr__(self) -> str:
         return f"Translator({', with '.join(self._members)})"
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenisers of both sides."""
-        return self.loaded.tokenizers
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a source sentence, END included, up to which it is not split."""
-        return self.config.data.longest
-
-    @property
-    def card(self) -> Card:
-        """The metadata of the model."""
-        return self.loaded.card
-
-    @property
-    def source_language(self) -> str | None:
-        """The source language, if the model knows it."""
-        return self.loaded.card.source
 
     def translate(
         self, lines: Iterable[str], *, search: SearchConfig | Mapping[str, Any] | None = None, **changes: Any
@@ -273,7 +257,7 @@ class Translator:
         divided into calls. `progress` gets the number of lines that were finished, `watch` those that are split.
         """
         settings = self.loaded.search_settings(request.search)
-        glossary = None if request.glossary is None else request.glossary.read_by(self._source)
+        glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
         constraints = request.line_constraints(len(lines))
         bare = [take_out(line) for line in lines] if request.tags else []
         plain = [each.plain for each in bare] if request.tags else lines
@@ -295,7 +279,16 @@ class Translator:
             bound = [self._constraint(*each, search) for each in zip(parts, by_part, strict=True)]
             found = search(parts, constraints=bound, on_batch=on_batch)
             results += [render.line([parts[at] for at in places], [found[at] for at in places]) for places in by_line]
-        return self._with_tags(results, bare) if request.tags else results
+
+        def tagged(translation: Translation, line: Tagged) -> Translation:
+            known, normalise = translation.alignment or Alignment.empty(), self.tokenizers.source.normaliser
+            spans, links = known.target_spans, known.links
+            placed = place_tags(line, translation.text, target_spans=spans, links=links, normalise=normalise)
+            return replace(translation, text=placed.text)
+
+        if not request.tags:
+            return results
+        return [[tagged(each, line) for each in found] for found, line in zip(results, bare, strict=True)]
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
@@ -308,8 +301,8 @@ class Translator:
         if len(sources) != len(targets):
             raise UsageError(f"got {len(sources)} sources and {len(targets)} targets; give as many of both")
         wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
-        source_ids = [[*ids, END] for ids in self._source.encode_many([sources[at] for at in wanted])]
-        target_ids = [[*ids, END] for ids in self._target.encode_many([targets[at] for at in wanted])]
+        source_ids = [[*ids, END] for ids in self.tokenizers.source.encode_many([sources[at] for at in wanted])]
+        target_ids = [[*ids, END] for ids in self.tokenizers.target.encode_many([targets[at] for at in wanted])]
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
         problems = [
@@ -330,34 +323,26 @@ class Translator:
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
         """Share of unknown source tokens."""
-        return unknown_share(self._source, as_lines(lines, "unknown_rate"))
-
-    # ------------------------------------------------------------------------------------------------------------------
-
-    @property
-    def _source(self) -> Tokenizer:
-        return self.loaded.tokenizers.source
-
-    @property
-    def _target(self) -> Tokenizer:
-        return self.loaded.tokenizers.target
+        encoded = self.tokenizers.source.encode_many(as_lines(lines, "unknown_rate"))
+        ids = [id for line in encoded for id in line]
+        return ids.count(UNKNOWN) / max(1, len(ids))
 
     def _part_search(
         self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None], *, attention: bool
     ) -> PartSearch:
         def stepper(places: Sequence[int]) -> Stepper:
-            required = [required_symbols(constraints[at], self._target) for at in places]
+            required = [required_symbols(constraints[at], self.tokenizers.target) for at in places]
             return self._steppers.stepper(settings, attention=attention or settings.coverage > 0, required=required)
 
         at_once = sentences_at_once(self.loaded, settings)
-        return PartSearch(self._target, self.loaded.device, settings, at_once, stepper)
+        return PartSearch(self.tokenizers.target, self.loaded.device, settings, at_once, stepper)
 
     def _constraint(self, part: Part, given: ConstraintSet | None, search: PartSearch) -> Constraint | None:
         """The constraint on a part. One that cannot be met is reported with its line, before anything is searched."""
         if not given:
             return None
         try:
-            constraint = constraint_of(given, self._target)
+            constraint = constraint_of(given, self.tokenizers.target)
             source = source_batch([part.ids], self.loaded.device)
             constraints_for(source, search.settings, [constraint], end=END, show=search.show)
         except UsageError as error:
@@ -390,28 +375,14 @@ class Translator:
                 core.stepper([0]),
                 source_batch([parts[0].ids], self.loaded.device),
                 settings,
-                constraints=[constraint_of(given[0], self._target)],
+                constraints=[constraint_of(given[0], self.tokenizers.target)],
                 recorder=recorder,
                 show=core.show,
             )
-        return Watched(tuple(render.line(parts, [found])), recorder.traces(1)[0], self._target.piece)
+        return Watched(tuple(render.line(parts, [found])), recorder.traces(1)[0], self.tokenizers.target.piece)
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
-        return make_parts(lines, self._source, limit=self.longest, split=settings.split, first=first)
-
-    def _with_tags(self, results: list[list[Translation]], lines: Sequence[Tagged]) -> list[list[Translation]]:
-        def tagged(translation: Translation, line: Tagged) -> Translation:
-            known = translation.alignment or Alignment.empty()
-            placed = place_tags(
-                line,
-                translation.text,
-                target_spans=known.target_spans,
-                links=known.links,
-                normalise=self._source.normaliser,
-            )
-            return replace(translation, text=placed.text)
-
-        return [[tagged(each, line) for each in found] for found, line in zip(results, lines, strict=True)]
+        return make_parts(lines, self.tokenizers.source, limit=self.longest, split=settings.split, first=first)
 
     @torch.inference_mode()
     def _log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
@@ -456,9 +427,9 @@ class _Render:
         # Samples of the parts are independent, so together they are a sample of the line; ranks cannot be combined so.
         is_sampled = self.settings.method == "sample"
         ways = list(zip(*found, strict=True)) if len(parts) == 1 or is_sampled else [tuple(s[0] for s in found)]
-        return [self._translation(parts, way) for way in ways]
+        return [self._joined(parts, way) for way in ways]
 
-    def _translation(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _joined(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
         source, target = self.tokenizers.source, self.tokenizers.target
         unknown, dictionary = self.settings.unknown, self.request.dictionary
         words = [
@@ -493,8 +464,7 @@ def open_translator(
     `fuse` names a language model of the target vocabulary that is added, and its weight.
     """
     config = settings_for(folder, overrides)  # before the weights are read
-    devices = [override.partition("=")[2] for override in overrides if override.startswith("device=")]
-    device = devices[-1] if devices else None
+    device = device_of(overrides)
     loaded = load(folder, device=device)
     for other in companions:
         if resolved(other, []).purpose == "language model":
@@ -515,12 +485,6 @@ def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> Fu
             f"--train TEXT --out LM data.tokenizers_from={loaded.folder}"
         )
     return FusedLanguageModel(reader.stepper(), weight)
-
-
-def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """Share of unknown tokens in lines."""
-    ids = [id for line in tokenizer.encode_many(list(lines)) for id in line]
-    return ids.count(UNKNOWN) / max(1, len(ids))
 
 
 def _reporter(

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,9 +29,6 @@ from seqloom.text.formats.jsonl import JSONL
 from seqloom.text.formats.po import PO
 from seqloom.text.formats.readers import format_of
 from seqloom.text.languages import is_language_code
-
-if TYPE_CHECKING:
-    from seqloom.search.settings import SearchConfig
 
 EXAMPLES = examples(
     "echo 'Guten Morgen.' | seqloom translate run/model",
@@ -302,8 +299,12 @@ def translate(
             from seqloom.apps.search_settings import resolved
 
             settings = resolved(model, given.overrides)
-            if nbest is not None:
-                _check_nbest(nbest, settings.search)
+            search = settings.search
+            if nbest is not None and search.method == "beam" and nbest > search.beam:
+                raise UsageError(
+                    f"--nbest {nbest} is larger than search.beam={search.beam}; "
+                    f"add search.beam={search.beam_for(nbest)}, or use --nbest {search.beam}"
+                )
         opening = open_engine(
             model,
             overrides,
@@ -355,12 +356,3 @@ def _check_catalogue(path: Path, out: Path | None, *, in_place: bool, target: st
         require_writable(path)
     elif out is None and json:
         raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
-
-
-def _check_nbest(nbest: int, search: "SearchConfig") -> None:
-    """Refuse a list that is longer than the beam, before the model is loaded."""
-    if search.method == "beam" and nbest > search.beam:
-        raise UsageError(
-            f"--nbest {nbest} is larger than search.beam={search.beam}; "
-            f"add search.beam={search.beam_for(nbest)}, or use --nbest {search.beam}"
-        )

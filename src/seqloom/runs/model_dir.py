@@ -223,7 +223,7 @@ def write_model(
         shutil.rmtree(partial, ignore_errors=True)  # gone already where all went well
 
 
-def add_file(folder: Path, name: str, *, write: Callable[[Path], None]) -> None:
+def add_file(folder: Path, name: str, *, write: Callable[[Path], object]) -> None:
     """Add a file to a model directory, or replace it. A crash in between leaves a valid model without that file."""
     path, manifest = folder / name, read_part(folder / "manifest.json")
     if manifest["files"].pop(name, None) is not None:
