@@ -15,7 +15,7 @@ from seqloom.search.constraints import All, Forbidden, Phrases, Prefix, StopAt
 from seqloom.search.decode import constraints_for, decode
 from seqloom.search.diverse import diverse_search
 from seqloom.search.greedy import greedy_search
-from seqloom.search.sampling import Sampling, sample_search
+from seqloom.search.sampling import sample_search
 from seqloom.search.settings import SearchConfig
 
 seeds = st.integers(0, 10_000)
@@ -27,11 +27,10 @@ def test_the_settings_choose_the_search() -> None:
     assert [best for [best] in decode(stepper, source, one)] == greedy_search(stepper, source, one)
     assert decode(stepper, source, four) == beam_search(stepper, source, four)
     grouped = SearchConfig(beam=4, nbest=2, groups=2, diversity=1.0)
-    assert decode(stepper, source, grouped) == diverse_search(stepper, source, grouped, groups=2, diversity=1.0)
+    assert decode(stepper, source, grouped) == diverse_search(stepper, source, grouped)
     drawn = SearchConfig(method="sample", nbest=3, beam=1, temperature=0.7, top_k=4, seed=5)
-    sampling = Sampling(temperature=0.7, top_k=4, seed=5)
-    assert decode(stepper, source, drawn) == sample_search(stepper, source, drawn, sampling=sampling)
-    assert decode(stepper, source, drawn) != sample_search(stepper, source, drawn, sampling=Sampling(seed=6))
+    assert decode(stepper, source, drawn) == sample_search(stepper, source, drawn)
+    assert decode(stepper, source, drawn) != decode(stepper, source, drawn.model_copy(update={"seed": 6}))
 
 
 def test_without_any_rule_nobody_is_bound() -> None:

@@ -23,7 +23,7 @@ from seqloom.search.beam import beam_search
 from seqloom.search.ensemble import Ensemble, Fusion, Mode
 from seqloom.search.exhaustive import exhaustive_search
 from seqloom.search.greedy import greedy_search
-from seqloom.search.sampling import Sampling, sample_search
+from seqloom.search.sampling import sample_search
 from seqloom.search.settings import SearchConfig
 
 MODES: tuple[Mode, ...] = ("log_mean", "mean")
@@ -194,7 +194,7 @@ def check_against_oracle(stepper: Stepper, source: Source, *, symbols: int) -> N
         assert [h.score for h in found] == pytest.approx([h.score for h in best[:8]], abs=1e-9)
     [*greedy] = greedy_search(stepper, source, settings(limit=3))
     assert [best for [best] in beam_search(stepper, source, settings(limit=3))] == greedy
-    sampled = sample_search(stepper, source, settings(limit=3), sampling=Sampling(temperature=0.0))
+    sampled = sample_search(stepper, source, settings(limit=3).model_copy(update={"temperature": 0.0}))
     assert [best for [best] in sampled] == greedy
 
 

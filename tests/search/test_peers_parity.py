@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from seqloom.interop.ctranslate2 import write_ctranslate2
 from seqloom.models.transformer import Transformer
 from seqloom.nn.blocks import sinusoids
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.peers.rules import PeerOptions
+from seqloom.search.peers.rules import RULES, rules_of
 from seqloom.search.peers.search import peer_search
 from seqloom.search.settings import PeerMode
 
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.parity
 SENTENCES, BEAM, LIMIT = 500, 4, 12
 STEPS = 150
 NEAR = 1e-5
-PLAIN = PeerOptions()
 PIECES = [*RESERVED, *(f"s{symbol}" for symbol in range(len(RESERVED), SYMBOLS))]
 OTHERS: tuple[PeerMode, ...] = ("fairseq", "marian", "sockeye", "joeynmt", "opennmt-py", "opennmt-lua")
 
@@ -59,13 +59,9 @@ def mismatches(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[F
     return count
 
 
-def ours(
-    stepper: Stepper, source: Source, *, mode: PeerMode, alpha: float, options: PeerOptions = PLAIN
-) -> list[list[Hypothesis]]:
-    limits = [LIMIT] * len(source.lengths)
-    return peer_search(
-        stepper, source, mode=mode, beam=BEAM, nbest=BEAM, length_penalty=alpha, limits=limits, options=options
-    )
+def ours(stepper: Stepper, source: Source, *, mode: PeerMode, alpha: float, **options: Any) -> list[list[Hypothesis]]:
+    rules, limits = replace(rules_of(mode, alpha), **options), [LIMIT] * len(source.lengths)
+    return peer_search(stepper, source, rules, beam=BEAM, nbest=BEAM, limits=limits)
 
 
 def huggingface(
@@ -131,14 +127,13 @@ def stepper(theirs: Any) -> Stepper:
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
 def test_huggingface(theirs: Any, stepper: Stepper, early: bool | Literal["never"], alpha: float) -> None:
     source = inputs()
-    options = PeerOptions(early_stopping=early)
-    found = ours(stepper, source, mode="huggingface", alpha=alpha, options=options)
+    found = ours(stepper, source, mode="huggingface", alpha=alpha, early_stopping=early)
     assert mismatches(found, huggingface(theirs, source, alpha=alpha, early=early)) == 0
 
 
 def test_huggingface_with_a_forced_end(theirs: Any, stepper: Stepper) -> None:
     source = inputs()
-    found = ours(stepper, source, mode="huggingface", alpha=1.0, options=PeerOptions(forced_end=True))
+    found = ours(stepper, source, mode="huggingface", alpha=1.0, free_end=True)
     assert mismatches(found, huggingface(theirs, source, alpha=1.0, early=False, forced=True)) == 0
     assert mismatches(found, huggingface(theirs, source, alpha=1.0, early=False)) > 0
 
@@ -191,18 +186,15 @@ def ctranslate2_nbest(engine: Any, source: Source, *, alpha: float, patience: fl
 @pytest.mark.parametrize(("alpha", "patience"), [(0.0, 1.0), (0.6, 1.0), (1.0, 1.0), (1.0, 2.0), (-0.5, 1.0)])
 def test_ctranslate2(exported: Transformer, engine: Any, alpha: float, patience: float) -> None:
     source = inputs()
-    options = PeerOptions(patience=patience)
-    found = ours(exported.stepper(), source, mode="ctranslate2", alpha=alpha, options=options)
+    found = ours(exported.stepper(), source, mode="ctranslate2", alpha=alpha, patience=patience)
     assert mismatches(found, ctranslate2_nbest(engine, source, alpha=alpha, patience=patience)) == 0
 
 
 def test_ctranslate2_with_a_minimum_length(exported: Transformer, engine: Any) -> None:
     source, limits = inputs(100), [LIMIT] * 100
     found = [
-        peer_search(
-            exported.stepper(), source, mode="ctranslate2", beam=BEAM, nbest=BEAM, limits=limits, min_length=shortest
-        )
-        for shortest in (0, 4)
+        peer_search(exported.stepper(), source, rules, beam=BEAM, nbest=BEAM, limits=limits)
+        for rules in (replace(RULES["ctranslate2"], min_length=shortest) for shortest in (0, 4))
     ]
     for shortest, mine in zip((0, 4), found, strict=True):
         more = {"min_decoding_length": shortest}

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.search.candidates import IMPOSSIBLE, Top, _ranked_by_loops, _ranked_by_sorting, ranked
+from seqloom.search.candidates import IMPOSSIBLE, Top, merge_by_sorting, ranked
 
 BEAM = 4
 
@@ -26,10 +26,12 @@ def tables(draw: st.DrawFn) -> tuple[Top, torch.Tensor, torch.Tensor]:
 @given(tables(), st.integers(1, 12))
 def test_loops_find_what_sorting_finds(table: tuple[Top, torch.Tensor, torch.Tensor], best: int) -> None:
     top, so_far, sizes = table
-    loops, sorting = _ranked_by_loops(top, so_far, sizes, best), _ranked_by_sorting(top, so_far, sizes, BEAM, best)
-    there = sorting[0] > IMPOSSIBLE
-    assert torch.equal(loops[0][:, : there.shape[1]] > IMPOSSIBLE, there)
-    for one, other in zip(loops, sorting, strict=True):
+    found = ranked(top, so_far=so_far, sizes=sizes, beam=BEAM, best=best)
+    values, rows, columns = merge_by_sorting(top.values, so_far, sizes, BEAM, best)
+    there = values > IMPOSSIBLE
+    assert torch.equal(found.values[:, : there.shape[1]] > IMPOSSIBLE, there)
+    sorting = (values, rows, top.symbols[rows, columns])
+    for one, other in zip((found.values, found.rows, found.symbols), sorting, strict=True):
         assert torch.equal(one[:, : there.shape[1]][there], other[there])
 
 
@@ -38,6 +40,6 @@ def test_the_earlier_row_and_then_the_earlier_column_come_first() -> None:
     so_far, sizes = torch.zeros(2, dtype=torch.float64), torch.tensor([2])
     found = ranked(top, so_far=so_far, sizes=sizes, beam=2, best=4)
     assert found.symbols.tolist() == [[7, 8, 9, 5]]
-    assert found.places.tolist() == [[0, 0, 1, 1]]
+    assert found.rows.tolist() == [[0, 0, 1, 1]]
     better = ranked(top, so_far=torch.tensor([0.0, 0.5], dtype=torch.float64), sizes=sizes, beam=2, best=4)
     assert better.symbols.tolist() == [[9, 7, 8, 5]]

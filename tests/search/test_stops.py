@@ -40,11 +40,6 @@ def settings(beam: int, *, nbest: int = 1, limit: int = 4, **more: Any) -> Searc
     return SearchConfig(beam=beam, nbest=nbest, length_factor=0.0, length_constant=limit, **more)
 
 
-def diverse(stepper: Stepper, source: Source, chosen: SearchConfig) -> list[list[Hypothesis]]:
-    """One group of a diverse search, which is a beam search."""
-    return diverse_search(stepper, source, chosen, groups=1, diversity=0.0)
-
-
 def outline(hypotheses: Sequence[Hypothesis]) -> list[tuple[int, ...]]:
     return [hypothesis.symbols for hypothesis in hypotheses]
 
@@ -98,7 +93,7 @@ GOOD = Grammar(
 """The probable output has four symbols, the improbable one three."""
 
 
-@pytest.mark.parametrize("search", [beam_search, diverse])
+@pytest.mark.parametrize("search", [beam_search, diverse_search])
 def test_a_search_continues_where_its_best_hypothesis_has_not_ended(search: Any) -> None:
     long, short = (2, 3, 4), (2, 5)
     (found,) = search(GOOD, sentences([2]), settings(2, limit=3, length_overrun=2.0))

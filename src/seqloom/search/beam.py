@@ -51,7 +51,7 @@ def beam_search(
     Of equal candidates the one from the better row and then of the lower symbol comes first, so the other sentences of
     the batch do not matter. `score` replaces that of the settings; `recorder` gets every candidate.
     """
-    strategy = BeamSearch(settings.beam, end=stepper.end, shows_all=recorder is not None)
+    strategy = BeamSearch(settings.beam, stepper.end)
     found = search(stepper, source, strategy, settings, score=score, constraints=constraints, recorder=recorder)
     return [beam for [beam] in found]
 
@@ -62,8 +62,6 @@ class BeamSearch:
 
     beam: int
     end: int
-    shows_all: bool = False
-    """Whether an expansion has all candidates that it looked at, for a trace; else only the best of those dropped."""
     beams: int = 1
     proves_completeness: bool = True
 
@@ -77,7 +75,7 @@ class BeamSearch:
             sizes=torch.from_numpy(frontier.sizes).to(top.values.device),
             beam=self.beam,
             # Banks choose among all candidates of a sentence.
-            best=self.beam * (self.beam + 1) if self.shows_all or any(is_missing) else self.beam + 1,
+            best=self.beam * (self.beam + 1) if frontier.is_traced or any(is_missing) else self.beam + 1,
         )
         tables = (found.values, found.rows, found.symbols, found.log_probs)  # [sentences, candidates] each
         values, rows, symbols, log_probs = (table.cpu().numpy() for table in tables)

@@ -145,13 +145,12 @@ IMPOSSIBLE = float("-inf")
 class Ranked:
     """The candidates of each sentence, best first; those past its last one have a value of −∞, and mean nothing.
 
-    A candidate is a row of the batch, which is one of the `places` of its sentence, with one symbol more.
+    A candidate is a row of the batch with one symbol more.
     """
 
     values: Float[Tensor, "sentences best"]
     log_probs: Float[Tensor, "sentences best"]
     rows: Int[Tensor, "sentences best"]
-    places: Int[Tensor, "sentences best"]
     symbols: Int[Tensor, "sentences best"]
 
 
@@ -163,39 +162,29 @@ def ranked(
     Of equal candidates the one from the earlier row, and then the one that is earlier in its row comes first. Sums are
     in float64.
     """
-    is_compiled = top.values.device.type == "cpu"
-    values, rows, places, columns = (
-        _ranked_by_loops(top, so_far, sizes, best)
-        if is_compiled
-        else _ranked_by_sorting(top, so_far, sizes, beam, best)
-    )
-    return Ranked(values, top.log_probs[rows, columns].double(), rows, places, top.symbols[rows, columns])
+    if top.values.device.type == "cpu":
+        values = torch.empty(len(sizes), best, dtype=torch.float64)
+        rows, columns = (torch.empty(len(sizes), best, dtype=torch.long) for _ in range(2))
+        merge(*(each.numpy() for each in (top.values, so_far, sizes, values, rows, columns)))
+    else:
+        values, rows, columns = merge_by_sorting(top.values, so_far, sizes, beam, best)
+    return Ranked(values, top.log_probs[rows, columns].double(), rows, top.symbols[rows, columns])
 
 
-def _ranked_by_loops(top: Top, so_far: Tensor, sizes: Tensor, best: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    values = torch.empty(len(sizes), best, dtype=torch.float64)
-    rows, places, columns = (torch.empty(len(sizes), best, dtype=torch.long) for _ in range(3))
-    merge(*(each.numpy() for each in (top.values, so_far, sizes, values, rows, places, columns)))
-    return values, rows, places, columns
-
-
-def _ranked_by_sorting(
-    top: Top, so_far: Tensor, sizes: Tensor, beam: int, best: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """On a grid: empty places, where a sentence has fewer rows than others, are −∞, as forbidden symbols are."""
-    device = top.values.device
-    rows, columns = top.values.shape
+def merge_by_sorting(
+    table: Float[Tensor, "rows columns"], so_far: Tensor, sizes: Tensor, beam: int, best: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `merge` finds: on a grid, where the rows that a sentence has fewer than others are −∞."""
+    rows, columns = table.shape
     starts = sizes.cumsum(0) - sizes
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device=device), sizes)
-    place = torch.arange(rows, device=device) - starts[owner]
-
-    grid = torch.full((len(sizes), beam, columns), IMPOSSIBLE, dtype=torch.float64, device=device)
-    grid[owner, place] = so_far[:, None] + top.values.double()
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device=table.device), sizes)
+    place = torch.arange(rows, device=table.device) - starts[owner]
+    grid = table.new_full((len(sizes), beam, columns), IMPOSSIBLE, dtype=torch.float64)
+    grid[owner, place] = so_far[:, None] + table.double()
     values, order = grid.flatten(1).sort(dim=1, descending=True, stable=True)
     values, order = values[:, :best], order[:, :best]  # [sentences, best]
-    places, column = order // columns, order % columns
-    picked = (starts[:, None] + places).clamp(max=rows - 1)  # empty places point past the rows
-    return values, picked, places, column
+    picked = (starts[:, None] + order // columns).clamp(max=rows - 1)  # empty places point past the rows
+    return values, picked, order % columns
 
 
 # Compiled loops: one pass over the numbers of each row or sentence.
@@ -211,7 +200,6 @@ def merge(
     sizes: KernelArray,
     found: KernelArray,
     rows: KernelArray,
-    places: KernelArray,
     columns: KernelArray,
 ) -> None:
     """The best of so_far[row] + values[row, column] for the rows of each sentence, whose values fall to the right.
@@ -231,7 +219,6 @@ def merge(
                         highest, at = value, np.int64(row)
             found[s, b] = highest
             rows[s, b] = at if at >= 0 else last
-            places[s, b] = at - first if at >= 0 else 0
             columns[s, b] = taken[at] if at >= 0 else 0
             if at >= 0:
                 taken[at] += 1

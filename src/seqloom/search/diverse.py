@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import torch
 
-from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, top_symbols
 from seqloom.search.driver import Candidate, Expansion, Frontier, search
@@ -28,22 +27,15 @@ from seqloom.search.rerank import without_duplicates
 from seqloom.search.settings import SearchConfig
 
 
-def diverse_search(
-    stepper: Stepper, source: Source, settings: SearchConfig, *, groups: int, diversity: float
-) -> list[list[Hypothesis]]:
+def diverse_search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
     """At most `settings.nbest` different hypotheses for each sentence, best first, finished ones before cut ones.
 
-    `settings.beam` counts those of all groups together; `diversity` is λ. The best of each group come first into the
-    list, then the second of each, and so on until it is full; then it is sorted.
+    `settings.beam` counts those of all `settings.groups` together; `settings.diversity` is λ. The best of each group
+    come first into the list, then the second of each, and so on until it is full; then it is sorted.
     """
-    if not 1 <= groups <= settings.beam or settings.beam % groups:
-        fits = [number for number in range(1, settings.beam + 1) if settings.beam % number == 0]
-        raise ConfigError(f"beam {settings.beam} is not divisible by {groups} groups; numbers that fit: {fits}")
-    if not 0 <= diversity < float("inf"):
-        raise ConfigError(f"diversity {diversity} is out of range; give 0 (independent groups) or more, such as 0.5")
-    width = settings.beam // groups
+    width = settings.beam // settings.groups
     own = settings.model_copy(update={"beam": width, "nbest": min(settings.nbest, width)})
-    found = search(stepper, source, DiverseSearch(groups, width, diversity), own)
+    found = search(stepper, source, DiverseSearch(settings.groups, width, settings.diversity), own)
     return [_merged(beams, settings.nbest) for beams in found]
 
 

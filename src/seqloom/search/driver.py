@@ -80,6 +80,8 @@ class Frontier(NamedTuple):  # a tuple, because one is made at each step
     """Symbols that hypotheses have after this step."""
     states: Sequence[ConstraintState | None]
     """How far each row has come with its constraint; empty if no sentence has one."""
+    is_traced: bool
+    """Whether an expansion should have all candidates that were considered, not only the best of those dropped."""
 
 
 class Candidate(NamedTuple):
@@ -337,8 +339,9 @@ class _Decoding:
         """Let the strategy choose, retire what ends; the rows that continue."""
         self.attention.append(step.attention)
         length, values = len(self.attention), self._values(step)
+        beams = (self.live, self.starts, self.sizes)
         expansion = self.strategy.choose(
-            Frontier(step, values, self.totals, self.carried, self.live, self.starts, self.sizes, length, self.states)
+            Frontier(step, values, self.totals, self.carried, *beams, length, self.states, self.recorder is not None)
         )
         rows, symbols, log_probs = expansion.rows, expansion.symbols, expansion.log_probs  # [beams, candidates]
         totals = self.totals[rows] + log_probs

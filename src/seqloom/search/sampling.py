@@ -18,7 +18,6 @@ A draw depends on its own place and on nothing else, so neither the other senten
     y = the symbol with Σ_{y' < y} q(y') ≤ u < Σ_{y' ≤ y} q(y')      symbols in the order of their ids
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, Top, top_symbols
@@ -36,39 +35,6 @@ from seqloom.search.constraints import Constraints
 from seqloom.search.driver import Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What symbols are drawn from, and the seed of the draws. By default, the model's own distribution."""
-
-    temperature: float = 1.0
-    """Below 1 sharpens, above 1 flattens; 0 is greedy search."""
-
-    top_k: int = 0
-    """Symbols kept at each step; 0 keeps all."""
-
-    top_p: float = 1.0
-    """Probability that the kept symbols have together at least; 1 keeps all."""
-
-    min_p: float = 0.0
-    """Probability of a kept symbol at least, as a part of the highest; 0 keeps all."""
-
-    seed: int = 0
-    """Another seed gives other draws; the same one the same."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ConfigError(
-                f"temperature {self.temperature} is out of range; give 1 for the model as it is, less for safer "
-                "outputs, down to 0 for greedy search"
-            )
-        if self.top_k < 0:
-            raise ConfigError(f"top_k {self.top_k} is out of range; give 1 or more, or 0 to keep all symbols")
-        if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p {self.top_p} is out of range; give more than 0 and at most 1, which keeps all")
-        if not 0 <= self.min_p <= 1:
-            raise ConfigError(f"min_p {self.min_p} is out of range; give 0, which keeps all symbols, up to 1")
 
 
 @dataclass(frozen=True)
@@ -88,7 +54,6 @@ def sample_search(
     source: Source,
     settings: SearchConfig,
     *,
-    sampling: Sampling,
     keys: Sequence[int] | None = None,
     constraints: Constraints | None = None,
 ) -> list[list[Hypothesis]]:
@@ -102,7 +67,7 @@ def sample_search(
     sentences = len(source.lengths)
     if keys is not None and len(keys) != sentences:
         raise UsageError(f"got {len(keys)} keys for {sentences} sentences; each sentence needs one")
-    strategy = SampleSearch(sampling, range(sentences) if keys is None else keys, settings.nbest)
+    strategy = SampleSearch(settings, range(sentences) if keys is None else keys, settings.nbest)
     found = search(stepper, source, strategy, settings, limits=settings.hard_limits(source), constraints=constraints)
     return [[sample for [sample, *_] in samples] for samples in found]
 
@@ -111,17 +76,17 @@ def sample_search(
 class SampleSearch:
     """One symbol drawn for each row; each sample of a sentence is a beam of its own."""
 
-    sampling: Sampling
+    settings: SearchConfig
     keys: Sequence[int]
     beams: int
     proves_completeness: bool = False
 
     def choose(self, frontier: Frontier) -> Expansion:
-        choices = choices_of(frontier.step, self.sampling, values=frontier.values)
+        choices = choices_of(frontier.step, self.settings, values=frontier.values)
         numbers = []
         for beam in frontier.beams.tolist():
             sentence, sample = divmod(beam, self.beams)
-            numbers.append(uniform(self.sampling.seed, self.keys[sentence], sample=sample, step=frontier.length))
+            numbers.append(uniform(self.settings.seed, self.keys[sentence], sample=sample, step=frontier.length))
         symbols, log_probs, sums = choices.symbols, choices.log_probs, choices.weights.cumsum(1)  # [beams, choices]
         if len(numbers) != len(sums):  # the samples of a sentence share its first row
             picked = torch.from_numpy(frontier.starts).to(sums.device)  # [beams]
@@ -140,40 +105,35 @@ def uniform(seed: int, key: int, *, sample: int, step: int) -> float:
     return (seed_for(seed, "sample", key, sample, step) >> 10) * 2.0**-53
 
 
-def choices_of(step: Step, sampling: Sampling, *, values: Float[Tensor, "rows symbols"] | None = None) -> Choices:
+def choices_of(step: Step, settings: SearchConfig, *, values: Float[Tensor, "rows symbols"] | None = None) -> Choices:
     """The distribution of the next symbol of each row, tempered and filtered.
 
     `values` replace the log-probabilities where some symbols are forbidden (−∞).
     """
     values = step.log_probs if values is None else values
     offered = values.shape[1]
-    count = 1 if sampling.temperature == 0 else min(sampling.top_k or offered, offered)
-    is_ranked = count < offered or sampling.top_p < 1
+    count = 1 if settings.temperature == 0 else min(settings.top_k or offered, offered)
+    is_ranked = count < offered or settings.top_p < 1
     top = top_symbols(step, count if is_ranked else 1, values=values)
     highest = top.values[:, :1].double().clamp(min=torch.finfo(torch.float64).min)  # −∞ − −∞ would be no number
-    temperature = sampling.temperature or 1.0  # with 0 only one symbol is left
+    temperature = settings.temperature or 1.0  # with 0 only one symbol is left
 
     def tempered(logarithms: Tensor) -> Tensor:
         """p / max p. Sums are running ones, which add up a row in one order, however many rows there are."""
         return ((logarithms.double() - highest) / temperature).exp()
 
-    kept = top if is_ranked else _all_symbols(step, values)
+    kept = top
+    if not is_ranked:
+        symbols = torch.arange(offered, device=values.device) if step.symbols is None else step.symbols
+        kept = Top(values, step.log_probs, symbols.expand(len(values), -1))
     weights = tempered(kept.values)
-    is_kept = weights >= sampling.min_p
-    if sampling.top_p < 1:
+    is_kept = weights >= settings.min_p
+    if settings.top_p < 1:
         before = F.pad(weights.cumsum(1)[:, :-1], (1, 0))  # Σ p of the more probable ones
-        is_kept &= before < sampling.top_p * tempered(values).cumsum(1)[:, -1:]
+        is_kept &= before < settings.top_p * tempered(values).cumsum(1)[:, -1:]
     symbols, order = kept.symbols.sort(dim=1, stable=True)
     return Choices(
         weights=(weights * is_kept).gather(1, order),
         log_probs=kept.log_probs.double().gather(1, order),
         symbols=symbols,
     )
-
-
-def _all_symbols(step: Step, values: Float[Tensor, "rows symbols"]) -> Top:
-    if step.symbols is None:
-        symbols = torch.arange(values.shape[1], device=values.device)
-    else:
-        symbols = step.symbols
-    return Top(values, step.log_probs, symbols.expand(len(values), -1))

@@ -178,12 +178,12 @@ class SearchConfig(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> "SearchConfig":
-        if self.nbest > self.beam and self.method == "beam":
+        if self.nbest > self.beam and self.method != "sample":
             raise ValueError(
                 f"nbest {self.nbest} is more hypotheses than beam {self.beam} keeps; "
                 f"give search.beam={self.beam_for(self.nbest)} or search.nbest={self.beam}"
             )
-        if self.mode != "seqloom" and (self.method == "sample" or self.groups > 1):
+        if self.mode != "seqloom" and (self.method != "beam" or self.groups > 1):
             raise ValueError(
                 f"mode {self.mode} is a beam search; leave method and groups as they are, or set mode=seqloom"
             )

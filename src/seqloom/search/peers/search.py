@@ -4,35 +4,56 @@
     finished               those of them that end, among the first beam of them
     live                   the best of the others
 
-What each mode does with them is one value of `PeerRules`; this file feeds them.
+What each mode does with them is one value of `PeerRules`.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, Step, Stepper
-from seqloom.search.candidates import DeadEnd, Top, top_symbols
+from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, top_symbols
 from seqloom.search.driver import run
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
-from seqloom.search.peers.rules import (
-    Ended,
-    PeerHypothesis,
-    PeerOptions,
-    PeerRules,
-    PeerScore,
-    PeerStep,
-    is_over,
-    patience_count,
-    rules_of,
-)
-from seqloom.search.settings import PeerMode
+from seqloom.search.peers.rules import PeerRules, PeerScore
+
+
+def peer_search(
+    stepper: Stepper, source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int = 1
+) -> list[list[Hypothesis]]:
+    """At most `nbest` hypotheses for each sentence, best first, as a peer with these rules would find them.
+
+    `limits` has the maximum |Y| of each sentence, its end counted. Of equal candidates the better row and then the
+    lower symbol comes first. The loop is the driver's; pools of finished hypotheses, stops and limits are the peer's.
+    """
+    if beam == 1:  # greedy search in all of them
+        rules = replace(rules, candidates=1, place="lost", stop="none_live")
+    attention: list[Tensor | None] = []
+    score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
+    sentences = [
+        PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
+        for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
+    ]
+
+    def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
+        live = [sentence for sentence in sentences if sentence.live]
+        attention.append(step.attention)
+        length = len(attention)
+        owners = [sentence.limit for sentence in live for _ in sentence.live]
+        offered = _allowed(step, rules, end=stepper.end, is_last=[length == limit for limit in owners], length=length)
+        for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
+            sentence.advance(candidates, length=length)
+        last = [each.pointer for sentence in live for each in sentence.live if each is not None]
+        return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
+
+    run(stepper, source, advance)
+    return [sentence.hypotheses() for sentence in sentences]
 
 
 class PeerCandidate(NamedTuple):
@@ -42,6 +63,21 @@ class PeerCandidate(NamedTuple):
     place: int
     symbol: int
     token_log_prob: float
+
+
+class PeerHypothesis(NamedTuple):
+    """A hypothesis after a step. `is_over` if it ends here or is cut; one that continued after its end is a ghost."""
+
+    pointer: BackPointer
+    is_over: bool = False
+    is_ghost: bool = False
+
+
+class Ended(NamedTuple):
+    """A hypothesis that is finished or was cut, with its score."""
+
+    score: float
+    pointer: BackPointer
 
 
 @dataclass
@@ -59,7 +95,9 @@ class PeerSentence:
     finished: list[Ended] = field(default_factory=list)
     width: int = 0
     seen: list[bool] = field(default_factory=list)
+    """Whether some step put an end into each place of the beam."""
     has_topped: bool = False
+    """Whether some step put a finished hypothesis first."""
 
     def __post_init__(self) -> None:
         self.width, self.seen = self.beam, [False] * self.beam
@@ -69,59 +107,34 @@ class PeerSentence:
 
         After it, live hypotheses have `length` symbols.
         """
-        before = self.finished
-        hypotheses = self._extended(candidates, length)
-        picked = self._picked(hypotheses)
+        before, end, hypotheses = self.finished, self.ledger.end, []
+        for row, place, symbol, token_log_prob in candidates:
+            each = self.live[place]
+            pointer = extend(None if each is None else each.pointer, symbol, token_log_prob=token_log_prob, row=row)
+            is_ghost = each is not None and (each.is_ghost or each.pointer.symbol == end)
+            is_last = symbol == end or length == self.limit
+            hypotheses.append(PeerHypothesis(pointer, is_over=is_last and not is_ghost, is_ghost=is_ghost))
+        if self.rules.drops_empty and length == 1:
+            hypotheses = [each for each in hypotheses if each.pointer.symbol != end] or hypotheses
+        picked = hypotheses[: self.width]
+        if self.rules.place == "kept":  # ended hypotheses keep their places, where their score meets log P
+            then = [(ended.score, PeerHypothesis(ended.pointer, is_over=True)) for ended in self.finished]
+            ranked = [*then, *((each.pointer.log_prob, each) for each in hypotheses)]
+            picked = [each for _, each in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
         self._finish([each.pointer for each in picked if each.is_over])
         live = [] if length == self.limit else self._live(hypotheses, picked)
         if not live and not self.finished:
             raise DeadEnd(self.number, length)
         for place in range(self.beam):
-            self.seen[place] |= place >= len(picked) or picked[place].pointer.symbol == self.ledger.end
+            self.seen[place] |= place >= len(picked) or picked[place].pointer.symbol == end
         self.has_topped |= bool(picked) and picked[0].is_over
-        standing = PeerStep(
-            picked=picked,
-            before=before,
-            finished=self.finished,
-            live=live,
-            seen=self.seen,
-            has_topped=self.has_topped,
-            beam=self.beam,
-            nbest=self.nbest,
-            limit=self.limit,
-        )
-        self.live = [] if is_over(self.rules, self.score, standing) else [*live]
+        self.live = [] if not live or self._is_over(picked, live, before) else [*live]
         self.width = len(live) if self.rules.place == "lost" else self.beam
 
     def hypotheses(self) -> list[Hypothesis]:
         """The best of the finished hypotheses, best first; of equal ones the earlier first."""
         ranked = sorted(self.finished, key=lambda ended: -ended.score)[: self.nbest]
         return [self._hypothesis(ended.pointer) for ended in ranked]
-
-    def _extended(self, candidates: Sequence[PeerCandidate], length: int) -> list[PeerHypothesis]:
-        """The candidates as hypotheses, without the empty one, if this peer drops it."""
-        end, hypotheses = self.ledger.end, []
-        for row, place, symbol, token_log_prob in candidates:
-            each = self.live[place]
-            before = None if each is None else each.pointer
-            pointer = extend(before, symbol, token_log_prob=token_log_prob, row=row)
-            is_ghost = each is not None and (each.is_ghost or each.pointer.symbol == end)
-            hypotheses.append(
-                PeerHypothesis(
-                    pointer, is_over=not is_ghost and (symbol == end or length == self.limit), is_ghost=is_ghost
-                )
-            )
-        if self.rules.drops_empty and length == 1:
-            return [each for each in hypotheses if each.pointer.symbol != end] or hypotheses
-        return hypotheses
-
-    def _picked(self, hypotheses: Sequence[PeerHypothesis]) -> list[PeerHypothesis]:
-        """The places of the beam after this step. Where ended hypotheses keep theirs, their score meets log P."""
-        if self.rules.place != "kept":
-            return list(hypotheses[: self.width])
-        then = [(ended.score, PeerHypothesis(ended.pointer, is_over=True)) for ended in self.finished]
-        ranked = [*then, *((each.pointer.log_prob, each) for each in hypotheses)]
-        return [each for _, each in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
 
     def _finish(self, over: Sequence[BackPointer]) -> None:
         """Remember what is finished now, as far as this peer does."""
@@ -146,6 +159,43 @@ class PeerSentence:
             case _:
                 assert_never(self.rules.place)
 
+    def _is_over(
+        self, picked: Sequence[PeerHypothesis], live: Sequence[PeerHypothesis], before: Sequence[Ended]
+    ) -> bool:
+        """Whether the sentence stops after this step.
+
+        `picked` are the places of the beam in their order, `live` what could continue, best first, `before` what was
+        finished by earlier steps.
+        """
+        rules, score, count = self.rules, self.score, len(self.finished)
+        match rules.stop:
+            case "top_finished":
+                return count >= self.nbest and picked[0].is_over
+            case "nbest_on_top":  # of equal ones, those of this step come first, in the order of their places
+                now = [(-score.divided(each.pointer.log_prob, each.pointer.length), each.is_over) for each in picked]
+                then = [(-ended.score, True) for ended in before]
+                ranked = sorted([*now, *then], key=lambda entry: entry[0])[: self.nbest]
+                return len(ranked) == self.nbest and all(is_over for _, is_over in ranked)
+            case "every_place":
+                return all(self.seen)
+            case "count":
+                return count >= self.beam
+            case "count_or_top":
+                if score.alpha == 0:
+                    return count >= self.nbest and self.has_topped
+                return count >= math.floor(self.beam * rules.patience + 0.5)
+            case "no_better":
+                if count < self.beam or rules.early_stopping is True:
+                    return count >= self.beam
+                best = live[0].pointer
+                is_hopeful = rules.early_stopping == "never" and score.alpha > 0
+                possible = score.divided(best.log_prob, self.limit if is_hopeful else best.length)
+                return possible <= min(ended.score for ended in self.finished)
+            case "none_live":
+                return False
+            case _:
+                assert_never(rules.stop)
+
     def _hypothesis(self, pointer: BackPointer) -> Hypothesis:
         has_ended = pointer.symbol == self.ledger.end
         hit_limit = not has_ended or (self.rules.at_limit == "end" and pointer.length == self.limit)  # a forced end
@@ -163,96 +213,28 @@ class PeerSentence:
         )
 
 
-def peer_search(
-    stepper: Stepper,
-    source: Source,
-    *,
-    mode: PeerMode,
-    limits: Sequence[int],
-    beam: int,
-    nbest: int = 1,
-    length_penalty: float | None = None,
-    min_length: int | None = None,
-    never: Collection[int] | None = None,
-    options: PeerOptions = PeerOptions(),  # noqa: B008 (a frozen value)
-) -> list[list[Hypothesis]]:
-    """At most `nbest` hypotheses for each sentence, best first, as the peer of this name would find them.
+def _allowed(step: Step, rules: PeerRules, *, end: int, is_last: Sequence[bool], length: int) -> Step:
+    """The step with −∞ for symbols that are never chosen, for early ends, and for late others.
 
-    `limits` has the maximum |Y| of each sentence, its end counted; `min_length` counts symbols before the end; symbols
-    in `never` are not chosen. What is None has the default of the peer.
+    Candidates made of it become the `length`-th symbols; `is_last` says of each row whether that is its last one.
     """
-    rules = rules_of(mode, options)
-    if mode == "joeynmt" and length_penalty is not None:
-        length_penalty = max(0.0, length_penalty)  # there a negative α means none, as 0 does
-    rules = replace(
-        rules,
-        length_penalty=rules.length_penalty if length_penalty is None else length_penalty,
-        min_length=rules.min_length if min_length is None else min_length,
-        never=rules.never if never is None else frozenset(never),
-    )
-    _check(source, rules, limits=limits, beam=beam, nbest=nbest)
-    if beam == 1:  # greedy search in all of them
-        rules = replace(rules, candidates=1, place="lost", stop="none_live")
-    return peer_beam(stepper, source, rules, limits=limits, beam=beam, nbest=nbest)
-
-
-def peer_beam(
-    stepper: Stepper, source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int
-) -> list[list[Hypothesis]]:
-    """Beam search by these rules. Of equal candidates the better row and then the lower symbol comes first.
-
-    The loop is the driver's; pools of finished hypotheses, stops and limits are those of the peer.
-    """
-    attention: list[Tensor | None] = []
-    score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
-    sentences = [
-        PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
-        for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
-    ]
-    offers = _Offers(rules, stepper.end)
-
-    def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
-        live = [sentence for sentence in sentences if sentence.live]
-        attention.append(step.attention)
-        offered = offers.after(step, [sentence for sentence in live for _ in sentence.live], length=len(attention))
-        for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
-            sentence.advance(candidates, length=len(attention))
-        last = [each.pointer for sentence in live for each in sentence.live if each is not None]
-        return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
-
-    run(stepper, source, advance)
-    return [sentence.hypotheses() for sentence in sentences]
-
-
-@dataclass(frozen=True)
-class _Offers:
-    """What may come next by the rules: −∞ for symbols that are never chosen, for early ends, and for late others."""
-
-    rules: PeerRules
-    end: int
-
-    def after(self, step: Step, owners: Sequence[PeerSentence], *, length: int) -> Step:
-        """The step with the log-probabilities that candidates are made of; they become the `length`-th symbols."""
-        rules = self.rules
-        ends = _is(step, {self.end})
-        must_end = torch.tensor(
-            [length == owner.limit and (rules.at_limit == "end" or rules.free_end) for owner in owners],
-            device=ends.device,
-        )[:, None]
-        forbidden = must_end & ~ends
-        if length <= rules.min_length:
-            forbidden |= ends & ~must_end
-        if rules.never:
-            forbidden |= _is(step, rules.never)
-        if not forbidden.any():
-            return step
-        log_probs = step.log_probs.masked_fill(forbidden, float("-inf"))
-        if rules.free_end:
-            log_probs = log_probs.masked_fill(must_end & ends, 0.0)
-        if rules.renormalises:
-            is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
-            log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
-        return replace(step, log_probs=log_probs)
+    ends = _is(step, {end})
+    has_to_end = rules.at_limit == "end" or rules.free_end
+    must_end = torch.tensor([has_to_end and last for last in is_last], device=ends.device)[:, None]  # [rows, 1]
+    forbidden = must_end & ~ends
+    if length <= rules.min_length:
+        forbidden |= ends & ~must_end
+    if rules.never:
+        forbidden |= _is(step, rules.never)
+    if not forbidden.any():
+        return step
+    log_probs = step.log_probs.masked_fill(forbidden, IMPOSSIBLE)
+    if rules.free_end:
+        log_probs = log_probs.masked_fill(must_end & ends, 0.0)
+    if rules.renormalises:
+        is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
+        log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
+    return replace(step, log_probs=log_probs)
 
 
 def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
@@ -263,10 +245,12 @@ def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
 
 
 def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> list[list[PeerCandidate]]:
-    """The candidates of each sentence that a step looks at, best first, impossible ones left out."""
+    """The candidates of each sentence that a step considers, best first, impossible ones left out."""
     best = beams * max(sentence.width for sentence in live)
     top = top_symbols(step, best)
-    totals = _totals(live, top)
+    so_far = [0.0 if each is None else each.pointer.log_prob for sentence in live for each in sentence.live]
+    before = top.log_probs.new_tensor(so_far, dtype=torch.float64)  # [rows]
+    totals: list[list[float]] = (before[:, None] + top.log_probs.double()).tolist()
     values, symbols = top.log_probs.double().tolist(), top.symbols.tolist()
     found, first = [], 0
     for sentence in live:
@@ -275,34 +259,10 @@ def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> li
             (-total, row - first, symbols[row][column], row, column)
             for row in rows
             for column, total in enumerate(totals[row])
-            if total > float("-inf")
+            if total > IMPOSSIBLE
         )[: beams * sentence.width]
         found.append(
             [PeerCandidate(row, place, symbol, values[row][column]) for _, place, symbol, row, column in ranked]
         )
         first = rows.stop
     return found
-
-
-def _totals(live: Sequence[PeerSentence], top: Top) -> list[list[float]]:
-    """log P of each row with each of its best symbols."""
-    hypotheses = [each for sentence in live for each in sentence.live]
-    so_far: Float[Tensor, " rows"] = top.log_probs.new_tensor(
-        [0.0 if each is None else each.pointer.log_prob for each in hypotheses], dtype=torch.float64
-    )
-    totals: list[list[float]] = (so_far[:, None] + top.log_probs.double()).tolist()
-    return totals
-
-
-def _check(source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int) -> None:
-    if beam < 1:
-        raise ConfigError(f"beam {beam} is too small; give 1 or more")
-    most = beam if rules.stop != "count_or_top" else patience_count(rules, beam)
-    if not 1 <= nbest <= most:
-        raise ConfigError(f"nbest {nbest} is out of range; a beam of {beam} leaves 1 to {most} hypotheses")
-    if len(limits) != len(source.lengths):
-        raise ConfigError(f"got {len(limits)} limits for {len(source.lengths)} sentences; each needs its own")
-    if min(limits, default=1) < 1:
-        raise ConfigError(f"a limit of {min(limits)} leaves no room for any output; give 1 or more")
-    if rules.min_length < 0:
-        raise ConfigError(f"min_length {rules.min_length} is out of range; give 0 or more")
