@@ -13,7 +13,7 @@ r"""ARPA files: n-gram models as text, read and written by KenLM, SRILM and many
 import gzip
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from itertools import pairwise
@@ -30,9 +30,7 @@ from seqloom.classical.ngram import (
     Layer,
     NGram,
     WordTable,
-    extend_hash,
     find_word,
-    first_slot,
     hash_byte,
 )
 from seqloom.classical.ngram_counts import Array
@@ -99,19 +97,6 @@ def read_number(text: Array, begin: int, end: int) -> Any:
 
 
 @compiled()
-def keep_number(text: Array, begin: int, end: int, is_first: bool, row: int, log_probs: Array, backoffs: Array) -> int:
-    """Write the first or the last number of a line; returns the problem with it, or 0."""
-    number = read_number(text, begin, end)
-    if np.isnan(number):
-        return BAD_NUMBER
-    if not is_first:
-        backoffs[row] = number
-        return TOO_HIGH if number > MAX_BACKOFF else 0
-    log_probs[row] = number
-    return POSITIVE if number > 0 else 0
-
-
-@compiled()
 def read_section(
     text: Array, place: int, table: WordTable, ids: Array, log_probs: Array, backoffs: Array
 ) -> tuple[int, int, int]:
@@ -136,10 +121,17 @@ def read_section(
                 word = find_word(text, start, place, value, table)
                 ids[rows, field - 1] = word
                 problem = 0 if word > 0 else UNKNOWN_WORD
-            else:
-                problem = keep_number(text, start, place, field == 0, rows, log_probs, backoffs)
-            if field > ids.shape[1] + 1:
+            elif field > ids.shape[1] + 1:
                 problem = TOO_MUCH
+            else:
+                number = read_number(text, start, place)
+                if field == 0:
+                    log_probs[rows] = number
+                    problem = POSITIVE if number > 0 else 0
+                else:
+                    backoffs[rows] = number
+                    problem = TOO_HIGH if number > MAX_BACKOFF else 0
+                problem = BAD_NUMBER if np.isnan(number) else problem
             if problem:
                 return rows, begin, problem
             field += 1
@@ -150,45 +142,6 @@ def read_section(
             return rows, begin, TOO_FEW_WORDS
         rows += 1
     return rows, place, 0
-
-
-@compiled()
-def same_words(one: Array, row: int, other: Array, other_row: int) -> Any:
-    """Whether two n-grams are the same."""
-    column = 0
-    while column < one.shape[1] and one[row, column] == other[other_row, column]:
-        column += 1
-    return column == one.shape[1]
-
-
-@compiled()
-def slot_of_row(ids: Array, row: int, known: Array, slots: Array) -> Any:
-    """The place of the row in a table of known rows, or the empty slot for it. Slots hold rows plus one."""
-    hashed = np.int64(0)
-    for column in range(ids.shape[1]):
-        hashed = extend_hash(hashed, ids[row, column])
-    place = first_slot(hashed, len(slots))
-    while slots[place] != 0 and not same_words(ids, row, known, slots[place] - 1):
-        place = place + 1 if place + 1 < len(slots) else 0
-    return place
-
-
-@compiled()
-def enter_rows(ids: Array, slots: Array) -> int:
-    """Fill a table with the rows of a section; the first row that occurs twice, or −1."""
-    for row in range(len(ids)):
-        place = slot_of_row(ids, row, ids, slots)
-        if slots[place] != 0:
-            return row
-        slots[place] = row + 1
-    return -1
-
-
-@compiled()
-def find_rows(ids: Array, known: Array, slots: Array, found: Array) -> None:
-    """The row of each n-gram among the known ones, −1 where it is not there."""
-    for row in range(len(ids)):
-        found[row] = slots[slot_of_row(ids, row, known, slots)] - 1
 
 
 MISSING = -100.0
@@ -242,7 +195,6 @@ def read_arpa(path: Path) -> NGram:
     layers = None
     while layers is None:
         layers = _layers(sections, vocabulary, path)
-    _refuse_twice(layers[-1], sections[-1], vocabulary, path)
     return NGram.from_layers(layers, vocabulary)
 
 
@@ -284,12 +236,19 @@ class _Reader:
             fields = self._next_line().split()
             if len(fields) not in (2, 3):
                 self._fail(f"a 1-gram is a number, a word and perhaps a number, but this line has {len(fields)} fields")
-            numbers = [self._number(field) for field in (fields[0], *fields[2:])]
+            written = (fields[0], *fields[2:])
+            numbers = [float(read_number(np.frombuffer(each, np.uint8), 0, len(each))) for each in written]
+            for each, number in zip(written, numbers, strict=True):
+                if np.isnan(number):
+                    self._fail(f"{_shown(each)} is not a number")
             if numbers[0] > 0:
                 self._fail(f"{_shown(fields[0])}: {_PROBLEMS[POSITIVE]}")
             if len(numbers) > 1 and numbers[1] > MAX_BACKOFF:
                 self._fail(f"{_shown(fields[2])}: {_PROBLEMS[TOO_HIGH]}")
-            word = self._word(fields[1])
+            try:
+                word = fields[1].decode("utf-8")
+            except UnicodeDecodeError:
+                self._fail(f"the word {fields[1][:40]!r} is not UTF-8; convert the file")
             if word == RESERVED[PAD]:
                 self._fail(f"{word} fills up rows here and cannot be a word; leave it out, or write it otherwise")
             id = ids.setdefault(word, len(log_probs))
@@ -338,18 +297,6 @@ class _Reader:
         self._place = end + 1
         return line
 
-    def _number(self, field: bytes) -> float:
-        number = read_number(np.frombuffer(field, np.uint8), 0, len(field))
-        if np.isnan(number):
-            self._fail(f"{_shown(field)} is not a number")
-        return float(number)
-
-    def _word(self, field: bytes) -> str:
-        try:
-            return field.decode("utf-8")
-        except UnicodeDecodeError:
-            self._fail(f"the word {field[:40]!r} is not UTF-8; convert the file")
-
     def _fail(self, message: str, *, behind: bool = True) -> NoReturn:
         """Report a problem in the line before the place reached, or in the line that begins there."""
         line = self._content.count(b"\n", 0, min(self._place, len(self._content))) + (not behind)
@@ -364,58 +311,39 @@ def _shown(text: bytes) -> str:
 
 
 def _layers(sections: list[Section], vocabulary: Sequence[str], path: Path) -> list[Layer] | None:
-    """The sections in lexicographic order, numbered; None where n-grams had to be added to one of them first."""
-    words, none = sections[0], np.zeros(len(sections[0].ids), np.int64)
+    """The sections in lexicographic order, numbered; None where n-grams had to be added to one of them first.
+
+    The key of an n-gram is (number of its context) · symbols + its last word. Keys rise with the numbers, so an n-gram
+    is found by looking up the keys of its beginnings, word by word.
+    """
+    words, none, symbols = sections[0], np.zeros(len(sections[0].ids), np.int64), len(vocabulary)
     layers = [Layer(none, words.ids[:, 0], words.log_probs, words.backoffs, none)]
-    ranks = np.arange(len(vocabulary))  # of each row of a section in lexicographic order
-    for shorter, section in pairwise(sections):
-        sides = (section.ids[:, :-1], section.ids[:, 1:])
+    known: list[Int64[np.ndarray, " keys"]] = []  # the keys of each layer from the second on
+    for at, section in enumerate(sections[1:]):
         numbers = []
-        for side, rows in zip(sides, _find(shorter.ids, sides, vocabulary, path), strict=True):
-            if (rows < 0).any():
-                sections[section.ids.shape[1] - 2] = _with_more(shorter, side[rows < 0])
+        for side in (section.ids[:, :-1], section.ids[:, 1:]):
+            found = side[:, 0].astype(np.int64)
+            for keys, word in zip(known, side.T[1:], strict=True):
+                wanted = found * symbols + word
+                found = np.searchsorted(keys, wanted)
+                found[keys[found] != wanted] = -1
+            if (found < 0).any():
+                sections[at] = _with_more(sections[at], side[found < 0])
                 return None
-            numbers.append(ranks[rows])
-        order = np.argsort(numbers[0] * len(vocabulary) + section.ids[:, -1])
-        contexts, suffixes = (found[order] for found in numbers)
+            numbers.append(found)
+        keys = numbers[0] * symbols + section.ids[:, -1]
+        order = np.argsort(keys)
+        keys, ids = keys[order], section.ids[order]
+        if (twice := np.flatnonzero(np.diff(keys) == 0)).size:
+            gram = " ".join(vocabulary[id] for id in ids[twice[0]])
+            raise DataError(f"{path}: the {ids.shape[1]}-gram {gram!r} is listed twice; leave one of them out")
+        known.append(np.append(keys, np.iinfo(np.int64).max))  # what is past the last key is not found
+        contexts, suffixes = (each[order] for each in numbers)
         log_probs, lower = section.log_probs[order], layers[-1]
         backed_off = lower.backoffs[contexts] + lower.log_probs[suffixes]
         log_probs = np.where(np.isnan(log_probs), backed_off, log_probs)
-        last_words = np.ascontiguousarray(section.ids[order, -1])
-        layers.append(Layer(contexts, last_words, log_probs, section.backoffs[order], suffixes))
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
+        layers.append(Layer(contexts, np.ascontiguousarray(ids[:, -1]), log_probs, section.backoffs[order], suffixes))
     return layers
-
-
-def _find(
-    known: Int32[np.ndarray, "known length"],
-    sides: Sequence[Int32[np.ndarray, "grams length"]],
-    vocabulary: Sequence[str],
-    path: Path,
-) -> Iterator[Int64[np.ndarray, " grams"]]:
-    """The rows of n-grams among the known ones."""
-    slots = np.zeros(2 * len(known) + 1, np.int64)
-    twice = enter_rows(known, slots)
-    if twice >= 0:
-        raise _listed_twice(known[twice], vocabulary, path)
-    for side in sides:
-        rows = np.empty(len(side), np.int64)
-        find_rows(side, known, slots, rows)
-        yield rows
-
-
-def _refuse_twice(last: Layer, section: Section, vocabulary: Sequence[str], path: Path) -> None:
-    """Refuse duplicates among the longest n-grams, which are not contexts; sorted, they are neighbours."""
-    is_twice = (np.diff(last.contexts) == 0) & (np.diff(last.words) == 0)
-    if is_twice.any():
-        slots = np.zeros(2 * len(section.ids) + 1, np.int64)
-        raise _listed_twice(section.ids[enter_rows(section.ids, slots)], vocabulary, path)
-
-
-def _listed_twice(ids: Int32[np.ndarray, " length"], vocabulary: Sequence[str], path: Path) -> DataError:
-    words = " ".join(vocabulary[id] for id in ids)
-    return DataError(f"{path}: the {len(ids)}-gram {words!r} is listed twice; leave one of them out")
 
 
 def _with_more(section: Section, ids: Int32[np.ndarray, "more length"]) -> Section:
@@ -463,36 +391,23 @@ def _require_writable(vocabulary: Sequence[str]) -> None:
 
 
 def _write(model: NGram, file: TextIOWrapper) -> None:
-    sizes = model.sizes()
+    sizes, nodes = model.sizes(), model.trie.nodes
     file.write("\\data\\\n")
     for length, size in enumerate([sizes[0] - 1, *sizes[1:]], 1):  # padding is not a word
         file.write(f"ngram {length}={size}\n")
-    for length, (ids, begin) in enumerate(zip(_ids_of_nodes(model), model.borders, strict=False), 1):
+    first, ids = nodes["first"].astype(np.int64), np.arange(model.symbols, dtype=np.int32)[:, None]
+    for length, (begin, end) in enumerate(pairwise(model.borders), 1):
         file.write(f"\n\\{length}-grams:\n")
+        if length > 1:
+            children = np.diff(first[model.borders[length - 2] : begin + 1])
+            ids = np.column_stack([np.repeat(ids, children, axis=0), nodes["word"][begin:end]])  # [grams, length]
         for start in range(PAD + 1 if length == 1 else 0, len(ids), _WRITTEN_AT_ONCE):
             part = ids[start : start + _WRITTEN_AT_ONCE]
-            nodes = model.trie.nodes[begin + start : begin + start + len(part)]
-            file.writelines(_lines(part, nodes, model.vocabulary, has_backoff=length < model.order))
+            found = nodes[begin + start : begin + start + len(part)]
+            # Nine digits distinguish each single-precision number from its neighbours.
+            log_probs, backoffs = (np.maximum(found[name], IMPOSSIBLE).tolist() for name in ("log_prob", "backoff"))
+            for row, log_prob, backoff in zip(part.tolist(), log_probs, backoffs, strict=True):
+                words = " ".join([model.vocabulary[id] for id in row])
+                last = f"\t{backoff:.9g}" if length < model.order else ""
+                file.write(f"{log_prob:.9g}\t{words}{last}\n")
     file.write("\n\\end\\\n")
-
-
-def _ids_of_nodes(model: NGram) -> Iterator[Int32[np.ndarray, "grams length"]]:
-    """The words of all n-grams, length by length."""
-    ids = np.arange(model.symbols, dtype=np.int32)[:, None]
-    yield ids
-    first = model.trie.nodes["first"].astype(np.int64)
-    for (begin, end), last in zip(pairwise(model.borders), model.borders[2:], strict=False):
-        words = model.trie.nodes["word"][end:last]
-        ids = np.column_stack([np.repeat(ids, np.diff(first[begin : end + 1]), axis=0), words])
-        yield ids
-
-
-def _lines(
-    ids: Int32[np.ndarray, "grams length"], nodes: np.ndarray, vocabulary: Sequence[str], *, has_backoff: bool
-) -> Iterator[str]:
-    # Nine digits distinguish each single-precision number from its neighbours.
-    log_probs = np.maximum(nodes["log_prob"], IMPOSSIBLE).tolist()
-    backoffs = np.maximum(nodes["backoff"], IMPOSSIBLE).tolist()
-    for row, log_prob, backoff in zip(ids.tolist(), log_probs, backoffs, strict=True):
-        words = " ".join([vocabulary[id] for id in row])
-        yield f"{log_prob:.9g}\t{words}\t{backoff:.9g}\n" if has_backoff else f"{log_prob:.9g}\t{words}\n"

@@ -26,9 +26,8 @@ from torch import Tensor, nn
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
 from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerStack
-from seqloom.nn.blocks import FeedForward, LearnedPositions, NoPositions, Residual, SinusoidalPositions, sinusoids
+from seqloom.nn.blocks import LearnedPositions, NoPositions, SinusoidalPositions, sinusoids
 from seqloom.nn.embeddings import Embedding
-from seqloom.nn.multihead import CrossAttention, SelfAttention
 
 Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
 """How weights are stored: unchanged (none), or in fewer bits; after an underscore, the type of what stays a float."""
@@ -114,13 +113,11 @@ def transformer_spec(model: Transformer, *, positions: int) -> Any:
     )
     _fill_stack(encoder, model.encoder, embeddings=encoder.embeddings[0], positions=positions)
     _fill_stack(decoder, model.decoder, embeddings=decoder.embeddings, positions=positions)
-    for theirs, layer in zip(encoder.layer, model.encoder.layers, strict=True):
-        _fill_own(theirs, layer)
-    for theirs, decoder_layer in zip(decoder.layer, model.decoder.layers, strict=True):
-        _fill_own(theirs, decoder_layer)
-        _fill_cross(theirs.attention, decoder_layer.cross, decoder_layer.around_cross)
-    for theirs, stack in ((encoder, model.encoder), (decoder, model.decoder)):
-        _fill_bias(theirs, stack)
+    for theirs, layer in zip(decoder.layer, model.decoder.layers, strict=True):
+        _fill_norm(theirs.attention.layer_norm, layer.around_cross.norm)
+        _fill_linear(theirs.attention.linear[0], layer.cross.query)
+        _fill_linear(theirs.attention.linear[1], layer.cross.memory)
+        _fill_output(theirs.attention.linear[2], layer.cross.output, width=layer.cross.query.in_features)
     decoder.projection.weight = _array(model.output.weight)
     if model.output.bias is not None:
         decoder.projection.bias = _array(model.output.bias)
@@ -149,15 +146,30 @@ def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
 
 
 def _fill_stack(theirs: Any, stack: AnyStack, *, embeddings: Any, positions: int) -> None:
+    """Embeddings, positions, self-attention and feed-forward, which both stacks have."""
     theirs.pre_norm = stack.layers[0].around_self.place == "before"
-    width = stack.embedding.weight.shape[1]
-    theirs.scale_embeddings = np.float32(math.sqrt(width))
+    theirs.scale_embeddings = np.float32(math.sqrt(stack.embedding.weight.shape[1]))
     weight, table = _embedded(stack.embedding, stack.positions, positions=positions)
     embeddings.weight = _array(weight)
     if hasattr(theirs, "position_encodings"):
         theirs.position_encodings.encodings = _array(table)
     if not isinstance(stack.norm, nn.Identity):
         _fill_norm(theirs.layer_norm, stack.norm)
+    layers: list[EncoderLayer | DecoderLayer] = [*stack.layers]
+    for filled, layer in zip(theirs.layer, layers, strict=True):
+        own = filled.self_attention
+        _fill_norm(own.layer_norm, layer.around_self.norm)
+        _fill_linear(own.linear[0], layer.self.qkv)
+        _fill_output(own.linear[1], layer.self.output, width=layer.self.qkv.in_features)
+        if layer.self.relative is not None:
+            own.relative_position_keys = _array(layer.self.relative.weight)
+            own.relative_position_values = np.zeros_like(own.relative_position_keys)  # here only keys have distances
+        if stack.bias is not None:  # one table for all layers of a stack, as here
+            own.relative_attention_bias = _array(stack.bias.weight.T)
+            own.relative_attention_max_distance = np.int32(stack.bias.farthest)
+        _fill_norm(filled.ffn.layer_norm, layer.around_feed_forward.norm)
+        _fill_linear(filled.ffn.linear_0, layer.feed_forward.inner)
+        _fill_linear(filled.ffn.linear_1, layer.feed_forward.outer)
 
 
 def _embedded(embedding: Embedding, place: object, *, positions: int) -> tuple[Tensor, Tensor]:
@@ -176,38 +188,6 @@ def _embedded(embedding: Embedding, place: object, *, positions: int) -> tuple[T
         return weight, code
     joined = place.joined.weight.detach().double()
     return weight.double() @ joined[:, :width].T, code.to(joined) @ joined[:, width:].T
-
-
-def _fill_own(theirs: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """Self-attention and feed-forward, which the layers of both stacks have."""
-    attention: SelfAttention = layer.self
-    _fill_norm(theirs.self_attention.layer_norm, layer.around_self.norm)
-    _fill_linear(theirs.self_attention.linear[0], attention.qkv)
-    _fill_output(theirs.self_attention.linear[1], attention.output, width=attention.qkv.in_features)
-    if attention.relative is not None:
-        theirs.self_attention.relative_position_keys = _array(attention.relative.weight)
-        # Here only keys depend on distances.
-        theirs.self_attention.relative_position_values = np.zeros_like(theirs.self_attention.relative_position_keys)
-    feed_forward: FeedForward = layer.feed_forward
-    _fill_norm(theirs.ffn.layer_norm, layer.around_feed_forward.norm)
-    _fill_linear(theirs.ffn.linear_0, feed_forward.inner)
-    _fill_linear(theirs.ffn.linear_1, feed_forward.outer)
-
-
-def _fill_cross(theirs: Any, cross: CrossAttention, around: Residual) -> None:
-    _fill_norm(theirs.layer_norm, around.norm)
-    _fill_linear(theirs.linear[0], cross.query)
-    _fill_linear(theirs.linear[1], cross.memory)
-    _fill_output(theirs.linear[2], cross.output, width=cross.query.in_features)
-
-
-def _fill_bias(theirs: Any, stack: AnyStack) -> None:
-    """One table for all layers of a stack, as here."""
-    if stack.bias is None:
-        return
-    for layer in theirs.layer:
-        layer.self_attention.relative_attention_bias = _array(stack.bias.weight.T)
-        layer.self_attention.relative_attention_max_distance = np.int32(stack.bias.farthest)
 
 
 def _fill_output(theirs: Any, output: nn.Module, *, width: int) -> None:

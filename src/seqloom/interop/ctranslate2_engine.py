@@ -193,25 +193,58 @@ class CTranslate2Engine:
         """
         asked = asked_of(settings)
         tokens = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
-        begun = self._prefix_tokens(prefixes, len(sources), power=asked.power)
-        lengths = _lengths([len(each) + 1 for each in tokens])
-        limits = settings.limits(lengths)
+        lengths = torch.tensor([len(each) + 1 for each in tokens], dtype=torch.long)
+        without_ids = Source(torch.empty(len(lengths), 0, dtype=torch.long), lengths)
+        limits = settings.limits(without_ids)
         self._require_room(tokens, limits)
-        head_starts = self._head_starts(tokens, begun)
+        begun: list[list[str]] | None = None
+        head_starts = [0.0] * len(tokens)  # log P of each prefix, which the engine leaves out of its scores
+        if prefixes is not None and any(prefixes):
+            if asked.power:
+                raise UsageError(
+                    "CTranslate2 leaves a prefix out of the score, so it cannot be divided by a length; "
+                    "set search.length_normalisation=none, or in its own mode search.peer_length_penalty=0"
+                )
+            if len(prefixes) != len(sources):
+                raise DataError(f"got {len(prefixes)} prefixes for {len(sources)} sources; each source needs one")
+            begun = [[self._targets[id] for id in ids] for ids in prefixes]
+            scored = self._translator.score_batch(tokens, begun, max_input_length=0)
+            head_starts = [float(sum(each.log_probs[:-1])) for each in scored]
 
         def search(limits: Mapping[int, int]) -> dict[int, list[Found]]:
             """What is found for each of these sentences up to its limit; those of one limit are searched together."""
             waiting: dict[int, Any] = {}
             for limit in dict.fromkeys(limits.values()):
                 numbers = [number for number, own in limits.items() if own == limit]
-                given = [tokens[number] for number in numbers]
-                begin = None if begun is None else [begun[number] for number in numbers]
-                waiting.update(zip(numbers, self._start(given, begin, settings, limit=limit, asked=asked), strict=True))
-            return {number: self._hypotheses(each.result(), head_starts[number]) for number, each in waiting.items()}
+                started = self._translator.translate_batch(
+                    [tokens[number] for number in numbers],
+                    target_prefix=None if begun is None else [begun[number] for number in numbers],
+                    max_batch_size=settings.tokens_per_batch,
+                    batch_type="tokens",
+                    asynchronous=True,
+                    beam_size=settings.beam,
+                    num_hypotheses=settings.nbest,
+                    length_penalty=asked.power,
+                    # So the end is counted, as it is here, and a cut hypothesis differs from a finished one.
+                    return_end_token=True,
+                    max_input_length=0,
+                    max_decoding_length=limit,
+                    min_decoding_length=min(asked.min_length, limit),
+                    return_scores=True,
+                )
+                waiting.update(zip(numbers, started, strict=True))
+            found: dict[int, list[Found]] = {number: [] for number in waiting}
+            for number, each in waiting.items():
+                result = each.result()
+                for written, score in zip(result.hypotheses, result.scores, strict=True):
+                    is_finished = bool(written) and written[-1] == RESERVED[END]
+                    ids = tuple(self._ids[token] for token in (written[:-1] if is_finished else written))
+                    found[number].append(Found(ids, float(score) + head_starts[number], is_finished))
+            return found
 
         found = search(dict(enumerate(limits)))
         most = self.description.positions
-        longer = [limit if most is None else min(limit, most) for limit in settings.hard_limits(lengths)]
+        longer = [limit if most is None else min(limit, most) for limit in settings.hard_limits(without_ids)]
         # As in our own search, a sentence whose best hypothesis has not ended gets more room.
         found |= search({at: longer[at] for at in found if longer[at] > limits[at] and not found[at][0].is_finished})
         return [
@@ -223,7 +256,7 @@ class CTranslate2Engine:
     ) -> list[list[float]]:
         """log P(y_t ∣ x, y_<t) of each symbol of the given targets, and then of END."""
         if len(sources) != len(targets):
-            raise DataError(f"{len(targets)} targets were given for {len(sources)} sources; each source needs one")
+            raise DataError(f"got {len(targets)} targets for {len(sources)} sources; each source needs one")
         given = [self._source_tokens(ids, number) for number, ids in enumerate(sources)]
         wanted = [[self._targets[id] for id in ids] for ids in targets]
         self._require_room(given, [len(each) + 1 for each in wanted])
@@ -232,70 +265,11 @@ class CTranslate2Engine:
         )
         return [[float(value) for value in each.log_probs] for each in scored]
 
-    # ------------------------------------------------------------------------------------------------------------------
-
-    def _start(
-        self,
-        sources: list[list[str]],
-        prefixes: list[list[str]] | None,
-        settings: SearchConfig,
-        *,
-        limit: int,
-        asked: Asked,
-    ) -> list[Any]:
-        """Hand sentences of one limit to the engine, which works on them meanwhile."""
-        started: list[Any] = self._translator.translate_batch(
-            sources,
-            target_prefix=prefixes,
-            max_batch_size=settings.tokens_per_batch,
-            batch_type="tokens",
-            asynchronous=True,
-            beam_size=settings.beam,
-            num_hypotheses=settings.nbest,
-            length_penalty=asked.power,
-            # So the end is counted, as it is here, and a cut hypothesis can be distinguished from a finished one.
-            return_end_token=True,
-            max_input_length=0,
-            max_decoding_length=limit,
-            min_decoding_length=min(asked.min_length, limit),
-            return_scores=True,
-        )
-        return started
-
-    def _hypotheses(self, result: Any, head_start: float) -> list[Found]:
-        found = []
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            is_finished = bool(tokens) and tokens[-1] == RESERVED[END]
-            ids = tuple(self._ids[token] for token in (tokens[:-1] if is_finished else tokens))
-            found.append(Found(ids, float(score) + head_start, is_finished))
-        return found
-
     def _source_tokens(self, ids: Sequence[int], number: int) -> list[str]:
         inner = ids[:-1] if ids and ids[-1] == END else ids
         if not inner:
             raise DataError(f"source {number} has no tokens, which CTranslate2 does not translate; leave it out")
         return [self._sources[id] for id in inner]
-
-    def _prefix_tokens(
-        self, prefixes: Sequence[Sequence[int]] | None, sources: int, *, power: float
-    ) -> list[list[str]] | None:
-        if prefixes is None or not any(prefixes):
-            return None
-        if power:
-            raise UsageError(
-                "CTranslate2 leaves a prefix out of the score, so it cannot be divided by a length; "
-                "set search.length_normalisation=none, or in its own mode search.peer_length_penalty=0"
-            )
-        if len(prefixes) != sources:
-            raise DataError(f"{len(prefixes)} prefixes were given for {sources} sources; each source needs one")
-        return [[self._targets[id] for id in ids] for ids in prefixes]
-
-    def _head_starts(self, tokens: Sequence[list[str]], prefixes: Sequence[list[str]] | None) -> list[float]:
-        """log P of each prefix, which the engine leaves out: the same for all hypotheses of a sentence."""
-        if prefixes is None:
-            return [0.0] * len(tokens)
-        scored = self._translator.score_batch(list(tokens), list(prefixes), max_input_length=0)
-        return [float(sum(each.log_probs[:-1])) for each in scored]
 
     def _require_room(self, tokens: Sequence[list[str]], limits: Sequence[int]) -> None:
         most = self.description.positions
@@ -317,10 +291,8 @@ def asked_of(settings: SearchConfig) -> Asked:
         if name not in followed and value != field.get_default(call_default_factory=True):
             raise UsageError(f"search.{name}={value} is not supported by CTranslate2; remove it, or --engine")
     if is_its_own:
-        given = settings.peer_length_penalty
-        return Asked(
-            power=rules_of("ctranslate2").length_penalty if given is None else given, min_length=1, has_cut_last=False
-        )
+        rules = rules_of("ctranslate2", settings.peer_length_penalty)
+        return Asked(rules.length_penalty, min_length=rules.min_length, has_cut_last=False)
     if settings.mode != "seqloom":
         raise UsageError(f"search.mode={settings.mode} is not supported by CTranslate2; set search.mode=ctranslate2")
     kind = settings.length_normalisation
@@ -350,7 +322,13 @@ def read_description(folder: Path) -> Description:
             raise ModelError(
                 f"{path} has format {values['format']}, and this version reads up to {FORMAT}; use a newer one"
             )
-        _require_kinds(values)
+        kinds: dict[str, Any] = {"quantization": str, "version": str, "longest": int, "search": dict, "files": dict}
+        kinds |= {"source": str | None, "target": str | None, "positions": int | None, "format": int}
+        for name, kind in kinds.items():
+            if not isinstance(values[name], kind):
+                raise TypeError(f"{name} is {str(values[name])[:40]!r}")
+        if min(values["longest"], values["positions"] or 1) < 1:
+            raise ValueError("a length is less than 1")
         description = Description(**{field.name: values[field.name] for field in fields(Description)})
         damage = check_manifest(folder, description.files)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -358,17 +336,6 @@ def read_description(folder: Path) -> Description:
     if damage:
         raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}; export the model again")
     return description
-
-
-def _require_kinds(values: Any) -> None:
-    """Refuse values of other kinds than a description has."""
-    kinds: dict[str, Any] = {"quantization": str, "version": str, "longest": int, "search": dict, "files": dict}
-    kinds |= {"source": str | None, "target": str | None, "positions": int | None, "format": int}
-    for name, kind in kinds.items():
-        if not isinstance(values[name], kind):
-            raise TypeError(f"{name} is {str(values[name])[:40]!r}")
-    if min(values["longest"], values["positions"] or 1) < 1:
-        raise ValueError("a length is less than 1")
 
 
 def read_tokens(folder: Path, side: str) -> list[str]:
@@ -383,8 +350,3 @@ def read_tokens(folder: Path, side: str) -> list[str]:
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {error}; export the model again") from error
     return tokens
-
-
-def _lengths(lengths: Sequence[int]) -> Source:
-    """Sources without ids: only their lengths are needed."""
-    return Source(torch.empty(len(lengths), 0, dtype=torch.long), torch.tensor(lengths, dtype=torch.long))
