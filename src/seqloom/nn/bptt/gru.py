@@ -11,13 +11,12 @@ Back, with a dot for the gradient of a gate's sum (what goes into its σ or tanh
 Everything in brackets is known for all steps before the first step back.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from seqloom.nn.bptt.passes import Pass, Steps, link
+from seqloom.nn.bptt.passes import Pass, Steps, Tensors, link
 
 Update = Literal["keep", "new"]
 """What an update gate of 1 gives: the old state or the candidate."""
@@ -40,7 +39,7 @@ class ResetAfterPass(Pass):
         self._link = link(weight, gain, groups=(2 * self._width, self._width))
         self._update = update
 
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         (hidden,), width, gates = states, self._width, projected
         self._link.begin(steps, gates)
         sums = torch.zeros_like(gates)
@@ -57,9 +56,7 @@ class ResetAfterPass(Pass):
             _mix(self._update, n[step], before[step], gate=z[step], out=after[step])
         return gates, sums[:, 2 * width :], *self._link.tape
 
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         gates, sums, *rest = tape
         self._link.prepare_backward(steps, iter(rest))
         self._steps, (self._hidden,), (self._gradient,) = steps, states, gradients
@@ -84,7 +81,7 @@ class ResetAfterPass(Pass):
             if into is not None:
                 into.addcmul_(after[step], self._kept_at[step])
 
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         (hidden,) = gradients
         gate_gradients = (self._by_hidden[step] * hidden[:, :, None]).flatten(2)
         torch.sum(gate_gradients, 0, out=self._gradients_at[step])
@@ -124,7 +121,7 @@ class ResetBeforePass(Pass):
         assert inner_weight is not None
         self._inner = link(inner_weight, inner_gain)
 
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         (hidden,), width, gates = states, self._width, projected
         self._link.begin(steps, gates)
         self._inner.begin(steps, gates)
@@ -146,9 +143,7 @@ class ResetBeforePass(Pass):
             _mix(self._update, n[step], before[step], gate=z[step], out=after[step])
         return gates, reset, *self._link.tape, *self._inner.tape
 
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         gates, self._reset, *rest = tape
         links = iter(rest)
         self._link.prepare_backward(steps, links)
@@ -182,7 +177,7 @@ class ResetBeforePass(Pass):
                 if not self._has_inner:
                     into.addcmul_(of_reset, self._r_at[step])
 
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         (hidden,) = gradients
         by_hidden = (self._by_hidden[step] * hidden[:, :, None]).flatten(2)
         of_reset = self._inner.vjp(step, by_hidden[:, :, self._width :])

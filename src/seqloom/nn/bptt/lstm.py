@@ -1,10 +1,24 @@
-"""The hand-derived pass of the LSTM and of its relatives, plain and with compiled steps.
+"""The hand-derived pass of the LSTM, with peepholes and with coupled gates, plain and with compiled steps.
+
+    c' = f ⊙ c + i ⊙ g        h' = o ⊙ tanh(c')
+
+Back, with a dot for the gradient of a gate's sum (what goes into its σ or tanh):
+
+    ċ' = ∂c' + k ⊙ ∂h'                        k = o ⊙ (1 − tanh²c') = o − h' ⊙ tanh(c')
+    ȯ = [h' ⊙ (1 − o)] ⊙ ∂h'
+    i̇ = [g ⊙ i ⊙ (1 − i)] ⊙ ċ'                coupled: [(g − c) ⊙ i ⊙ (1 − i)] ⊙ ċ'
+    ḟ = [c ⊙ f ⊙ (1 − f)] ⊙ ċ'                coupled: none
+    ġ = [i ⊙ (1 − g²)] ⊙ ċ'
+    ∂c = f ⊙ ċ'                               coupled: (1 − i) ⊙ ċ'
+    ∂h = Uᵀ [ȯ i̇ ḟ ġ]
+
+Everything in brackets is known for all steps before the first step back. Diagonal peepholes only change what is
+known, k by [ȯ's bracket] ⊙ p_o, and the f of ∂c by [i̇'s] ⊙ p_i + [ḟ's] ⊙ p_f; full ones add Vᵀ [ȯ i̇ ḟ] to ∂c.
 
 The compiled one computes everything but the products of a step in one call. It is for single precision on the CPU,
 without norms, and where numba is installed; everything else uses `LSTMPass`, its plain twin.
 """
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -13,24 +27,7 @@ import torch
 from torch import Tensor
 
 from seqloom.core.jit import compiled, has_numba
-from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, link, norm_backward
-
-# The hand-derived pass of the LSTM and of its relatives: with peepholes, and with coupled gates.
-#
-#     c' = f ⊙ c + i ⊙ g        h' = o ⊙ tanh(c')
-#
-# Back, with a dot for the gradient of a gate's sum (what goes into its σ or tanh):
-#
-#     ċ' = ∂c' + k ⊙ ∂h'                        k = o ⊙ (1 − tanh²c') = o − h' ⊙ tanh(c')
-#     ȯ = [h' ⊙ (1 − o)] ⊙ ∂h'
-#     i̇ = [g ⊙ i ⊙ (1 − i)] ⊙ ċ'                coupled: [(g − c) ⊙ i ⊙ (1 − i)] ⊙ ċ'
-#     ḟ = [c ⊙ f ⊙ (1 − f)] ⊙ ċ'                coupled: none
-#     ġ = [i ⊙ (1 − g²)] ⊙ ċ'
-#     ∂c = f ⊙ ċ'                               coupled: (1 − i) ⊙ ċ'
-#     ∂h = Uᵀ [ȯ i̇ ḟ ġ]
-#
-# Everything in brackets is known for all steps before the first step back. Diagonal peepholes only change what is
-# known, k by [ȯ's bracket] ⊙ p_o, and the f of ∂c by [i̇'s] ⊙ p_i + [ḟ's] ⊙ p_f; full ones add Vᵀ [ȯ i̇ ḟ] to ∂c.
+from seqloom.nn.bptt.passes import EPSILON, Pass, Product, Steps, Tensors, link, norm_backward
 
 
 class LSTMPass(Pass):
@@ -57,7 +54,7 @@ class LSTMPass(Pass):
         """The columns of gates that stand side by side."""
         return gates.narrow(1, self._order.index(names) * self._width, len(names) * self._width)
 
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         gates, (hidden, memory), own = projected, states, self._own
         if self._bias is not None:
             gates.add_(self._bias)
@@ -89,18 +86,14 @@ class LSTMPass(Pass):
                 torch.mul(f[step], old[step], out=new[step]).addcmul_(i[step], g[step])
             if own is not None:
                 o[step].addcmul_(new[step], own_o).sigmoid_()
-            torch.tanh(self._normed(new[step]), out=tanh[step])
+            normed = new[step]
+            if self._gain is not None:
+                normed = torch.native_layer_norm(normed, [self._width], self._gain, self._shift, EPSILON)[0]
+            torch.tanh(normed, out=tanh[step])
             torch.mul(o[step], tanh[step], out=after[step])
         return gates, shown, *self._link.tape
 
-    def _normed(self, memory: Tensor) -> Tensor:
-        if self._gain is None:
-            return memory
-        return torch.native_layer_norm(memory, [self._width], self._gain, self._shift, EPSILON)[0]
-
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         gates, shown, *rest = tape
         self._link.prepare_backward(steps, iter(rest))
         self._steps, (self._hidden, memory), self._gradients = steps, states, gradients
@@ -114,7 +107,14 @@ class LSTMPass(Pass):
                 self._new, [self._width], self._gain, self._shift, EPSILON
             )
             self._norm_at = [steps.at(each) for each in (self._new, self._mean, self._scale)]
-        self._derivative_at, self._kept_at = steps.at(self._derivative), steps.at(self._kept(gates))
+        if self._is_coupled:  # ∂c'/∂c, all but what comes through h
+            kept = 1 - self._gates(gates, "i")
+        else:
+            kept = self._gates(gates, "f")
+            if self._own is not None:
+                kept = torch.addcmul(kept, self._gates(self.gate_gradients, "i"), self._own[1])
+                kept.addcmul_(self._gates(self.gate_gradients, "f"), self._own[2])
+        self._derivative_at, self._kept_at = steps.at(self._derivative), steps.at(kept)
         self._gradients_at = steps.at(self.gate_gradients)
         self._by_hidden = steps.at(self._gates(self.gate_gradients, "o"))
         by_memory = self._gates(self.gate_gradients, self._order.replace("o", ""))
@@ -138,15 +138,6 @@ class LSTMPass(Pass):
         candidate = torch.mul(i, g, out=self._gates(local, "g"))
         torch.addcmul(i, candidate, g, value=-1, out=candidate)
         return local
-
-    def _kept(self, gates: Tensor) -> Tensor:
-        """∂c'/∂c, all but what comes through h."""
-        if self._is_coupled:
-            return 1 - self._gates(gates, "i")
-        if self._own is None:
-            return self._gates(gates, "f")
-        kept = torch.addcmul(self._gates(gates, "f"), self._gates(self.gate_gradients, "i"), self._own[1])
-        return kept.addcmul_(self._gates(self.gate_gradients, "f"), self._own[2])
 
     def backward(self, first: int, last: int, *, is_cut: bool) -> None:
         hidden, carried = self._gradients
@@ -177,7 +168,7 @@ class LSTMPass(Pass):
         values, mean, scale = (each[step] for each in self._norm_at)
         return norm_backward(gate_gradients, values, mean=mean, scale=scale, gain=self._gain)
 
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         hidden, memory = gradients
         shown = hidden * self._derivative_at[step]
         memory = memory + (shown if self._gain is None else self._behind_norm(step, shown))
@@ -388,7 +379,7 @@ def step_back(
 class FusedLSTMPass(LSTMPass):
     """See `LSTMPass`; local gradients are computed step by step, from gates that are still in the CPU's cache."""
 
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         gates, (hidden, memory) = projected.contiguous(), states
         if self._bias is not None:
             gates.add_(self._bias)
@@ -407,9 +398,7 @@ class FusedLSTMPass(LSTMPass):
             step_forward(*arrays, own, columns, *places)
         return gates, shown
 
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         self._steps, (self._hidden, self._memory), self._gradients, self._tape = steps, states, gradients, tape
         self._old, self._new = steps.before_all(self._memory), steps.after_all(self._memory)
         self.gate_gradients = torch.empty_like(tape[0])
@@ -431,7 +420,7 @@ class FusedLSTMPass(LSTMPass):
             if self._full is not None:
                 self._full.backward(step, looking[step], carried[: len(gate_gradients[step])])
 
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         """As the plain twin does: several gradients at once need the local gradients themselves."""
         if self._tape:
             super().prepare_backward(

@@ -20,6 +20,8 @@ from torch import Tensor
 EPSILON = 1e-5
 """Added to every variance that a norm divides by."""
 
+Tensors = Sequence[Tensor]
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -70,13 +72,11 @@ class Pass(ABC):
     its sum."""
 
     @abstractmethod
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         """Fill the states after the first block, overwrite `projected`, and return the tape for `prepare_backward`."""
 
     @abstractmethod
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         """Compute all local gradients.
 
         The first of `gradients` has the form of a buffer of states and holds, for every position, what comes from
@@ -89,7 +89,7 @@ class Pass(ABC):
         """Steps last − 1 down to `first`; `is_cut` keeps the gradient from the state before `first`."""
 
     @abstractmethod
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         """From gradients of the state after a step to those of the state before it, each `[several, rows, width]`.
 
         The sum over the several goes into `gate_gradients`, as after `backward`.
@@ -112,59 +112,43 @@ class ManualBackward:
     parameters: tuple[Tensor | None, ...]
 
 
-class Link(ABC):
-    """A product with a state that is added to gates at every step, by weights that all steps share."""
-
-    def begin(self, steps: Steps, like: Tensor) -> None:  # noqa: B027 - a plain product keeps nothing
-        """Allocate what the backward pass needs."""
-
-    @property
-    def tape(self) -> tuple[Tensor, ...]:
-        return ()
-
-    def prepare_backward(self, steps: Steps, tape: Iterator[Tensor]) -> None:  # noqa: B027
-        """Prepare the backward pass, and take from the tape what `tape` returned."""
-
-    @abstractmethod
-    def add(self, step: int, state: Tensor, total: Tensor) -> None:
-        """total += U state"""
-
-    @abstractmethod
-    def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:
-        """into += Uᵀ gate_gradients; without `into` only what the gradient of U needs is kept."""
-
-    @abstractmethod
-    def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:
-        """Uᵀ gate_gradients of several gradients, `[several, rows, gates]`."""
-
-    @abstractmethod
-    def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Of U and, where there is one, of the gain."""
-
-
-class Product(Link):
-    """U h"""
+class Product:
+    """U h, added to gates at every step by weights that all steps share."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
         self._turned = weight.t()
 
+    def begin(self, steps: Steps, like: Tensor) -> None:
+        """Allocate what the backward pass needs; a plain product keeps nothing."""
+
+    @property
+    def tape(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def prepare_backward(self, steps: Steps, tape: Iterator[Tensor]) -> None:
+        """Prepare the backward pass, and take from the tape what `tape` returned."""
+
     def add(self, step: int, state: Tensor, total: Tensor) -> None:  # noqa: ARG002
+        """total += U state"""
         total.addmm_(state, self._turned)
 
     def backward(self, step: int, gate_gradients: Tensor, into: Tensor | None) -> None:  # noqa: ARG002
+        """into += Uᵀ gate_gradients; without `into` only what the gradient of U needs is kept."""
         if into is not None:
             into.addmm_(gate_gradients, self.weight)
 
     def vjp(self, step: int, gate_gradients: Tensor) -> Tensor:  # noqa: ARG002
+        """Uᵀ gate_gradients of several gradients, `[several, rows, gates]`."""
         return gate_gradients @ self.weight
 
     def gradients(self, gate_gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Of U and, where there is one, of the gain."""
         return gate_gradients.t() @ states, None
 
 
-class NormedProduct(Link):
-    """gain ⊙ (y − mean y) / √(var y + ε), y = U h"""
+class NormedProduct:
+    """As `Product`: gain ⊙ (y − mean y) / √(var y + ε), y = U h"""
 
     def __init__(self, weight: Tensor, gain: Tensor) -> None:
         self.weight = weight
@@ -230,8 +214,8 @@ def norm_backward(gradients: Tensor, values: Tensor, *, mean: Tensor, scale: Ten
     return behind
 
 
-class SideBySide(Link):
-    """Products with the same state for gates that stand side by side, each with a norm of its own."""
+class SideBySide:
+    """As `Product`: products with the same state for gates that stand side by side, each with a norm of its own."""
 
     def __init__(self, links: Sequence[NormedProduct]) -> None:
         self._links = links
@@ -265,6 +249,9 @@ class SideBySide(Link):
         parts = zip(self._links, gate_gradients.split(self._sizes, 1), strict=True)
         of_weights, of_gains = zip(*(each.gradients(part, states) for each, part in parts), strict=True)
         return torch.cat(of_weights), torch.cat(of_gains)
+
+
+Link = Product | NormedProduct | SideBySide
 
 
 def link(weight: Tensor, gain: Tensor | None, *, groups: Sequence[int] = ()) -> Link:

@@ -1,12 +1,11 @@
 """The hand-derived pass of the plain recurrent network."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from seqloom.nn.bptt.passes import Pass, Steps, link
+from seqloom.nn.bptt.passes import Pass, Steps, Tensors, link
 
 
 class ElmanPass(Pass):
@@ -23,7 +22,7 @@ class ElmanPass(Pass):
         self._link = link(weight, gain)
         self._activation = activation
 
-    def forward(self, steps: Steps, projected: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, steps: Steps, projected: Tensor, states: Tensors) -> tuple[Tensor, ...]:
         (hidden,), product = states, self._link
         product.begin(steps, projected)
         steps.after_all(hidden).copy_(projected)
@@ -34,9 +33,7 @@ class ElmanPass(Pass):
                 activate(after)
         return product.tape
 
-    def prepare_backward(
-        self, steps: Steps, states: Sequence[Tensor], *, tape: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> None:
+    def prepare_backward(self, steps: Steps, states: Tensors, *, tape: Tensors, gradients: Tensors) -> None:
         self._link.prepare_backward(steps, iter(tape))
         self._steps, (self._hidden,) = steps, states
         self._before, self._after = steps.around(gradients[0])
@@ -55,7 +52,7 @@ class ElmanPass(Pass):
                 gate_gradients.mul_(self._derivatives[step])
             self._link.backward(step, gate_gradients, None if is_cut and step == first else self._before[step])
 
-    def vjp(self, step: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    def vjp(self, step: int, gradients: Tensors) -> list[Tensor]:
         (hidden,) = gradients
         gate_gradients = hidden if self._derivatives is None else hidden * self._derivatives[step]
         torch.sum(gate_gradients, 0, out=self._after[step])

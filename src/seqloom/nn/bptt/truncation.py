@@ -23,12 +23,12 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seqloom.core.errors import ConfigError, UsageError, check_known
 from seqloom.nn.bptt.passes import ManualBackward, Pass, Steps
-from seqloom.nn.cells.cell import Cell, CellState, check_run, length_range, unroll
+from seqloom.nn.cells.cell import Cell, CellState, Inputs, Lengths, RunResult, check_run, length_range, unroll
 from seqloom.nn.packing import Packing, pack_features
 
 TruncationKind = Literal["full", "chunked", "sliding", "random"]
@@ -70,13 +70,13 @@ FULL = Truncation()
 
 def run_cell(
     cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
+    inputs: Inputs,
     state: CellState,
     *,
-    lengths: Int[Tensor, " batch"] | None = None,
+    lengths: Lengths | None = None,
     truncation: Truncation = FULL,
     generator: torch.Generator | None = None,
-) -> tuple[Float[Tensor, "batch time width"], CellState]:
+) -> RunResult:
     """What `Cell.run` promises, for every cell, with a choice of truncation.
 
     Cells with a hand-derived pass use it: padding then costs nothing, outputs are zero there, and the gradient has no
@@ -121,13 +121,13 @@ def run_cell(
 
 def _run_autograd(
     cell: Cell,
-    inputs: Float[Tensor, "batch time inputs"],
+    inputs: Inputs,
     state: CellState,
     *,
-    lengths: Int[Tensor, " batch"] | None,
+    lengths: Lengths | None,
     truncation: Truncation,
     chances: Float[Tensor, "batch time"] | None,
-) -> tuple[Float[Tensor, "batch time width"], CellState]:
+) -> RunResult:
     """Any cell unrolled step by step, with the graph cut where the truncation says."""
     rows = cell.project(inputs).transpose(0, 1)  # [time, batch, gates]
     if truncation.burn_in:
@@ -408,7 +408,11 @@ def _backward(
     cell_pass.prepare_backward(steps, states, tape=tape, gradients=[hidden, *memory])
     first = min(truncation.burn_in, len(steps.sizes))
     if truncation.kind in ("full", "chunked"):
-        for low, high in reversed(list(pairwise(_borders(truncation, first, len(steps.sizes))))):
+        end = len(steps.sizes)
+        window = truncation.window or max(end, 1)
+        # Steps at which a chunk begins, and the end.
+        borders = [first, *range((first // window + 1) * window, end, window), end] if first < end else [end]
+        for low, high in reversed(list(pairwise(borders))):
             cell_pass.backward(low, high, is_cut=low > 0)
     else:
         _backward_truncated(cell_pass, steps, [hidden, *memory], truncation=truncation, chances=chances)
@@ -421,12 +425,6 @@ def _backward(
     of_parameters = cell_pass.parameter_gradients() if learns else (None,) * len(task.manual.parameters)
     of_first = (layout.unsort(part) for part in (hidden[: layout.batch], *memory))
     return cell_pass.input_gradients(), *of_first, *of_parameters
-
-
-def _borders(truncation: Truncation, first: int, steps: int) -> list[int]:
-    """Steps at which a chunk begins, and the end."""
-    window = truncation.window or max(steps, 1)
-    return [first, *range((first // window + 1) * window, steps, window), steps] if first < steps else [steps]
 
 
 def _after_forward(manual: ManualBackward, steps: Steps, projected: Tensor, state: CellState) -> Pass:
