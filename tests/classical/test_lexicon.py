@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from seqloom.classical.alignment import Bitext, Model1Config, WordAligner, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import ModelError
 from seqloom.core.symbols import RESERVED, UNKNOWN
 
 sentences = st.lists(st.lists(st.integers(3, 9), min_size=1, max_size=4), min_size=6, max_size=6)
@@ -89,13 +89,6 @@ def test_a_shortlist_is_the_union_of_translations_frequent_and_reserved_symbols(
     assert {8, 10} <= set(found.tolist())
     assert shortlist.symbols(np.array(sentence[::-1])).tolist() == found.tolist()
     assert Shortlist.of(lexicon, translations=0, frequent=0).symbols(sentence).tolist() == [0, 1, 2, 3]
-
-
-def test_settings_that_keep_nothing_are_refused(lexicon: Lexicon, aligner: WordAligner) -> None:
-    with pytest.raises(UsageError, match="best=0 keeps no translation"):
-        Lexicon.from_aligner(aligner, np.ones(9, np.int64), best=0)
-    with pytest.raises(UsageError, match="translations=-1, frequent=5"):
-        Shortlist.of(lexicon, translations=-1, frequent=5)
 
 
 # --- on disk ---------------------------------------------------------------------------------------------------------

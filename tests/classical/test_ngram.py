@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 import nasty
 from classical.ngram_twin import KneserNeyTwin, encoded, sentences_of
-from seqloom.classical.kneser_ney import kneser_ney
 from seqloom.classical.ngram import NGramConfig, encode_lines
 from seqloom.classical.ngram_counts import Grams, count_ngrams
 from seqloom.core.errors import ConfigError, DataError, SeqloomError, UsageError
@@ -110,8 +109,6 @@ def test_a_disk_without_room_for_runs_is_a_sentence(monkeypatch: pytest.MonkeyPa
 def test_discounts_outside_their_counts_are_refused(discounts: tuple[float, float, float]) -> None:
     with pytest.raises(ConfigError, match="take more than was counted, or less than nothing"):
         NGramConfig(discount_fallback=discounts)
-    with pytest.raises(ConfigError, match="take more than was counted, or less than nothing"):
-        kneser_ney(count_ngrams(TEXT.ids, 2, symbols=TEXT.symbols), fallback=discounts)
 
 
 # --- smoothing -------------------------------------------------------------------------------------------------------
@@ -304,8 +301,6 @@ def test_thresholds_that_fall_or_drop_words_are_refused(prune: tuple[int, ...]) 
     sentence = "thresholds begin with 0, since single words are kept, and never fall"
     with pytest.raises(ConfigError, match=sentence):
         NGramConfig(order=3, prune=prune)
-    with pytest.raises(ConfigError, match=sentence):
-        kneser_ney(count_ngrams(TEXT.ids, 3, symbols=TEXT.symbols), prune=prune)
 
 
 def test_texts_that_are_none_are_refused() -> None:

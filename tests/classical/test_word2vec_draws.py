@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.classical.word2vec_text import ONE, alias_table, draw_many, huffman_codes, noise_distribution
-from seqloom.core.errors import DataError
 
 counts_of_words = st.lists(st.integers(1, 50), min_size=2, max_size=20).map(lambda counts: np.array(counts, np.int64))
 
@@ -70,8 +69,3 @@ def test_probabilities_of_a_tree_add_up_to_one(counts: np.ndarray, seed: int) ->
         total += float(np.prod(1 / (1 + np.exp(-signs * scores[codes.members[a:b]]))))
     assert total == pytest.approx(1.0)
     assert set(codes.members.tolist()) == set(range(len(counts) - 1))
-
-
-def test_one_word_has_no_code() -> None:
-    with pytest.raises(DataError, match="at least 2 words, and there is 1"):
-        huffman_codes(np.array([5], np.int64))

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqloom.core.errors import UsageError
 from seqloom.lab.depth import (
     CharacterTraining,
     DeepForm,
@@ -76,11 +75,6 @@ def test_spirals_have_all_classes_and_stay_in_their_disc() -> None:
     points, labels = draw_spirals(300, 3, generator=torch.Generator().manual_seed(1))
     assert points.norm(dim=1).max() <= 2
     assert labels.bincount(minlength=3).min() > 60
-
-
-def test_a_network_without_layers_is_refused() -> None:
-    with pytest.raises(UsageError, match="depth 0 is invalid"):
-        DeepNetwork(DeepForm(), 0, sizes=DeepSizes())
 
 
 def test_characters_are_learnt_beyond_their_frequencies() -> None:

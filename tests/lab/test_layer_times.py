@@ -1,9 +1,7 @@
 """Times are taken in turns, by a clock that is handed in."""
 
-import pytest
 import torch
 
-from seqloom.core.errors import UsageError
 from seqloom.lab.speed import AttentionLayer, CellLayer, Times, ratios, time_layers
 from seqloom.nn.cells.gru import GRUCell
 from seqloom.nn.multihead import SelfAttention
@@ -44,8 +42,3 @@ def test_the_first_round_is_left_out_and_the_fastest_pass_counts() -> None:
     assert found[0].rates() == [9.0, 4.5]
     assert listed == [3]
     assert all(weight.grad is None for layer in LAYERS.values() for weight in layer.parameters())
-
-
-def test_what_cannot_be_timed_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"1 rounds of 3 passes over 8 tokens in sequences of \[16\]"):
-        time_layers(LAYERS, width=4, lengths=[16], tokens=8, rounds=1, generator=torch.Generator())

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from seqloom.core.errors import UsageError
 from seqloom.lab.truncation import (
     EchoNetwork,
     EchoTask,
@@ -82,10 +81,3 @@ def test_an_echo_is_the_symbol_so_many_steps_before() -> None:
         network.output.weight[:, 4:] = 50 * torch.eye(2)
     shown = draw_symbols(task, 20, generator=torch.Generator().manual_seed(1))
     assert float(network(shown).detach()) < 1e-6
-
-
-def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(UsageError, match="an echo over 9 steps does not fit into sequences of 9"):
-        EchoTask(distance=9, steps=9)
-    with pytest.raises(UsageError, match="two draws or more, not 1"):
-        measure_estimates(EchoNetwork(ElmanCell, TASK), [FULL], draws=1, seed=1)

@@ -412,12 +412,7 @@ def join_directions(forward: Array, backward: Array, rule: int, links: Array) ->
 Symmetrisation = Literal["forward", "backward", "intersection", "union", "grow-diag", "grow-diag-final-and"]
 """Which links are kept: those of one direction, of both, of either, or the intersection grown into the union."""
 
-_RULES = {
-    "intersection": INTERSECTION,
-    "union": UNION,
-    "grow-diag": GROW_DIAG,
-    "grow-diag-final-and": GROW_DIAG_FINAL_AND,
-}
+_RULES = ("intersection", "union", "grow-diag", "grow-diag-final-and")  # in the order of the numbers above
 _RANGES = 8
 """Ranges of words for each thread, so that none waits long for the last one."""
 
@@ -513,7 +508,7 @@ class WordAligner:
             elif symmetrise == "backward":
                 grid[np.flatnonzero(targets >= 0), targets[targets >= 0]] = True
             else:
-                join_directions(sources, targets, _RULES[symmetrise], grid)
+                join_directions(sources, targets, _RULES.index(symmetrise), grid)
             yield [(i, j) for i, j in np.argwhere(grid).tolist()]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from seqloom.classical.ngram_counts import Grams
-from seqloom.core.errors import ConfigError, DataError
+from seqloom.core.errors import DataError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.symbols import BEGIN, PAD
 
@@ -54,8 +54,6 @@ def laplace(levels: Sequence[Grams], *, alpha: float) -> list[Level]:
     V counts all that can be predicted. A context is the last N − 1 symbols, or all from the beginning of the sentence.
     In back-off form everything below these contexts is uniform, and γ(h) = α V / (c(h) + α V).
     """
-    if not 0 < alpha < np.inf:
-        raise ConfigError(f"alpha={alpha}: Laplace smoothing adds a positive number to each count, such as 1")
     outcomes = len(levels[0]) - 2  # V: all symbols but the two that are never predicted
     result: list[Level] = []
     begins = np.arange(len(levels[0])) == BEGIN
@@ -95,10 +93,7 @@ def kneser_ney(
     `prune[n − 1]` is the count up to which n-grams of length n are left out, and the last number holds for all longer
     ones; what they had goes to γ(h). Without a fallback, a text too small to estimate a discount is an error.
     """
-    check_thresholds(prune)
     thresholds = [prune[min(length, len(prune) - 1)] if prune else 0 for length in range(len(levels))]
-    if fallback is not None:
-        check_discounts(fallback)
     begins = np.arange(len(levels[0])) == BEGIN
     probabilities = np.full(1, 1 / (len(levels[0]) - 2))  # all symbols but the two that are never predicted
     result: list[Level] = []
@@ -143,24 +138,6 @@ def _discounts(
         raise DataError(f"{what}; give more text, or allow fixed ones with model.discount_fallback=[0.5, 1.0, 1.5]")
     notice(listener, f"{what}; they are set to {fallback[0]:g}, {fallback[1]:g} and {fallback[2]:g}")
     return fallback
-
-
-def check_thresholds(prune: Sequence[int]) -> None:
-    """Refuse thresholds that leave out single words, or fewer of the longer n-grams than of the shorter ones."""
-    if prune and (prune[0] != 0 or sorted(prune) != list(prune)):
-        raise ConfigError(
-            f"prune={list(prune)}: thresholds begin with 0, since single words are kept, and never fall; "
-            "for example [0, 0, 1]"
-        )
-
-
-def check_discounts(discounts: Discounts) -> None:
-    """Refuse discounts that take more than there is, which would leave probabilities below 0."""
-    if not all(0 <= discount <= count for count, discount in enumerate(discounts, 1)):
-        raise ConfigError(
-            f"discounts {list(discounts)} for n-grams counted once, twice and more often take more than was counted, "
-            "or less than nothing; give 0 to 1, 0 to 2 and 0 to 3, for example [0.5, 1.0, 1.5]"
-        )
 
 
 def _predicted(counts: Int64[np.ndarray, " grams"], length: int) -> Int64[np.ndarray, " grams"]:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from seqloom.classical.alignment import WordAligner
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import ModelError
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import RESERVED
 
@@ -53,8 +53,6 @@ class Lexicon:
 
         `target_counts` says how often each target id was seen. Of equal scores the lower id comes first.
         """
-        if best < 1:
-            raise UsageError(f"best={best} keeps no translation; give 1 or more")
         table = aligner.forward.table
         words = np.repeat(np.arange(table.null), np.diff(table.starts[:-1]))
         targets = table.columns[: len(words)]
@@ -155,8 +153,6 @@ class Shortlist:
     @staticmethod
     def of(lexicon: Lexicon, *, translations: int = 50, frequent: int = 100) -> "Shortlist":
         """So many translations of each word, and so many of the most frequent target ids."""
-        if translations < 0 or frequent < 0:
-            raise UsageError(f"translations={translations}, frequent={frequent}: neither may be less than 0")
         always = np.union1d(np.arange(len(RESERVED)), lexicon.frequent[:frequent]).astype(np.int64)
         return Shortlist(lexicon, translations, always)
 

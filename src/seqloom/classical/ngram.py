@@ -23,15 +23,13 @@ from seqloom.classical.kneser_ney import (
     FALLBACK,
     Discounts,
     Level,
-    check_discounts,
-    check_thresholds,
     kneser_ney,
     laplace,
     maximum_likelihood,
 )
 from seqloom.classical.ngram_counts import Array, Grams, add_begins, count_ngrams
 from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
-from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.jit import compiled
 from seqloom.core.reading import TextReader
@@ -445,14 +443,18 @@ class NGramConfig(ModelSettings):
     """Bytes that sorting may hold at a time; larger texts go through files."""
 
     @model_validator(mode="after")
-    def _is_sound(self) -> "NGramConfig":
-        # The smoothing checks these too, but here they are refused before a text is read.
-        try:
-            check_thresholds(self.prune)
-            if self.discount_fallback is not None:
-                check_discounts(self.discount_fallback)
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
+    def _check(self) -> "NGramConfig":
+        if self.prune and (self.prune[0] != 0 or sorted(self.prune) != list(self.prune)):
+            raise ValueError(
+                f"prune={list(self.prune)}: thresholds begin with 0, since single words are kept, and never fall; "
+                "for example [0, 0, 1]"
+            )
+        if not all(0 <= discount <= count for count, discount in enumerate(self.discount_fallback or (), 1)):
+            raise ValueError(
+                f"discounts {list(self.discount_fallback or ())} for n-grams counted once, twice and more often take "
+                "more than was counted, or less than nothing; give 0 to 1, 0 to 2 and 0 to 3, for example "
+                "[0.5, 1.0, 1.5]"
+            )
         return self
 
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
@@ -562,8 +564,6 @@ class NGram:
     def log_probs(self, ids: Integer[np.ndarray, " tokens"], *, threads: int = 1) -> Float64[np.ndarray, " tokens"]:
         """log P of each id given its sentence so far, for sentences that each end with END; the first is a new one."""
         result = np.empty(len(ids))
-        if threads < 1:
-            raise UsageError(f"threads={threads}: at least one is needed")
         cuts = [0]  # borders of about equal parts, each of whole sentences
         for part in range(1, threads):
             begin = len(ids) * part // threads

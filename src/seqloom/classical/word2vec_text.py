@@ -181,8 +181,6 @@ def huffman_codes(counts: Integer[np.ndarray, " words"]) -> Lists:
     are joined until one is left; of equal counts the first. The root is node 0; there is one node less than words.
     """
     words = len(counts)
-    if words < 2:
-        raise DataError(f"a Huffman tree needs at least 2 words, and there is {words}; give more text")
     heap = [(int(count), word) for word, count in enumerate(counts)]
     heapq.heapify(heap)
     parent, turn = np.zeros(2 * words - 1, np.int64), np.zeros(2 * words - 1, np.int8)

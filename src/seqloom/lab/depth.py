@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.data.phrasebook import sample_sentences
 from seqloom.drawing.figures import FIFTH, FIRST, FOURTH, INK, QUIET, SECOND, THIRD, Finding, new_axes
@@ -46,9 +45,6 @@ from seqloom.nn.recurrent import Addition, Bypass, Highway, MakeCell, NoBypass, 
 # x_1 is a linear layer of the inputs, and a linear layer predicts the class from the last layer. The gradient
 # is measured in f_l, which every form has, with the same shape at every depth: r = ‖∂J/∂f_1‖ / ‖∂J/∂f_depth‖.
 
-LayerStart = Literal["uniform", "glorot"]
-"""Initial values of W_l: within ±1/√inputs, as in torch's linear layers, or within Glorot's bounds, √3 times wider."""
-
 CARRY = -3.0
 """Initial bias of highway gates: they carry 95% past each layer. With the −1 of shallow stacks it is 73%."""
 
@@ -58,7 +54,8 @@ class DeepForm:
     """How the layers of a deep network are connected and initialised."""
 
     skip: Skip = "none"
-    start: LayerStart = "uniform"
+    start: Literal["uniform", "glorot"] = "uniform"
+    """Initial values of W_l: within ±1/√inputs, as in torch's linear layers, or Glorot's bounds, √3 times wider."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,6 @@ class DeepNetwork(nn.Module):
 
     def __init__(self, form: DeepForm, depth: int, *, sizes: DeepSizes) -> None:
         super().__init__()
-        if depth < 1:
-            raise UsageError(f"depth {depth} is invalid; give 1 or more")
         self.form = form
         is_dense = form.skip == "dense"
         added = sizes.growth if is_dense else sizes.width
@@ -322,11 +317,7 @@ def _feed_forward(plan: DepthPlan, *, seed: int, say: Say) -> Finding:
                 for number in range(plan.training_seeds)
             ]
         countdown.done(f"feed-forward, {name}")
-    return feed_forward_finding(ratios, losses, sizes=plan.sizes, seed=seed)
-
-
-def feed_forward_finding(ratios: By, losses: By, *, sizes: DeepSizes, seed: int) -> Finding:
-    """Gradients at the start and losses after training as a finding."""
+    sizes = plan.sizes
     deepest = max(next(iter(ratios.values())))
     kept = ", ".join(f"{median(found[deepest]):.2g} ({name})" for name, found in ratios.items())
     trained = ", ".join(f"{median(found[deepest]):.2g} ({name})" for name, found in losses.items())
@@ -378,11 +369,7 @@ def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Fin
                 found = train_characters(make, text, layers=layers, skip=skip, training=training, seed=drawn)
                 losses[name][layers].append(found[training.updates])
             countdown.done(f"stacks of LSTM layers, {name}")
-    return stack_finding(losses, frequency=text.frequency_loss(), training=plan.stacks, seed=seed)
-
-
-def stack_finding(losses: By, *, frequency: float, training: CharacterTraining, seed: int) -> Finding:
-    """Losses of stacks by number of layers and form as a finding."""
+    frequency = text.frequency_loss()
     deepest = max(next(iter(losses.values())))
     listed = ", ".join(f"{median(found[deepest]):.2f} ({name})" for name, found in losses.items())
     single = median(losses["plain"][min(losses["plain"])])

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, new_axes
 from seqloom.lab.bench import Countdown, Say, generator_for, legend_above, output_layer, silent, take_step
@@ -57,10 +56,6 @@ class RecallBudget:
     longest: int = 500
     """The largest lag that is tried."""
 
-    def __post_init__(self) -> None:
-        if min(self.width, self.sequences, self.updates, self.tested, self.longest) < 1 or self.symbols < 2:
-            raise UsageError(f"delayed recall needs symbols >= 2 and all other sizes >= 1, got {self}")
-
 
 @dataclass(frozen=True)
 class Attempt:
@@ -104,8 +99,6 @@ def draw_recall(
     lag: int, *, sequences: int, symbols: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "sequences steps inputs"], Int[Tensor, " sequences"]]:
     """Inputs of lag + 1 steps and the answers. Column `symbols` says "recall now", the one after it is the mark."""
-    if lag < 1:
-        raise UsageError(f"lag {lag} is invalid; give 1 or more")
     shown = torch.randint(symbols, (sequences, lag + 1), generator=generator)
     answers = shown[:, 0].clone()
     shown[:, -1] = symbols

@@ -192,10 +192,6 @@ def time_layers(
     report: Callable[[int], None] = lambda _length: None,
 ) -> list[Times]:
     """Times of every layer at every length; a first round is not counted. `report` is called after each length."""
-    if min(rounds, passes) < 1 or any(not 1 <= length <= tokens for length in lengths):
-        raise UsageError(
-            f"{rounds} rounds of {passes} passes over {tokens} tokens in sequences of {list(lengths)} cannot be timed"
-        )
     found = []
     for length in lengths:
         inputs = torch.randn(tokens // length, length, width, generator=generator).requires_grad_()
@@ -346,16 +342,6 @@ class Paths:
     products: tuple[PathLength, ...]
     operations: tuple[PathLength, ...]
 
-    @property
-    def is_serial(self) -> bool:
-        """Whether the longest path grows with the distance."""
-        return self.operations[0].longest > self.operations[-2].longest
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the shortest path is independent of the distance."""
-        return self.products[0].shortest == self.products[-2].shortest
-
 
 def path_finding(paths: Mapping[str, Paths]) -> Finding:
     """What lies between each position and the last as a finding."""
@@ -367,7 +353,12 @@ def path_finding(paths: Mapping[str, Paths]) -> Finding:
     most = ", ".join(
         f"{found.operations[0].longest} ({name}; {found.operations[-2].longest})" for name, found in paths.items()
     )
-    both = [name for name, found in paths.items() if found.is_serial and found.is_short]
+    both = [
+        name
+        for name, found in paths.items()
+        if found.operations[0].longest > found.operations[-2].longest  # grows with the distance
+        and found.products[0].shortest == found.products[-2].shortest  # does not
+    ]
     sentence = (
         f"Between two positions {positions - 1} steps apart a gradient passes at least this many matrix products: "
         f"{fewest}; and this many operations are sequential: {most}."

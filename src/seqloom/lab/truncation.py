@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.errors import UsageError
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding
 from seqloom.lab.bench import Countdown, Say, frames, generator_for, output_layer, rounded, silent, take_step
@@ -51,10 +50,6 @@ class EchoTask:
     clip_norm: float = 1.0
     tested: int = 128
     """Sequences of the test."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.distance < self.steps:
-            raise UsageError(f"an echo over {self.distance} steps does not fit into sequences of {self.steps}")
 
 
 @dataclass(frozen=True)
@@ -117,8 +112,6 @@ def measure_estimates(
     network: EchoNetwork, truncations: Sequence[Truncation], *, draws: int, seed: int
 ) -> list[Estimate]:
     """Bias and spread of each truncation on one batch, in double precision; the random kind is drawn so many times."""
-    if draws < 2:
-        raise UsageError(f"a spread needs two draws or more, not {draws}")
     network = deepcopy(network).double()
     weights, generator = list(network.cell.parameters()), generator_for(seed, "estimates")
     shown = draw_symbols(network.task, network.task.sequences, generator=generator)

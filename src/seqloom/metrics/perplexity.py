@@ -20,14 +20,13 @@ Unknown = Literal["counted", "skipped", "absent"]
 class Perplexity:
     """A perplexity with what it was counted in: numbers of different units cannot be compared.
 
-    `has_end` says whether the end of each sentence was predicted and counted; `unknown` says whether words outside
-    the vocabulary were predicted as one symbol (which may make them cheap), left out, or cannot occur.
+    The end of each sentence is predicted and counted. `unknown` says whether words outside the vocabulary were
+    predicted as one symbol (which may make them cheap), left out, or cannot occur.
     """
 
     value: float
     unit: Unit
     count: int
-    has_end: bool
     unknown: Unknown
 
     @property
@@ -38,12 +37,10 @@ class Perplexity:
     @property
     def signature(self) -> str:
         """How the number was counted, to be printed with it."""
-        return f"unit:{self.unit}|count:{self.count}|end:{'yes' if self.has_end else 'no'}|unknown:{self.unknown}"
+        return f"unit:{self.unit}|count:{self.count}|end:yes|unknown:{self.unknown}"
 
 
-def perplexity(
-    cross_entropy: float, count: int, *, unit: Unit = "token", has_end: bool = True, unknown: Unknown = "absent"
-) -> Perplexity:
+def perplexity(cross_entropy: float, count: int, *, unit: Unit = "token", unknown: Unknown = "absent") -> Perplexity:
     """exp of the mean cross-entropy.
 
         PPL = exp(−(1/count) Σ_t log P(w_t ∣ w_<t))
@@ -61,35 +58,26 @@ def perplexity(
         )
     mean = cross_entropy / count
     value = math.exp(mean) if mean < 700 else math.inf  # exp overflows near 709.8
-    return Perplexity(value, unit, count, has_end, unknown)
+    return Perplexity(value, unit, count, unknown)
 
 
 @dataclass(frozen=True)
 class TextSize:
-    """A text, counted in every unit. What is one unit at the end of a line is counted where `has_end` says so."""
+    """A text, counted in every unit; the end of a line is one more of each."""
 
-    lines: int
     tokens: int
     words: int
     """Runs of anything but white space."""
     characters: int
     """Unicode characters, spaces among them."""
-    has_end: bool
-
-    def count(self, unit: Unit) -> int:
-        """The units of the text, the ends of its lines among them where they count."""
-        counts = {"token": self.tokens, "word": self.words, "character": self.characters}
-        return counts[unit] + (self.lines if self.has_end else 0)
 
 
-def measure_text(lines: Iterable[str], tokens: int, *, has_end: bool = True) -> TextSize:
+def measure_text(lines: Iterable[str], tokens: int) -> TextSize:
     """Count a text, given the number of tokens (without the ends of lines) that a model cuts it into."""
-    found = words = characters = 0
+    words = characters = 0
     for line in lines:
-        found += 1
-        words += len(line.split())
-        characters += len(line)
-    return TextSize(found, tokens, words, characters, has_end)
+        tokens, words, characters = tokens + 1, words + len(line.split()) + 1, characters + len(line) + 1
+    return TextSize(tokens, words, characters)
 
 
 @dataclass(frozen=True)
@@ -127,22 +115,18 @@ def perplexities(
 ) -> Perplexities:
     """The perplexity of one text in every unit: exp(cross_entropy / units), each with how it was counted.
 
-    `cross_entropy` is −Σ log P in nats over the tokens that the vocabulary has, the ends of lines among them where
-    `size.has_end`, and `unknown_cross_entropy` that over the tokens which it does not have.
+    `cross_entropy` is −Σ log P in nats over the tokens that the vocabulary has, the ends of lines among them, and
+    `unknown_cross_entropy` that over the tokens which it does not have.
     """
-    whole, tokens = cross_entropy + unknown_cross_entropy, size.count("token")
-
-    def among(unit: Unit) -> Perplexity:
-        policy: Unknown = "counted" if unknown else "absent"
-        return perplexity(whole, size.count(unit), unit=unit, has_end=size.has_end, unknown=policy)
-
+    whole = cross_entropy + unknown_cross_entropy
+    policy: Unknown = "counted" if unknown else "absent"
     known = None
-    if 0 < unknown < tokens:
-        known = perplexity(cross_entropy, tokens - unknown, has_end=size.has_end, unknown="skipped")
+    if 0 < unknown < size.tokens:
+        known = perplexity(cross_entropy, size.tokens - unknown, unknown="skipped")
     return Perplexities(
-        among("token"),
-        among("word"),
-        among("character"),
+        perplexity(whole, size.tokens, unit="token", unknown=policy),
+        perplexity(whole, size.words, unit="word", unknown=policy),
+        perplexity(whole, size.characters, unit="character", unknown=policy),
         unknown=unknown,
         impossible=impossible,
         known=known,
